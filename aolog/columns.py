@@ -1,0 +1,321 @@
+"""The body of a frame of records: columns in Arrow's own form. Pure: lists in, bytes out, and back.
+
+A lone record that is only a value has `columns == 0` and the value itself as its body.
+Everything else is a batch: the columns that are used, in this order, each 8-aligned, values
+last (bits of the header's `columns`):
+
+    0x004 timestamps   n x i64, microseconds; absent: all have the frame's
+    0x008 keys         binary column        0x010 with validity
+    0x020 topic        one for all: u32 length, UTF-8
+    0x040 topics       binary column        0x080 with validity; UTF-8
+    0x100 headers      (n+1) x u32 offsets into m entries; then two binary columns of m:
+                       names (UTF-8) and values (0x200 with validity)
+    0x001 values       binary column        0x002 with validity
+
+A binary column of n is: validity if flagged, a bitmap of n bits, least significant first,
+1 = present; then (n+1) x u32 offsets, the first 0; then the bytes. These are Arrow's buffers,
+so a column becomes an Arrow array without a copy.
+
+numpy is imported only where a column is long enough to pay for it.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from itertools import accumulate, chain, pairwise
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from aolog.frame import BODY_LEN_MAX, Buffer, padding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aolog.record import Headers
+
+__all__ = [
+    "HEADERS",
+    "HEADER_NULLS",
+    "KEYS",
+    "KEY_NULLS",
+    "TIMESTAMPS",
+    "TOPIC",
+    "TOPICS",
+    "TOPIC_NULLS",
+    "VALUES",
+    "VALUE_NULLS",
+    "BinaryColumn",
+    "BodyBuilder",
+    "BodyTooLarge",
+    "Columns",
+    "HeaderColumn",
+    "Malformed",
+    "decode_columns",
+    "encode_columns",
+]
+
+VALUES = 0x001
+VALUE_NULLS = 0x002
+TIMESTAMPS = 0x004
+KEYS = 0x008
+KEY_NULLS = 0x010
+TOPIC = 0x020
+TOPICS = 0x040
+TOPIC_NULLS = 0x080
+HEADERS = 0x100
+HEADER_NULLS = 0x200
+KNOWN = 0x3FF
+
+_U32 = struct.Struct("<I")
+_NUMPY_PAYS = 256  # entries; below it, sorting a list is faster than numpy's calls
+
+assert array("I").itemsize == 4  # the offsets' width; holds wherever CPython 3.11 runs
+
+
+class Malformed(Exception):
+    """A body whose hash is right and whose columns are nonsense: no writer of ours made it."""
+
+
+class BodyTooLarge(Exception):
+    """The columns would not fit a frame, whose lengths and offsets are u32."""
+
+
+class BinaryColumn(NamedTuple):
+    """Arrow's buffers of one column: views, nothing copied.
+
+    validity: None if no entry is null. offsets: (n+1) x u32 as bytes. data: the bytes.
+    """
+
+    validity: memoryview | None
+    offsets: memoryview
+    data: memoryview
+
+    def to_list(self, first: int = 0) -> list[bytes | None]:
+        """Entries from `first` on, as objects of their own."""
+        offsets = self.offsets.cast("I").tolist()
+        data = self.data.tobytes()
+        entries: list[bytes | None] = [data[a:b] for a, b in pairwise(offsets)]
+        if self.validity is not None:
+            bits = self.validity
+            for i in range(len(entries)):
+                if not bits[i >> 3] >> (i & 7) & 1:
+                    entries[i] = None
+        return entries[first:] if first else entries
+
+
+class HeaderColumn(NamedTuple):
+    """Headers of all records. offsets: (n+1) x u32 as bytes, into names and values."""
+
+    offsets: memoryview
+    names: BinaryColumn
+    values: BinaryColumn
+
+    def to_list(self, first: int = 0) -> list[Headers]:
+        """The headers of each record from `first` on."""
+        names = [str(name or b"", "utf-8") for name in self.names.to_list()]
+        entries = list(zip(names, self.values.to_list(), strict=True))
+        offsets = self.offsets.cast("I").tolist()[first:]
+        return [tuple(entries[a:b]) for a, b in pairwise(offsets)]
+
+
+class Columns(NamedTuple):
+    """The columns of a body, as views. value: the lone record's, else values is set."""
+
+    records: int
+    value: memoryview | None = None
+    values: BinaryColumn | None = None
+    timestamps: memoryview | None = None  # n x i64 as bytes
+    keys: BinaryColumn | None = None
+    topic: str | None = None
+    topics: BinaryColumn | None = None
+    headers: HeaderColumn | None = None
+
+
+# --- encode ---------------------------------------------------------------------------------
+
+
+class BodyBuilder:
+    """The parts of a body in order, each begun at a multiple of 8."""
+
+    def __init__(self) -> None:
+        self.parts: list[Buffer] = []
+        self.length = 0
+
+    def put(self, part: Buffer) -> None:
+        """A column's part."""
+        if pad := padding(self.length):
+            self.parts.append(bytes(pad))
+        self.parts.append(part)
+        self.length += pad + len(part)
+
+    def offsets(self, lengths: Iterable[int]) -> None:
+        """n+1 offsets of entries with these lengths."""
+        try:
+            self.put(array("I", accumulate(lengths, initial=0)).tobytes())
+        except OverflowError:
+            raise BodyTooLarge from None
+
+    def binary(self, entries: Sequence[bytes | None], *, nulls: bool) -> None:
+        """A binary column."""
+        if nulls:
+            self.put(_bitmap(entries))
+        present = cast("Sequence[bytes]", [e or b"" for e in entries] if nulls else entries)
+        self.offsets(map(len, present))
+        self.put(b"".join(present))
+
+
+def encode_columns(
+    values: Sequence[bytes | None],
+    *,
+    timestamps: Sequence[int] | None = None,
+    keys: Sequence[bytes | None] | None = None,
+    topics: Sequence[str | None] | None = None,
+    headers: Sequence[Headers] | None = None,
+) -> tuple[int, list[Buffer]]:
+    """The columns' bits and the body's parts, in order. Raises BodyTooLarge over 4 GiB.
+
+    Each argument has one entry a record, or is None where no record uses it.
+    """
+    value_nulls = None in values
+    others = (timestamps, keys, topics, headers)
+    if len(values) == 1 and not value_nulls and all(column is None for column in others):
+        bits, parts, length = 0, list(cast("Sequence[Buffer]", values)), len(values[0] or b"")
+    else:
+        bits, parts, length = _encode_batch(values, value_nulls, timestamps, keys, topics, headers)
+    if length > BODY_LEN_MAX:
+        raise BodyTooLarge
+    return bits, parts
+
+
+def _encode_batch(
+    values: Sequence[bytes | None],
+    value_nulls: bool,  # noqa: FBT001 -- private, and its only caller names it
+    timestamps: Sequence[int] | None,
+    keys: Sequence[bytes | None] | None,
+    topics: Sequence[str | None] | None,
+    headers: Sequence[Headers] | None,
+) -> tuple[int, list[Buffer], int]:
+    bits = VALUES
+    body = BodyBuilder()
+    if timestamps is not None:
+        bits |= TIMESTAMPS
+        body.put(array("q", timestamps).tobytes())
+    if keys is not None:
+        nulls = None in keys
+        bits |= KEYS | (KEY_NULLS if nulls else 0)
+        body.binary(keys, nulls=nulls)
+    if topics is not None and topics[0] is not None and len(set(topics)) == 1:
+        bits |= TOPIC
+        name = topics[0].encode()
+        body.put(_U32.pack(len(name)) + name)
+    elif topics is not None:
+        nulls = None in topics
+        bits |= TOPICS | (TOPIC_NULLS if nulls else 0)
+        body.binary([None if t is None else t.encode() for t in topics], nulls=nulls)
+    if headers is not None:
+        entries = list(chain.from_iterable(headers))
+        entry_values = [value for _, value in entries]
+        nulls = None in entry_values
+        bits |= HEADERS | (HEADER_NULLS if nulls else 0)
+        body.offsets(map(len, headers))
+        body.binary([name.encode() for name, _ in entries], nulls=False)
+        body.binary(entry_values, nulls=nulls)
+    bits |= VALUE_NULLS if value_nulls else 0
+    body.binary(values, nulls=value_nulls)
+    return bits, body.parts, body.length
+
+
+def _bitmap(entries: Sequence[object]) -> bytes:
+    bits = bytearray((len(entries) + 7) // 8)
+    for i, entry in enumerate(entries):
+        if entry is not None:
+            bits[i >> 3] |= 1 << (i & 7)
+    return bytes(bits)
+
+
+# --- decode ---------------------------------------------------------------------------------
+
+
+class _Body:
+    """A cursor over the body: takes columns off its front, checks every length and offset."""
+
+    def __init__(self, body: memoryview) -> None:
+        self.body = body
+        self.at = 0
+
+    def take(self, length: int) -> memoryview:
+        begin, end = self.at, self.at + length
+        if end > len(self.body):
+            raise Malformed(f"column ends at {end}, body at {len(self.body)}")
+        self.at = end + padding(end)
+        return self.body[begin:end]
+
+    def offsets(self, count: int) -> tuple[memoryview, int]:
+        """(n+1) u32, checked to begin at 0 and never to fall; and the last of them."""
+        view = self.take(4 * (count + 1))
+        numbers = view.cast("I")
+        if numbers[0] != 0 or not _never_falls(numbers):
+            raise Malformed("offsets fall")
+        return view, numbers[count]
+
+    def binary(self, count: int, *, nulls: bool) -> BinaryColumn:
+        validity = self.take((count + 7) // 8) if nulls else None
+        offsets, length = self.offsets(count)
+        return BinaryColumn(validity, offsets, self.take(length))
+
+
+def _never_falls(numbers: memoryview) -> bool:
+    if len(numbers) <= _NUMPY_PAYS:
+        ordered = numbers.tolist()
+        return ordered == sorted(ordered)
+    import numpy as np
+
+    asarray = np.frombuffer(numbers, dtype="<u4")
+    return bool((asarray[1:] >= asarray[:-1]).all())
+
+
+def _check_text(column: BinaryColumn) -> None:
+    """Raises where an entry is not UTF-8 by itself."""
+    try:
+        if str(column.data, "utf-8").isascii():
+            return
+        for entry in column.to_list():
+            str(entry or b"", "utf-8")
+    except UnicodeDecodeError as error:
+        raise Malformed("text is not UTF-8") from error
+
+
+def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
+    """The columns of a body whose hash was right. Raises Malformed if they are nonsense."""
+    if bits == 0:
+        if count != 1:
+            raise Malformed(f"a plain body holds one record, not {count}")
+        return Columns(1, value=body)
+    if bits & ~KNOWN or not bits & VALUES or count == 0:
+        raise Malformed(f"unknown columns {bits:#x} of {count} records")
+    reader = _Body(body)
+    timestamps = keys = topics = headers = topic = None
+    if bits & TIMESTAMPS:
+        timestamps = reader.take(8 * count)
+    if bits & KEYS:
+        keys = reader.binary(count, nulls=bool(bits & KEY_NULLS))
+    if bits & TOPIC:
+        (length,) = _U32.unpack(reader.take(4))
+        reader.at -= 4  # the text follows the length at once
+        try:
+            topic = str(reader.take(length), "utf-8")
+        except UnicodeDecodeError as error:
+            raise Malformed("topic is not UTF-8") from error
+    if bits & TOPICS:
+        topics = reader.binary(count, nulls=bool(bits & TOPIC_NULLS))
+        _check_text(topics)
+    if bits & HEADERS:
+        offsets, entries = reader.offsets(count)
+        names = reader.binary(entries, nulls=False)
+        _check_text(names)
+        values_of = reader.binary(entries, nulls=bool(bits & HEADER_NULLS))
+        headers = HeaderColumn(offsets, names, values_of)
+    values = reader.binary(count, nulls=bool(bits & VALUE_NULLS))
+    if reader.at - padding(len(body)) > len(body) or reader.at < len(body):
+        raise Malformed("bytes behind the last column")
+    return Columns(count, None, values, timestamps, keys, topic, topics, headers)

@@ -1,0 +1,189 @@
+"""The frame: header and body, the unit of checksum and of atomicity. Pure: bytes in, values out.
+
+    offset size  field          (little-endian; the frame begins at a multiple of 8 in its slab)
+    0      u16   magic          A0 F2
+    2      u8    kind           1 records, 2 mark, 3 seal
+    3      u8    flags          bit 0: every byte before this frame was durable when it was
+                                written; bits 4-7: codec, reserved, 0
+    4      u32   body_len       bytes of body without its padding
+    8      u64   body_hash      xxh3-64 of the body and its padding
+    16     i64   timestamp_us   of records that have none of their own
+    24     u32   ordinal        records in this slab before this frame
+    28     u32   count          records in this frame
+    32     u32   columns        which columns the body has (columns.py)
+    36     u32   head_hash      xxh32 of bytes 0..35, seeded from (offset in slab, salt)
+
+The body follows, padded with zeros to a multiple of 8.
+
+No length is trusted before `head_hash` is right. The seed binds a header to its place: a stale
+or misdirected block does not validate. Nothing in a frame depends on the slab's base address.
+This module knows no files: whoever has the bytes asks what they are.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import NamedTuple, TypeAlias
+
+import xxhash
+
+__all__ = [
+    "ALIGNMENT",
+    "BODY_LEN_MAX",
+    "FLAG_DURABLE",
+    "FRAME_HEADER_LEN",
+    "KIND_MARK",
+    "KIND_RECORDS",
+    "KIND_SEAL",
+    "MAGIC_BYTES",
+    "Buffer",
+    "Frame",
+    "FrameHeader",
+    "body_matches",
+    "decode_header",
+    "encode_frame",
+    "frame_len",
+    "padding",
+]
+
+if sys.byteorder != "little":  # columns are mapped, not converted: on a big-endian host they lie
+    raise ImportError("aolog's columns are little-endian and this machine is not")
+
+Buffer: TypeAlias = bytes | memoryview
+
+MAGIC = 0xF2A0
+MAGIC_BYTES = MAGIC.to_bytes(2, "little")
+
+KIND_RECORDS = 1
+KIND_MARK = 2  # no records: carries the durable flag where no batch is open
+KIND_SEAL = 3  # the slab's last frame: summary and index (slab.py)
+KINDS = frozenset({KIND_RECORDS, KIND_MARK, KIND_SEAL})
+
+FLAG_DURABLE = 0x01
+FLAGS_KNOWN = FLAG_DURABLE  # codec bits are reserved: a set one is from a newer release
+
+ALIGNMENT = 8
+_HEADER = struct.Struct(
+    "<"
+    "H"  # magic
+    "B"  # kind
+    "B"  # flags
+    "I"  # body_len
+    "Q"  # body_hash
+    "q"  # timestamp_us
+    "I"  # ordinal
+    "I"  # count
+    "I"  # columns
+    "I"  # head_hash
+)
+FRAME_HEADER_LEN = 40
+assert _HEADER.size == FRAME_HEADER_LEN
+_HASHED_LEN = FRAME_HEADER_LEN - 4
+_HEAD_HASH = struct.Struct("<I")
+
+# A frame's own length must fit u32 with room for the header and the padding.
+BODY_LEN_MAX = (1 << 32) - 1 - FRAME_HEADER_LEN - ALIGNMENT
+
+
+class FrameHeader(NamedTuple):
+    """The fields of a header whose hash was right."""
+
+    kind: int
+    flags: int
+    body_len: int
+    body_hash: int
+    timestamp_us: int
+    ordinal: int
+    records: int
+    columns: int
+
+    @property
+    def durable(self) -> bool:
+        """Every byte before the frame was durable when the frame was written."""
+        return bool(self.flags & FLAG_DURABLE)
+
+    @property
+    def frame_len(self) -> int:
+        """Bytes from the frame's begin to the next one's."""
+        return frame_len(self.body_len)
+
+
+class Frame(NamedTuple):
+    """An intact frame. offset, end: in the slab. body: a view without padding."""
+
+    offset: int
+    end: int
+    header: FrameHeader
+    body: memoryview
+
+
+def padding(length: int) -> int:
+    """Zeros that bring `length` to a multiple of the alignment."""
+    return -length % ALIGNMENT
+
+
+def frame_len(body_len: int) -> int:
+    """Bytes that a frame with such a body takes in its slab."""
+    return FRAME_HEADER_LEN + body_len + padding(body_len)
+
+
+def _seed(offset: int, salt: int) -> int:
+    return (salt ^ (offset >> 3)) & 0xFFFFFFFF
+
+
+def encode_frame(
+    offset: int,
+    salt: int,
+    parts: list[Buffer],
+    *,
+    kind: int = KIND_RECORDS,
+    flags: int = 0,
+    timestamp_us: int = 0,
+    ordinal: int = 0,
+    count: int = 0,
+    columns: int = 0,
+) -> tuple[list[Buffer], int]:
+    """The frame at `offset` whose body is the concatenation of `parts`, as buffers to be
+    written in order, and their length. The caller keeps the body within `BODY_LEN_MAX`."""
+    body_len = sum(map(len, parts))
+    assert offset % ALIGNMENT == 0
+    assert body_len <= BODY_LEN_MAX
+    parts = [*parts, bytes(padding(body_len))] if padding(body_len) else parts
+    if len(parts) == 1:
+        body_hash = xxhash.xxh3_64_intdigest(parts[0])
+    else:
+        digest = xxhash.xxh3_64()
+        for part in parts:
+            digest.update(part)
+        body_hash = digest.intdigest()
+    head = _HEADER.pack(
+        MAGIC, kind, flags, body_len, body_hash, timestamp_us, ordinal, count, columns, 0
+    )[:_HASHED_LEN]
+    head += _HEAD_HASH.pack(xxhash.xxh32_intdigest(head, _seed(offset, salt)))
+    return [head, *parts], frame_len(body_len)
+
+
+def decode_header(buffer: Buffer, at: int, offset: int, salt: int) -> FrameHeader | None:
+    """The header at `buffer[at:]`, which stands at `offset` in a slab of this salt; None if
+    the bytes are not one. The caller makes sure that 40 bytes are there.
+
+    A header is also refused whose kind or flags no writer of this version makes.
+    """
+    fields = _HEADER.unpack_from(buffer, at)
+    if fields[0] != MAGIC:
+        return None
+    hashed = bytes(buffer[at : at + _HASHED_LEN])
+    if xxhash.xxh32_intdigest(hashed, _seed(offset, salt)) != fields[9]:
+        return None
+    header = FrameHeader._make(fields[1:9])
+    if header.kind not in KINDS or header.flags & ~FLAGS_KNOWN or header.body_len > BODY_LEN_MAX:
+        return None
+    if header.records > header.frame_len:  # address of record i is the frame's + i
+        return None
+    return header
+
+
+def body_matches(header: FrameHeader, padded_body: Buffer) -> bool:
+    """Whether the body, padding included, is the one that was written."""
+    return bool(xxhash.xxh3_64_intdigest(padded_body) == header.body_hash)
