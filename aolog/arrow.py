@@ -1,0 +1,317 @@
+"""Batches to and from Arrow. The columns of a frame are Arrow's own buffers already.
+
+From one frame a column is made without a copy. From several, their bytes are put together and
+their offsets shifted, a column at a time, with numpy: far cheaper than record by record. Only
+this module imports pyarrow, and only when it is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from aolog.checks import RECORD_BYTES_MAX, too_large
+from aolog.columns import (
+    HEADER_NULLS,
+    HEADERS,
+    KEY_NULLS,
+    KEYS,
+    TIMESTAMPS,
+    TOPIC_NULLS,
+    TOPICS,
+    VALUE_NULLS,
+    VALUES,
+    BinaryColumn,
+    BodyBuilder,
+)
+from aolog.errors import RecordRefused, RecordTooLarge, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aolog.batch import Batch, RecordFrame
+    from aolog.frame import Buffer
+
+__all__ = ["SCHEMA", "ArrowFrame", "from_arrow", "to_arrow"]
+
+_HEADER = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.int64()),  # below 2^63; Spark has no unsigned type
+        pa.field("timestamp", pa.timestamp("us", "UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(_HEADER)),
+        pa.field("topic", pa.string()),
+    ]
+)
+_ARROW_MAX = (1 << 31) - 1  # bytes of a column with 32-bit offsets
+
+
+# --- to Arrow -------------------------------------------------------------------------------
+
+
+class _Piece(NamedTuple):
+    """A column of one frame; None means that all its entries are null."""
+
+    entries: int
+    column: BinaryColumn | None
+
+
+def _bits(piece: _Piece) -> np.ndarray:
+    """One bool an entry: whether it is present."""
+    if piece.column is None:
+        return np.zeros(piece.entries, bool)
+    if piece.column.validity is None:
+        return np.ones(piece.entries, bool)
+    packed = np.frombuffer(piece.column.validity, np.uint8)
+    return np.unpackbits(packed, count=piece.entries, bitorder="little").astype(bool)
+
+
+def _binary(pieces: list[_Piece], kind: pa.DataType) -> pa.Array:
+    """The pieces as one array of binary or string."""
+    total = sum(len(p.column.data) for p in pieces if p.column is not None)
+    if total > _ARROW_MAX:
+        raise UsageError(
+            f"a column of {total} bytes is over Arrow's 2 GiB", hint="iterate over its records"
+        )
+    count = sum(piece.entries for piece in pieces)
+    if all(piece.column is None for piece in pieces):
+        return pa.nulls(count, kind)
+    if len(pieces) == 1 and (only := pieces[0].column) is not None:
+        validity = None if only.validity is None else pa.py_buffer(only.validity)
+        buffers = [validity, pa.py_buffer(only.offsets), pa.py_buffer(only.data)]
+        return pa.Array.from_buffers(kind, count, buffers)
+    offsets = np.zeros(count + 1, np.int32)
+    at, begin = 1, 0
+    data = []
+    for piece in pieces:
+        if piece.column is None:
+            offsets[at : at + piece.entries] = begin
+        else:
+            numbers = np.frombuffer(piece.column.offsets, np.uint32)
+            np.add(numbers[1:], begin, out=offsets[at : at + piece.entries], casting="unsafe")
+            begin += len(piece.column.data)
+            data.append(piece.column.data)
+        at += piece.entries
+    validity = None
+    if any(p.column is None or p.column.validity is not None for p in pieces):
+        bits = np.concatenate([_bits(piece) for piece in pieces])
+        validity = pa.py_buffer(np.packbits(bits, bitorder="little"))
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))]
+    return pa.Array.from_buffers(kind, count, buffers)
+
+
+def _plain(value: memoryview) -> BinaryColumn:
+    offsets = memoryview(np.array([0, len(value)], np.uint32).tobytes())
+    return BinaryColumn(None, offsets, value)
+
+
+def _repeated(text: str, count: int) -> BinaryColumn:
+    data = text.encode()
+    offsets = np.arange(count + 1, dtype=np.uint32) * np.uint32(len(data))
+    return BinaryColumn(None, memoryview(offsets.tobytes()), memoryview(data * count))
+
+
+def _address(frames: list[RecordFrame]) -> pa.Array:
+    pieces = [np.arange(f.address, f.address + f.columns.records) for f in frames]
+    return pa.array(pieces[0] if len(pieces) == 1 else np.concatenate(pieces), pa.int64())
+
+
+def _timestamp(frames: list[RecordFrame]) -> pa.Array:
+    pieces = []
+    for frame in frames:
+        if frame.columns.timestamps is not None:
+            pieces.append(np.frombuffer(frame.columns.timestamps, np.int64))
+        else:
+            pieces.append(np.full(frame.columns.records, frame.timestamp_us or 0, np.int64))
+    stamps = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    mask = np.full(len(stamps), frames[0].timestamp_us is None)  # a log has one format
+    kind = pa.timestamp("us", "UTC")
+    if mask.any():
+        return pa.nulls(len(stamps), kind)
+    return pa.Array.from_buffers(kind, len(stamps), [None, pa.py_buffer(stamps)])
+
+
+def _value(frames: list[RecordFrame]) -> pa.Array:
+    return _binary(
+        [
+            _Piece(
+                f.columns.records, f.columns.values or _plain(f.columns.value or memoryview(b""))
+            )
+            for f in frames
+        ],
+        pa.binary(),
+    )
+
+
+def _key(frames: list[RecordFrame]) -> pa.Array:
+    return _binary([_Piece(f.columns.records, f.columns.keys) for f in frames], pa.binary())
+
+
+def _topic(frames: list[RecordFrame]) -> pa.Array:
+    pieces = []
+    for frame in frames:
+        columns = frame.columns
+        column = columns.topics
+        if columns.topic is not None:
+            column = _repeated(columns.topic, columns.records)
+        pieces.append(_Piece(columns.records, column))
+    return _binary(pieces, pa.string())
+
+
+def _headers(frames: list[RecordFrame]) -> pa.Array:
+    count = sum(f.columns.records for f in frames)
+    offsets = np.zeros(count + 1, np.int32)
+    names, values = [], []
+    at, begin = 1, 0
+    for frame in frames:
+        n, headers = frame.columns.records, frame.columns.headers
+        if headers is None:
+            offsets[at : at + n] = begin
+        else:
+            numbers = np.frombuffer(headers.offsets, np.uint32)
+            np.add(numbers[1:], begin, out=offsets[at : at + n], casting="unsafe")
+            entries = int(numbers[-1])
+            begin += entries
+            names.append(_Piece(entries, headers.names))
+            values.append(_Piece(entries, headers.values))
+        at += n
+    entries_of = pa.StructArray.from_arrays(
+        [
+            _binary(names, pa.string()) if names else pa.array([], pa.string()),
+            _binary(values, pa.binary()) if values else pa.array([], pa.binary()),
+        ],
+        fields=list(_HEADER),
+    )
+    return pa.Array.from_buffers(
+        SCHEMA.field("headers").type, count, [None, pa.py_buffer(offsets)], children=[entries_of]
+    )
+
+
+_COLUMNS: dict[str, Callable[[list[RecordFrame]], pa.Array]] = {
+    "address": _address,
+    "timestamp": _timestamp,
+    "key": _key,
+    "value": _value,
+    "headers": _headers,
+    "topic": _topic,
+}
+
+
+def to_arrow(batch: Batch, columns: Iterable[str] | None) -> pa.RecordBatch:
+    """See Batch.to_arrow."""
+    wanted = SCHEMA.names if columns is None else list(columns)
+    for name in wanted:
+        if name not in _COLUMNS:
+            raise UsageError(f"no column {name!r}", hint=f"there are {', '.join(_COLUMNS)}")
+    schema = pa.schema([SCHEMA.field(name) for name in wanted])
+    made = pa.RecordBatch.from_arrays([_COLUMNS[n](batch.frames) for n in wanted], schema=schema)
+    skip = batch.frames[0].skip
+    return made.slice(skip) if skip else made
+
+
+# --- from Arrow -----------------------------------------------------------------------------
+
+
+class ArrowFrame(NamedTuple):
+    """A frame's body made of Arrow's buffers."""
+
+    records: int
+    columns: int
+    parts: list[Buffer]
+    greatest_us: int
+    least_us: int
+
+
+class _Body(BodyBuilder):
+    """A body whose columns come from Arrow's arrays."""
+
+    def column(self, array: pa.Array) -> bool:
+        """Puts a column; whether it has nulls."""
+        nulls = bool(array.null_count)
+        if nulls:
+            present = array.is_valid().to_numpy(zero_copy_only=False)
+            self.put(np.packbits(present, bitorder="little").tobytes())
+            array = array.fill_null(b"" if pa.types.is_binary(array.type) else "")
+        _, offsets_buffer, data = array.buffers()
+        offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset :][: len(array) + 1]
+        begin, end = int(offsets[0]), int(offsets[-1])
+        self.put((offsets - begin).astype(np.uint32).tobytes())
+        self.put(memoryview(data)[begin:end] if data is not None else b"")
+        return nulls
+
+
+def _column(batch: pa.RecordBatch, name: str, kinds: tuple[pa.DataType, ...]) -> pa.Array | None:
+    if name not in batch.schema.names:
+        return None
+    array = batch.column(name)
+    large = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}
+    try:
+        if array.type in large:
+            array = array.cast(large[array.type])
+        if array.type not in kinds:
+            array = array.cast(kinds[0])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RecordRefused(
+            f"column {name!r} is {array.type}, not {' or '.join(map(str, kinds))}: {error}"
+        ) from None
+    return array
+
+
+def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> ArrowFrame:
+    """The body for a batch of columns. Raises RecordRefused for a missing or wrong column,
+    RecordTooLarge for a value, or all, over the bounds."""
+    if not isinstance(batch, pa.RecordBatch):
+        raise RecordRefused(f"{type(batch).__name__} is no pyarrow.RecordBatch")
+    unknown = set(batch.schema.names) - set(SCHEMA.names)
+    if "value" not in batch.schema.names or unknown:
+        problem = f"unknown column {min(unknown)!r}" if unknown else "no column 'value'"
+        raise RecordRefused(problem, hint=f"there are {', '.join(SCHEMA.names)}")
+    value = _column(batch, "value", (pa.binary(), pa.string()))
+    assert value is not None
+    if batch.num_rows == 0:
+        return ArrowFrame(0, 0, [], now_us, now_us)
+    longest = int(pa.compute.max(pa.compute.binary_length(value)).as_py() or 0)
+    if longest > max_record_bytes:
+        raise too_large(longest, max_record_bytes)
+    body, bits = _Body(), VALUES
+    least = greatest = now_us
+    stamps = _column(batch, "timestamp", (pa.timestamp("us", "UTC"), pa.timestamp("us")))
+    if stamps is not None and stamps.null_count < len(stamps):
+        numbers = stamps.cast(pa.int64()).fill_null(now_us).to_numpy()
+        bits |= TIMESTAMPS
+        body.put(numbers.tobytes())
+        least, greatest = int(numbers.min()), int(numbers.max())
+    key = _column(batch, "key", (pa.binary(), pa.string()))
+    if key is not None and key.null_count < len(key):
+        bits |= KEYS | (KEY_NULLS if body.column(key) else 0)
+    topic = _column(batch, "topic", (pa.string(),))
+    if topic is not None and topic.null_count < len(topic):
+        bits |= TOPICS | (TOPIC_NULLS if body.column(topic) else 0)
+    headers = _column(batch, "headers", (SCHEMA.field("headers").type,))
+    if headers is not None and len(headers.flatten()):
+        bits |= HEADERS | (HEADER_NULLS if _put_headers(body, headers) else 0)
+    bits |= VALUE_NULLS if body.column(value) else 0
+    if body.length > RECORD_BYTES_MAX:
+        raise RecordTooLarge(
+            f"a batch of {body.length} bytes is over a frame's bound of {RECORD_BYTES_MAX}",
+            hint="slice it; each append_arrow is one frame",
+        )
+    return ArrowFrame(batch.num_rows, bits, body.parts, greatest, least)
+
+
+def _put_headers(body: _Body, headers: pa.Array) -> bool:
+    entries = headers.flatten()  # of the records that are there: a null list counts as empty
+    names, values = entries.field("key"), entries.field("value")
+    if names.null_count:
+        raise RecordRefused("a header has no name")
+    lengths = pa.compute.list_value_length(headers).fill_null(0).to_numpy()
+    offsets = np.zeros(len(headers) + 1, np.uint32)
+    np.cumsum(lengths, out=offsets[1:])
+    body.put(offsets.tobytes())
+    body.column(names)
+    return body.column(values)

@@ -1,0 +1,122 @@
+"""Batch: the records of one or more intact frames, as views. Records and Arrow on demand.
+
+A batch keeps the bytes that were read and nothing else: one 64-KiB frame becomes Arrow without
+a copy; small frames are held together so that they become Arrow in one step.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
+    import pyarrow as pa
+
+    from aolog.columns import Columns
+
+__all__ = ["Batch", "RecordFrame"]
+
+_make_record = partial(tuple.__new__, Record)  # a Record's own call costs three times as much
+
+
+class RecordFrame(NamedTuple):
+    """An intact frame of records. address: of its record 0. skip: records before the reader's
+    position. timestamp_us: of records that have none of their own, None in format 1. ordinal:
+    records of the log before it, None in format 1. end: address of the next frame. size: bytes
+    that it takes in its slab."""
+
+    address: int
+    end: int
+    size: int
+    skip: int
+    timestamp_us: int | None
+    ordinal: int | None
+    columns: Columns
+
+    def __len__(self) -> int:
+        return self.columns.records - self.skip
+
+    def records(self) -> Iterator[Record]:
+        """Its records from `skip` on, made one by one as they are asked for."""
+        columns, skip = self.columns, self.skip
+        timestamps: Iterable[int | None] = repeat(self.timestamp_us)
+        keys: Iterable[bytes | None] = repeat(None)
+        headers: Iterable[tuple[tuple[str, bytes | None], ...]] = repeat(())
+        topics: Iterable[str | None] = repeat(columns.topic)
+        values: Sequence[bytes | None]
+        if columns.values is None:
+            values = [bytes(columns.value or b"")][skip:]
+        else:
+            values = columns.values.to_list(skip)
+        if columns.timestamps is not None:
+            timestamps = columns.timestamps.cast("q")[skip:].tolist()
+        if columns.keys is not None:
+            keys = columns.keys.to_list(skip)
+        if columns.headers is not None:
+            headers = columns.headers.to_list(skip)
+        if columns.topics is not None:
+            names = columns.topics.to_list(skip)
+            topics = [None if name is None else str(name, "utf-8") for name in names]
+        addresses = range(self.address + skip, self.address + columns.records)
+        return map(
+            _make_record,
+            zip(addresses, timestamps, keys, values, headers, topics, strict=False),
+        )
+
+
+class Batch:
+    """Records in the order of the log. Views stay valid as long as the batch is kept.
+
+    `len(batch)`, iteration over Records, `addresses`, `to_arrow`.
+    """
+
+    __slots__ = ("_frames", "_len")
+
+    def __init__(self, frames: list[RecordFrame]) -> None:
+        self._frames = frames
+        self._len = sum(map(len, frames))
+
+    def __len__(self) -> int:
+        return self._len
+
+    def __iter__(self) -> Iterator[Record]:
+        return chain.from_iterable(frame.records() for frame in self._frames)
+
+    @property
+    def frames(self) -> list[RecordFrame]:
+        """What it is made of."""
+        return self._frames
+
+    @property
+    def addresses(self) -> np.ndarray:
+        """Of each record, uint64."""
+        import numpy as np
+
+        pieces = [
+            np.arange(f.address + f.skip, f.address + f.columns.records, dtype=np.uint64)
+            for f in self._frames
+        ]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    @property
+    def end(self) -> int:
+        """Address of the record after the last."""
+        return self._frames[-1].end
+
+    def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatch:
+        """Columns `address` int64, `timestamp` timestamp[us, UTC], `key` binary, `value` binary,
+        `headers` list<struct<key: string, value: binary>>, `topic` string, or those named, in
+        the order named. Zero-copy from a single frame; pyarrow is imported here. Raises
+        UsageError for an unknown column, and where a column is over Arrow's 2 GiB."""
+        from aolog.arrow import to_arrow
+
+        return to_arrow(self, columns)
+
+    def __repr__(self) -> str:
+        return f"<aolog.Batch of {len(self)} records>"

@@ -1,0 +1,226 @@
+"""The cursor: the durable position of a reader, in two pre-allocated copies.
+
+    LOG/cursors/NAME.cursor, 8192 bytes, a copy at 0 and one at 4096, written in turn
+
+A commit writes the older copy in place and syncs: it needs no free block, so a log on a full
+disk can still drain and free itself, and a commit that is cut off leaves the copy before it.
+
+The cursor carries the log's UUID and epoch. It belongs to one log, and where the log took
+another course below it (restored from a backup, then written) it says so instead of reading on.
+In format 1, which has no UUID, it is bound to its directory and to the first slab's first frame.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import xxhash
+
+from aolog.errors import CursorCorrupt, CursorLocked, NoSuchCursor, UsageError
+from aolog.log import CURSOR_DIRECTORY
+
+if TYPE_CHECKING:
+    from aolog.record import Lag
+    from aolog.storage import File, Storage
+
+__all__ = ["Cursor", "CursorFile", "Position", "cursor_names", "cursor_path", "read_position"]
+
+COPIES = (0, 4096)  # a sector each, whatever the device's sector is
+_MAGIC = b"AOCURSOR"
+_COPY = struct.Struct(
+    "<"
+    "8s"  # magic
+    "H"  # version, 1
+    "H"  # flags: bit 0 protects from retention; bit 1 ordinal is unknown
+    "I"  # epoch of the slab that holds the address
+    "Q"  # sequence: the higher of the two copies counts
+    "16s"  # topic UUID, or what stands for it in format 1
+    "Q"  # address of the next record to be read
+    "Q"  # ordinal of that record
+    "q"  # committed_us
+    "I"  # xxh32 of the bytes before
+)
+_HASHED_LEN = _COPY.size - 4
+_FLAG_PROTECTS = 0x1
+_FLAG_NO_ORDINAL = 0x2
+_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")
+_SUFFIX = ".cursor"
+
+
+class Position(NamedTuple):
+    """What a cursor says. ordinal: None in format 1."""
+
+    address: int
+    ordinal: int | None
+    topic_uuid: bytes
+    epoch: int
+    protects: bool
+    committed_us: int = 0
+
+
+class Cursor(NamedTuple):
+    """A cursor as `aolog.cursors` lists it. lag: up to the log's end at the time of the call.
+
+    address: of the next record to be read. ordinal: records of the log before it, None in
+    format 1. protects: whether retention keeps what it has not passed.
+    """
+
+    name: str
+    address: int
+    ordinal: int | None
+    lag: Lag
+    protects: bool
+
+
+def check_name(name: str) -> None:
+    """Raises UsageError if it is no name for a cursor."""
+    if not _NAME.match(name):
+        raise UsageError(
+            f"{name!r} is no name for a cursor",
+            hint="use up to 128 letters, digits, '.', '_' and '-', not beginning with '.' or '-'",
+        )
+
+
+def cursor_path(log_path: str, name: str) -> str:
+    """Where the cursor's file is."""
+    check_name(name)
+    return f"{log_path}/{CURSOR_DIRECTORY}/{name}{_SUFFIX}"
+
+
+def cursor_names(log_path: str, storage: Storage) -> list[str]:
+    """Names of the log's cursors, sorted."""
+    directory = f"{log_path}/{CURSOR_DIRECTORY}"
+    if not storage.exists(directory):
+        return []
+    names = storage.list_names(directory)
+    return sorted(n.removesuffix(_SUFFIX) for n in names if n.endswith(_SUFFIX))
+
+
+def _encode(position: Position, sequence: int) -> bytes:
+    flags = _FLAG_PROTECTS * position.protects | _FLAG_NO_ORDINAL * (position.ordinal is None)
+    hashed = _COPY.pack(
+        _MAGIC,
+        1,
+        flags,
+        position.epoch,
+        sequence,
+        position.topic_uuid,
+        position.address,
+        position.ordinal or 0,
+        position.committed_us,
+        0,
+    )[:_HASHED_LEN]
+    return hashed + struct.pack("<I", xxhash.xxh32_intdigest(hashed))
+
+
+def _decode(copy: bytes) -> tuple[int, Position] | None:
+    if len(copy) < _COPY.size or not copy.startswith(_MAGIC):
+        return None
+    _, version, flags, epoch, sequence, uuid, address, ordinal, committed_us, stored = _COPY.unpack(
+        copy
+    )
+    if stored != xxhash.xxh32_intdigest(copy[:_HASHED_LEN]) or version != 1:
+        return None
+    known = None if flags & _FLAG_NO_ORDINAL else ordinal
+    protects = bool(flags & _FLAG_PROTECTS)
+    return sequence, Position(address, known, uuid, epoch, protects, committed_us)
+
+
+def _read(file: File) -> tuple[int, Position]:
+    found = [copy for at in COPIES if (copy := _decode(file.pread(_COPY.size, at))) is not None]
+    if not found:
+        raise CursorCorrupt(
+            "both copies of the cursor are damaged",
+            hint="set it anew with `aolog cursor set`",
+            path=file.path,
+        )
+    return max(found, key=lambda copy: copy[0])
+
+
+def read_position(log_path: str, name: str, storage: Storage, *, durable: bool = False) -> Position:
+    """What the cursor says, without opening it for commits.
+
+    durable: makes what is read durable first, as whoever prunes by it must. Raises
+    NoSuchCursor, CursorCorrupt.
+    """
+    path = cursor_path(log_path, name)
+    try:
+        file = storage.open_read(path)
+    except FileNotFoundError:
+        raise NoSuchCursor(
+            f"no cursor {name!r}", hint="`aolog cursor list` shows which there are", path=log_path
+        ) from None
+    try:
+        if durable:
+            file.datasync()
+        return _read(file)[1]
+    finally:
+        file.close()
+
+
+class CursorFile:
+    """A cursor open for commits: held by one reader at a time, by flock on its file.
+
+    Not thread-safe. Raises CursorLocked while another reader has it.
+    """
+
+    def __init__(self, log_path: str, name: str, storage: Storage) -> None:
+        self.name = name
+        self.path = cursor_path(log_path, name)
+        self._storage = storage
+        self._log_path = log_path
+        self._file: File | None = None
+        self._sequence = 0
+        try:
+            self._open()
+        except FileNotFoundError:
+            self.position: Position | None = None  # created by the first commit
+
+    def _open(self) -> None:
+        file = self._storage.open_write(self.path)
+        try:
+            if not file.try_lock():
+                raise CursorLocked(
+                    f"cursor {self.name!r} is in use by another reader",
+                    hint="wait for it to end, or use another name",
+                    path=self._log_path,
+                )
+            self._sequence, self.position = _read(file)
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
+
+    def commit(self, position: Position) -> None:
+        """The position is durable on return. Nothing is written if it is the same already."""
+        if self.position is not None and position[:5] == self.position[:5]:
+            return
+        position = position._replace(committed_us=time.time_ns() // 1000)
+        if self._file is None:
+            self._create(position)
+            return
+        sequence = self._sequence + 1
+        self._file.pwrite_all([_encode(position, sequence)], COPIES[sequence % 2])
+        self._file.datasync()
+        self._sequence, self.position = sequence, position
+
+    def _create(self, position: Position) -> None:
+        self._storage.make_directory(str(Path(self.path).parent))
+        sector = COPIES[1] - COPIES[0]
+        first = _encode(position, 0).ljust(sector, b"\0")
+        if self._storage.exists(self.path):  # created by another reader since we looked
+            self._open()
+            self.commit(position)
+            return
+        self._storage.write_file(self.path, [first, bytes(sector)])
+        self._open()
+
+    def close(self) -> None:
+        """Idempotent; gives the cursor to the next reader."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

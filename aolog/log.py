@@ -1,0 +1,351 @@
+"""A log on disk: a directory of slabs, listed once and opened as they are needed.
+
+    LOG/00000000000000000000.slab   a slab begins at the address that is its name
+    LOG/cursors/NAME.cursor         durable positions of readers (cursor.py)
+    LOG/aside/...                   what recovery cut: never read, never deleted
+    LOG/retention.lock              held by whoever prunes
+
+A slab ends where its successor's name begins; what lies beyond is never read. This module reads
+only; readers, the opener of a writer, verify and retention share it.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from aolog import queuefka
+from aolog.errors import NewerFormat, NotALog
+from aolog.frame import KIND_RECORDS, KIND_SEAL, Frame
+from aolog.slab import (
+    DATA_BEGIN,
+    HEADER_COPIES,
+    HEADER_LEN,
+    NO_TIMESTAMP,
+    TRAILER_LEN,
+    VERSION,
+    Index,
+    NewerVersion,
+    Seal,
+    SlabHeader,
+    decode_seal_body,
+    decode_slab_header,
+    decode_trailer,
+    slab_base,
+    slab_name,
+)
+from aolog.walk import Damage, QueuefkaWalker, Tail, Walker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aolog.storage import File, Storage
+
+__all__ = ["ASIDE_DIRECTORY", "CURSOR_DIRECTORY", "RETENTION_LOCK", "Log", "Slab"]
+
+CURSOR_DIRECTORY = "cursors"
+ASIDE_DIRECTORY = "aside"
+RETENTION_LOCK = "retention.lock"
+
+OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
+FORMAT_PROBES = 8  # slabs looked at to tell a log's format where the first are damaged
+# A directory's time of change has a clock tick's resolution: a listing made within this of the
+# last change may have missed another one in the same tick.
+_RACY_NS = 50_000_000
+
+
+class Slab:
+    """An opened slab file. Not thread-safe.
+
+    format: 1 or 2. header: None in format 1, and where every copy is lost (then nothing in the
+    slab can be believed and the whole of it is damage). limit: offset at which it ends by its
+    successor's name, None for the log's last.
+    """
+
+    def __init__(self, file: File, base: int, *, limit: int | None, format_before: int) -> None:
+        self.file = file
+        self.base = base
+        self.limit = limit
+        self.header: SlabHeader | None = None
+        self.copies_intact = 0
+        self._seal: Seal | None = None
+        self._seal_offset = 0
+        self._walked: Index | None = None
+        self._walked_to = DATA_BEGIN
+        self._walked_ordinal = 0
+        self._walked_greatest = NO_TIMESTAMP
+        self._last_mark = 0
+        first = file.pread(4, 0)
+        size = file.stat().size
+        self.format = format_before if size == 0 else 1 if queuefka.is_format_1(first) else 2
+        if size and self.format == 1 and format_before == 2:
+            self.format = 2  # a damaged header in a format-2 log is never tried as format 1
+        if self.format == 2:
+            self._read_header()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.file.close()
+
+    @property
+    def data_begin(self) -> int:
+        """Offset of the first frame."""
+        return DATA_BEGIN if self.format == 2 else 0
+
+    @property
+    def end_offset(self) -> int:
+        """Where the slab ends, by its successor's name or else by the file's size."""
+        size = self.file.stat().size
+        return size if self.limit is None else min(size, self.limit)
+
+    def _read_header(self) -> None:
+        newer: NewerVersion | None = None
+        for at in HEADER_COPIES:
+            found = decode_slab_header(self.file.pread(HEADER_LEN, at))
+            if isinstance(found, NewerVersion):
+                newer = found
+            elif found is not None:
+                self.copies_intact += 1
+                if found.base == self.base and self.header is None:
+                    self.header = found
+        if self.header is None and newer is not None:
+            raise NewerFormat(
+                f"format version {newer.version}, this release reads up to {VERSION}",
+                hint="upgrade aolog",
+                path=self.file.path,
+            )
+        if self.header is None and (seal := self.seal()) is not None:
+            self.header = seal.header
+
+    def seal(self) -> Seal | None:
+        """The slab's seal, if it has one that is intact."""
+        if self._seal is not None or self.format == 1:
+            return self._seal
+        end = self.end_offset
+        found = decode_trailer(self.file.pread(TRAILER_LEN, max(0, end - TRAILER_LEN)))
+        if found is None:
+            return None
+        offset, salt = found
+        frame = Walker(self.file, salt, offset, limit=end).next()
+        if isinstance(frame, Frame) and frame.header.kind == KIND_SEAL and frame.end == end:
+            seal = decode_seal_body(frame.body)
+            if seal is not None and seal.header.base == self.base:
+                self._seal, self._seal_offset = seal, offset
+        return self._seal
+
+    def walker(self, offset: int | None = None, *, resync: bool = False) -> Walker | QueuefkaWalker:
+        """Frames from a chain's begin on (default: the slab's first). Needs a header."""
+        offset = self.data_begin if offset is None else offset
+        if self.format == 1:
+            return QueuefkaWalker(self.file, offset, limit=self.limit, resync=resync)
+        assert self.header is not None
+        return Walker(self.file, self.header.salt, offset, limit=self.limit)
+
+    def index(self) -> Index:
+        """The seal's, or one rebuilt by a walk over the headers, continued at each call."""
+        if (seal := self.seal()) is not None:
+            return seal.index
+        if self._walked is None:
+            self._walked = Index()
+        if self.header is None:
+            return self._walked
+        hops = Walker(self.file, self.header.salt, self._walked_to, limit=self.limit, bodies=False)
+        while not isinstance(found := hops.next(), Tail):
+            if isinstance(found, Frame) and found.header.kind != KIND_SEAL:
+                head = found.header
+                self._last_mark = found.offset if head.durable else self._last_mark
+                self._walked.note(found.offset, head.ordinal, self._walked_greatest)
+                self._walked_ordinal = head.ordinal + head.records
+                if head.kind == KIND_RECORDS:
+                    self._walked_greatest = max(self._walked_greatest, head.timestamp_us)
+        self._walked_to = found.begin
+        return self._walked
+
+    def end_of_frames(self) -> tuple[int, int, int]:
+        """(offset behind the last intact frame, records of the slab before it, greatest
+        timestamp). A seal counts as a frame: behind it is the slab's end."""
+        if (seal := self.seal()) is not None:
+            return self.end_offset, seal.records, seal.greatest_us
+        self.index()
+        return self._walked_to, self._walked_ordinal, self._walked_greatest
+
+    def durable_offset(self) -> int:
+        """Offset up to which the last mark says that everything was durable."""
+        self.index()
+        return self._last_mark
+
+    def sealed_by_trailer(self) -> bool:
+        """Whether it ends with a trailer, be the seal before it intact or not."""
+        end = self.end_offset
+        return decode_trailer(self.file.pread(TRAILER_LEN, max(0, end - TRAILER_LEN))) is not None
+
+    def chain_before(self, offset: int) -> tuple[int, int, Frame | None]:
+        """Follows the chain to `offset`: (begin, ordinal in slab, frame) of the frame that
+        holds or follows the offset. The frame has no body; it is None where damage or the end
+        stands at `begin`."""
+        mark = self.index().at_offset(offset)
+        at, ordinal = (mark.offset, mark.ordinal) if mark else (self.data_begin, 0)
+        if self.header is None:
+            return at, ordinal, None
+        hops = Walker(self.file, self.header.salt, at, limit=self.limit, bodies=False)
+        while True:
+            begin = hops.offset
+            found = hops.next()
+            if isinstance(found, Tail):
+                return found.begin, ordinal, None
+            if isinstance(found, Damage):
+                if offset < found.end:
+                    return begin, ordinal, None
+                continue
+            ordinal = found.header.ordinal
+            if offset < found.end:
+                return found.offset, ordinal, found
+            ordinal += found.header.records
+
+
+class Log:
+    """The listing of a log and its opened slabs. Not thread-safe."""
+
+    def __init__(self, path: str, storage: Storage) -> None:
+        self.path = path
+        self.storage = storage
+        self.bases: list[int] = []
+        self._listed_at_ns = 0
+        self._changed_ns = -1
+        self._slabs: OrderedDict[int, Slab] = OrderedDict()
+        self._directory = storage.open_directory(path)
+        self._format: int | None = None
+        self.refresh()
+
+    def close(self) -> None:
+        """Idempotent."""
+        for slab in self._slabs.values():
+            slab.close()
+        self._slabs.clear()
+        self._directory.close()
+
+    def refresh(self, *, force: bool = False) -> bool:
+        """Lists the directory again if it changed; whether the slabs did."""
+        changed_ns = self._directory.stat().mtime_ns
+        racy = self._listed_at_ns - self._changed_ns < _RACY_NS
+        if changed_ns == self._changed_ns and not racy and not force:
+            return False
+        self._listed_at_ns = time.time_ns()
+        self._changed_ns = changed_ns
+        names = self.storage.list_names(self.path)
+        bases = sorted(base for name in names if (base := slab_base(name)) is not None)
+        if bases == self.bases:
+            return False
+        self.bases = bases
+        for base, slab in list(self._slabs.items()):
+            i = bisect_right(bases, base) - 1
+            if i < 0 or bases[i] != base:
+                self._slabs.pop(base).close()
+            else:
+                slab.limit = self._limit(i)
+        return True
+
+    def require_slabs(self) -> None:
+        """Raises NotALog if there is none."""
+        if not self.bases:
+            raise NotALog(
+                "no log: the directory holds no slab", hint="a Writer creates it", path=self.path
+            )
+
+    def slab_path(self, base: int) -> str:
+        """Where the slab's file is."""
+        return f"{self.path}/{slab_name(base)}"
+
+    def position(self, address: int) -> int:
+        """Which slab in `bases` holds the address; -1 if it lies before the first."""
+        return bisect_right(self.bases, address) - 1
+
+    def after(self, base: int) -> int | None:
+        """The base of the first slab behind this one's."""
+        i = bisect_right(self.bases, base)
+        return self.bases[i] if i < len(self.bases) else None
+
+    def _limit(self, i: int) -> int | None:
+        return self.bases[i + 1] - self.bases[i] if i + 1 < len(self.bases) else None
+
+    def slab(self, i: int) -> Slab:
+        """The i-th slab, opened. Valid until 16 others were asked for. Raises
+        FileNotFoundError if it was pruned since the listing."""
+        base = self.bases[i]
+        slab = self._slabs.get(base)
+        if slab is None:
+            slab = self.open_slab(i)
+            self._slabs[base] = slab
+            while len(self._slabs) > OPEN_SLABS_MAX:
+                self._slabs.popitem(last=False)[1].close()
+        else:
+            self._slabs.move_to_end(base)
+        return slab
+
+    def open_slab(self, i: int) -> Slab:
+        """The i-th slab, opened for the caller, who closes it."""
+        base = self.bases[i]
+        file = self.storage.open_read(self.slab_path(base))
+        try:
+            return Slab(file, base, limit=self._limit(i), format_before=self._first_format())
+        except BaseException:
+            file.close()
+            raise
+
+    def _first_format(self) -> int:
+        """The format of the first slab that says so; what an unclear one is taken for. A log
+        has one format: a writer refuses to mix them."""
+        if self._format is None:
+            found = filter(None, map(self._format_said_by, self.bases[:FORMAT_PROBES]))
+            self._format = next(found, None)
+        if self._format is not None:
+            return self._format
+        try:  # nothing is intact: a format-2 slab is born with its prelude, however short its life
+            file = self.storage.open_read(self.slab_path(self.bases[0]))
+        except FileNotFoundError:
+            return 2
+        try:
+            return 2 if file.stat().size >= DATA_BEGIN else 1
+        finally:
+            file.close()
+
+    def _format_said_by(self, base: int) -> int | None:
+        try:
+            file = self.storage.open_read(self.slab_path(base))
+        except FileNotFoundError:
+            return None
+        try:
+            for at in HEADER_COPIES:
+                if decode_slab_header(file.pread(HEADER_LEN, at)) is not None:
+                    return 2
+            is_1 = isinstance(QueuefkaWalker(file, 0).next(), Frame | Damage)
+            return 1 if is_1 else None
+        finally:
+            file.close()
+
+    @property
+    def format(self) -> int:
+        """1 or 2: of the log's slabs."""
+        self.require_slabs()
+        return self._first_format()
+
+    def find(self, reached: Callable[[SlabHeader], bool]) -> int:
+        """The last slab whose header satisfies a condition that, once false, stays false; 0 if
+        none does. Reads O(log n) headers; slabs without one count as their predecessor does."""
+        low, high = 0, len(self.bases)
+        while high - low > 1:
+            middle = probe = (low + high) // 2
+            header = None
+            while header is None and probe > low:
+                try:
+                    header = self.slab(probe).header
+                except FileNotFoundError:
+                    header = None
+                probe -= 1 if header is None else 0
+            if probe == low or (header is not None and reached(header)):
+                low = middle
+            else:
+                high = probe
+        return low

@@ -1,0 +1,235 @@
+"""From slabs to frames of records, over every boundary and every kind of damage, in order.
+
+A scan stands at an address and knows the ordinal that it expects there. It answers with a frame
+of records, with a gap whose loss is counted from the next thing that is intact (a frame, a seal,
+the next slab's header), or with None: nothing more for now.
+
+What is not intact shows in two ways: as damage inside a slab (walk.py), and as a hole between
+the last intact byte of one slab and the place where the next slab's header says that its
+predecessor ended. A slab without any header is such a hole. Holes and damage that touch are one
+gap. A scan moves only forward; seek.py finds where it begins.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from aolog.batch import RecordFrame
+from aolog.columns import Malformed, decode_columns
+from aolog.frame import KIND_RECORDS, Frame
+from aolog.record import Gap, GapReason
+from aolog.walk import Damage, QueuefkaWalker, Tail, Walker
+
+if TYPE_CHECKING:
+    from aolog.log import Log, Slab
+
+__all__ = ["Place", "Scan", "ScanOutcome"]
+
+ScanOutcome: TypeAlias = RecordFrame | Gap
+_MILD_TO_GRAVE: tuple[GapReason, ...] = ("torn", "torn_or_corrupt", "corrupt", "missing", "pruned")
+
+
+class Place(NamedTuple):
+    """Where a scan begins. address: the first that is wanted. slab: base of the slab to begin
+    in. offset: of a frame there, or where its damage or its end stands; None: its first frame.
+    ordinal: of the first record that is wanted, None if unknown."""
+
+    address: int
+    slab: int
+    offset: int | None
+    ordinal: int | None
+
+
+class _OpenGap(NamedTuple):
+    """A gap whose loss is not known yet. expected: ordinal of the first record it may hold."""
+
+    begin: int
+    end: int
+    reason: GapReason
+    expected: int | None
+
+
+class Scan:
+    """Frames of a log from a place on. Not thread-safe. The log's listing is its own."""
+
+    def __init__(self, log: Log, place: Place, *, resync: bool = False) -> None:
+        self.log = log
+        self.address = place.address
+        self.ordinal = place.ordinal
+        self.slab: Slab | None = None
+        self._walker: Walker | QueuefkaWalker | None = None
+        self._place: Place | None = place
+        self._next_base = place.slab
+        self._left_base: int | None = None
+        self._gap: _OpenGap | None = None
+        self._out: deque[ScanOutcome] = deque()
+        self._resync = resync
+        self.blank_tail = True  # whether only zeros stand behind the last intact frame
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self.slab is not None:
+            self.slab.close()
+            self.slab = self._walker = None
+
+    def next(self) -> ScanOutcome | None:
+        """The next frame or gap; None: nothing more for now, ask again."""
+        return None if self.peek() is None else self._out.popleft()
+
+    def peek(self) -> ScanOutcome | None:
+        """What `next` will return."""
+        while not self._out:
+            if not (self._enter() if self.slab is None else self._step(self.slab)):
+                return None
+        return self._out[0]
+
+    # --- within a slab: each step is True if it got further ----------------------------------
+
+    def _step(self, slab: Slab) -> bool:
+        outcome = self._walker.next() if self._walker is not None else None
+        if outcome is None:
+            return self._leave(slab, None)
+        if isinstance(outcome, Tail):
+            return self._leave(slab, outcome)
+        if isinstance(outcome, Damage):
+            self._open_gap(
+                slab.base + outcome.begin, slab.base + outcome.end, self._reason(slab, outcome)
+            )
+            return True
+        head = outcome.header
+        ordinal = None if slab.header is None else slab.header.base_ordinal + head.ordinal
+        if head.kind == KIND_RECORDS:
+            self._take(slab, outcome, ordinal)
+        else:
+            self._close_gap(ordinal)
+            self.address = max(self.address, slab.base + outcome.end)
+        return True
+
+    def _take(self, slab: Slab, frame: Frame, ordinal: int | None) -> None:
+        head = frame.header
+        address, end = slab.base + frame.offset, slab.base + frame.end
+        try:
+            columns = decode_columns(frame.body, head.records, head.columns)
+        except Malformed:  # a right hash over nonsense is damage like any other
+            self._open_gap(address, end, "corrupt")
+            return
+        self._close_gap(ordinal)
+        skip = min(max(self.address - address, 0), head.records)
+        if skip < head.records:
+            timestamp_us = head.timestamp_us if slab.format == 2 else None
+            size = frame.end - frame.offset
+            self._out.append(RecordFrame(address, end, size, skip, timestamp_us, ordinal, columns))
+        self.address = max(self.address, end)
+        self.ordinal = None if ordinal is None else ordinal + head.records
+
+    def _reason(self, slab: Slab, damage: Damage) -> GapReason:
+        if damage.durable or self._was_sealed(slab):
+            return "corrupt"
+        return "torn_or_corrupt"
+
+    def _was_sealed(self, slab: Slab) -> bool:
+        """Whether the successor followed in the same epoch: a writer syncs a slab before that."""
+        i = self.log.position(slab.base)
+        if slab.header is None or i + 1 >= len(self.log.bases):
+            return False
+        try:
+            head = self.log.slab(i + 1).header
+        except FileNotFoundError:
+            return False
+        return head is not None and (head.predecessor_base, head.epoch) == (
+            slab.base,
+            slab.header.epoch,
+        )
+
+    # --- from slab to slab -------------------------------------------------------------------
+
+    def _leave(self, slab: Slab, tail: Tail | None) -> bool:
+        """Leaves the slab if another follows; else it may go on."""
+        if tail is not None and self._gap is None:
+            self.address = max(self.address, slab.base + tail.begin)
+            self.blank_tail = tail.blank
+        if slab.limit is None:
+            self.log.refresh()
+            successor = self.log.after(slab.base)
+            if successor is None:
+                return False
+            slab.limit = successor - slab.base
+            if self._walker is not None:
+                self._walker.limit = slab.limit
+                return True  # what was written since it was looked at last comes first
+        self._next_base = slab.base + slab.limit
+        self._left_base = slab.base
+        self.close()
+        return True
+
+    def _enter(self) -> bool:
+        """Opens the slab that follows; False if there is none yet."""
+        self.log.refresh()
+        i = self.log.position(self._next_base)
+        if i < 0 or self.log.bases[i] != self._next_base:
+            i += 1  # it is gone: the next that is there
+        if i >= len(self.log.bases):
+            return False
+        try:
+            slab = self.log.open_slab(i)
+        except FileNotFoundError:  # pruned since the listing
+            self.log.refresh(force=True)
+            return True
+        place, self._place = self._place, None
+        offset = None
+        if place is not None and place.slab == slab.base:
+            offset = place.offset
+        else:
+            self._bridge_hole(slab, first=i == 0)
+        self.slab = slab
+        if slab.header is not None or slab.format == 1:
+            self._walker = slab.walker(offset, resync=self._resync)
+        elif slab.limit is None:  # a header is durable before its slab has a name: it was there
+            self._open_gap(slab.base, slab.base + slab.end_offset, "corrupt")
+            self.address = slab.base + slab.end_offset
+            self._close_gap(None)
+        return True
+
+    def _bridge_hole(self, slab: Slab, *, first: bool) -> None:
+        """Accounts for what lies between the last intact byte and a slab entered anew."""
+        head = slab.header
+        if head is None and slab.format == 2:
+            return  # part of a hole itself: counted by the slab behind it
+        end = slab.base if head is None else head.predecessor_end
+        gone = slab.base != self._next_base  # what should have come is not there
+        if gone and first:
+            self._open_gap(self.address, slab.base, "pruned")
+        elif end > self.address:
+            reason: GapReason = "missing"
+            if head is None:
+                reason = "torn_or_corrupt"
+            elif head.predecessor_base == self._left_base:
+                reason = "corrupt"
+            self._open_gap(self.address, end, reason)
+        self._close_gap(None if head is None or head.ordinal_unsure else head.base_ordinal)
+        if head is not None and head.predecessor_cut:
+            self._out.append(Gap(end, end + head.predecessor_cut, "torn", None))
+        self.address = max(self.address, slab.base)
+        self.ordinal = None if head is None else head.base_ordinal
+
+    # --- gaps --------------------------------------------------------------------------------
+
+    def _open_gap(self, begin: int, end: int, reason: GapReason) -> None:
+        gap = self._gap
+        if gap is None:
+            self._gap = _OpenGap(begin, end, reason, self.ordinal)
+        else:
+            worst = max(gap.reason, reason, key=_MILD_TO_GRAVE.index)
+            self._gap = _OpenGap(gap.begin, max(gap.end, end), worst, gap.expected)
+
+    def _close_gap(self, ordinal: int | None) -> None:
+        """Something intact was met, with so many records of the log before it."""
+        gap, self._gap = self._gap, None
+        if gap is None:
+            return
+        lost = None
+        if ordinal is not None and gap.expected is not None:
+            lost = max(0, ordinal - gap.expected)
+        self._out.append(Gap(gap.begin, gap.end, gap.reason, lost))
+        self.address = max(self.address, gap.end)

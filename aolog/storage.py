@@ -1,0 +1,304 @@
+"""The one module that touches files. Everything else takes a `Storage` and asks it.
+
+Errors of the operating system become this project's, with the path in them: no room is
+`StorageFull`, no permission `PermissionDenied`, anything else `StorageFailed`. Short writes and
+interrupted calls are finished here. Durability on return is in each docstring.
+
+Directories are held open: flock is taken on a directory's own descriptor, so that there is
+nothing to delete, and so that closing another file of the process does not drop it (as it would
+a POSIX record lock).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from aolog.errors import (
+    NotALog,
+    PermissionDenied,
+    StorageError,
+    StorageFailed,
+    StorageFull,
+    SyncFailed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from aolog.frame import Buffer
+
+__all__ = ["Directory", "File", "Stat", "Storage"]
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+READ_ONCE_MAX = 1 << 30  # bytes a call: Linux reads and writes no more than 2^31-4096 at once
+_PARTS_ONCE_MAX = 512  # buffers a call; IOV_MAX is 1024
+_ZEROS = bytes(1 << 20)
+
+
+def translate(error: OSError, path: str, what: str) -> StorageError:
+    """Our error for the operating system's."""
+    kind: type[StorageError] = StorageFailed
+    hint = "see the system's log; intact records stay readable"
+    if error.errno in _NO_ROOM:
+        kind, hint = StorageFull, "free some space and try again: nothing is lost"
+    elif error.errno in _NO_PERMISSION:
+        kind, hint = PermissionDenied, "check the owner and mode of the file and its directory"
+    reason = f"{what}: {os.strerror(error.errno)}" if error.errno else f"{what}: {error}"
+    return kind(reason, hint=hint, path=path, errno=error.errno)
+
+
+def _sync_failed(error: OSError, path: str, what: str) -> SyncFailed:
+    """Whatever the reason, no room included: what was to be synced can't be believed any more."""
+    reason = f"{what}: {os.strerror(error.errno or 0)}"
+    return SyncFailed(reason, hint="check the device, then reopen", path=path, errno=error.errno)
+
+
+class Stat(NamedTuple):
+    """What tells two states of a file apart."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+class File:
+    """An open file. Positions are passed, never kept: any thread may read while one writes."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+
+    def _fail(self, error: OSError, what: str) -> NoReturn:
+        raise translate(error, self.path, what) from error
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes at `offset`; fewer only at the file's end."""
+        try:
+            data = os.pread(self.fd, min(size, READ_ONCE_MAX), offset)
+            if len(data) == size or not data:
+                return data
+            pieces = [data]
+            while (got := sum(map(len, pieces))) < size:
+                piece = os.pread(self.fd, min(size - got, READ_ONCE_MAX), offset + got)
+                if not piece:
+                    break
+                pieces.append(piece)
+        except OSError as error:
+            self._fail(error, "read")
+        return b"".join(pieces) if len(pieces) > 1 else data
+
+    def pwrite_all(self, parts: Sequence[Buffer], offset: int) -> None:
+        """All of the parts, one after the other, at `offset`; in the page cache on return.
+
+        After an error any of the bytes may be there: write the same again at the same offset.
+        """
+        views = [memoryview(part) for part in parts if len(part)]
+        try:
+            while views:
+                once = views[:_PARTS_ONCE_MAX]
+                if sum(map(len, once)) > READ_ONCE_MAX:
+                    once = [once[0][:READ_ONCE_MAX]]
+                written = os.pwritev(self.fd, once, offset)
+                offset += written
+                while views and written >= len(views[0]):
+                    written -= len(views.pop(0))
+                if written:
+                    views[0] = views[0][written:]
+        except OSError as error:
+            self._fail(error, "write")
+
+    def fill_zeros(self, size: int) -> None:
+        """Zeros up to `size`, really written, so that a later sync has no extents to convert."""
+        at = self.stat().size
+        while at < size:
+            length = min(len(_ZEROS), size - at)
+            self.pwrite_all([_ZEROS[:length]], at)
+            at += length
+
+    def datasync(self) -> None:
+        """fdatasync: contents and length are on the device on return. On an error nothing that
+        was written since the last success can be believed: do not call it again and go on.
+        Raises SyncFailed."""
+        try:
+            os.fdatasync(self.fd)
+        except OSError as error:
+            raise _sync_failed(error, self.path, "fdatasync") from error
+
+    def truncate(self, size: int) -> None:
+        """The file ends at `size`; in the page cache on return."""
+        try:
+            os.ftruncate(self.fd, size)
+        except OSError as error:
+            self._fail(error, "truncate")
+
+    def stat(self) -> Stat:
+        """Size, time of the last change and inode."""
+        try:
+            found = os.fstat(self.fd)
+        except OSError as error:
+            self._fail(error, "stat")
+        return Stat(found.st_size, found.st_mtime_ns, found.st_ino)
+
+    def try_lock(self) -> bool:
+        """Takes an exclusive flock without waiting; whether it was free. Held until close."""
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._fail(error, "flock")
+        return True
+
+    def lock(self) -> None:
+        """Waits for an exclusive flock. Held until close."""
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX)
+        except OSError as error:
+            self._fail(error, "flock")
+
+    def close(self) -> None:
+        """Idempotent. Never unlocks explicitly: a forked child's close leaves the parent's."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class Directory(File):
+    """An open directory: the unit that is locked, and whose entries need a sync of their own."""
+
+    def sync(self) -> None:
+        """fsync: new, renamed and removed entries are on the device on return."""
+        try:
+            os.fsync(self.fd)
+        except OSError as error:
+            raise _sync_failed(error, self.path, "fsync of the directory") from error
+
+
+class Storage:
+    """The real file system."""
+
+    def list_names(self, path: str) -> list[str]:
+        """Names in a directory, unsorted. Raises NotALog if it is none."""
+        try:
+            return os.listdir(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _no_directory(error, path) from error
+        except OSError as error:
+            raise translate(error, path, "list") from error
+
+    def open_directory(self, path: str) -> Directory:
+        """Raises NotALog if there is none."""
+        try:
+            return Directory(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _no_directory(error, path) from error
+        except OSError as error:
+            raise translate(error, path, "open") from error
+
+    def make_directory(self, path: str) -> None:
+        """Creates the directory and its parents, durable on return, if it is not there."""
+        missing: list[str] = []
+        at = str(Path(path).absolute())
+        while not os.path.lexists(at):
+            missing.append(at)
+            at = str(Path(at).parent)
+        if missing and not Path(at).is_dir():
+            raise _no_directory(NotADirectoryError(), at)
+        for child in reversed(missing):
+            try:
+                Path(child).mkdir(exist_ok=True)
+            except OSError as error:
+                raise translate(error, child, "create directory") from error
+            self.sync_directory(str(Path(child).parent))
+
+    def sync_directory(self, path: str) -> None:
+        """The directory's entries are on the device on return."""
+        directory = self.open_directory(path)
+        try:
+            directory.sync()
+        finally:
+            directory.close()
+
+    def open_read(self, path: str) -> File:
+        """Raises FileNotFoundError: whoever lists and then opens may come too late."""
+        return self._open(path, os.O_RDONLY)
+
+    def open_write(self, path: str) -> File:
+        """An existing file, for reading and writing. Raises FileNotFoundError."""
+        return self._open(path, os.O_RDWR)
+
+    def open_lock(self, path: str) -> File:
+        """A file that exists only to be locked; created if it is not there."""
+        return self._open(path, os.O_RDWR | os.O_CREAT)
+
+    def create(self, path: str) -> File:
+        """An empty file, for reading and writing; what was there under the name is gone."""
+        return self._open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+
+    def _open(self, path: str, flags: int) -> File:
+        try:
+            return File(path, os.open(path, flags | os.O_CLOEXEC, 0o666))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise translate(error, path, "open") from error
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; durable after the directory's sync."""
+        self._change(lambda: os.replace(old, new), new, "rename")  # noqa: PTH105 -- strings here
+
+    def unlink(self, path: str) -> None:
+        """Durable after the directory's sync. A file that is not there is no error."""
+        self._change(lambda: Path(path).unlink(missing_ok=True), path, "remove")
+
+    def _change(self, call: Callable[[], object], path: str, what: str) -> None:
+        try:
+            call()
+        except OSError as error:
+            raise translate(error, path, what) from error
+
+    def write_file(self, path: str, parts: Iterable[Buffer]) -> None:
+        """A whole file under its name or not at all: temporary, synced, renamed, durable."""
+        temporary = path + ".tmp"
+        file = self.create(temporary)
+        try:
+            at = 0
+            for part in parts:
+                file.pwrite_all([part], at)
+                at += len(part)
+            file.datasync()
+        finally:
+            file.close()
+        self.rename(temporary, path)
+        self.sync_directory(str(Path(path).parent))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is anything under the name."""
+        return os.path.lexists(path)
+
+    def boot_id(self) -> bytes:
+        """16 bytes that differ after every boot: whether the page cache was lost in between."""
+        return _boot_id()
+
+
+@functools.cache
+def _boot_id() -> bytes:
+    try:
+        text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        return bytes.fromhex(text.strip().replace("-", ""))
+    except (OSError, ValueError):
+        return os.urandom(16)  # no such file: every process counts as a boot of its own
+
+
+def _no_directory(error: OSError, path: str) -> NotALog:
+    reason = "is a file, not a directory" if os.path.lexists(path) else "no such directory"
+    if not isinstance(error, FileNotFoundError) and not os.path.lexists(path):
+        reason = "a part of the path is a file"
+    return NotALog(reason, hint="name the directory of a log", path=path)

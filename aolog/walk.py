@@ -1,0 +1,318 @@
+"""Walking a slab: from bytes to frames, and over damage to the next intact one.
+
+A walker is given a place that is known to be a frame's begin (a slab's first frame, or a mark
+of its index) and follows the chain forward; a place found by searching for a magic is never
+believed unless header and body are right. It answers with values:
+
+    Frame    intact, header and body
+    Damage   [begin, end) is not intact, and at `end` is an intact frame
+    Tail     from `begin` on nothing is intact: an unfinished write, zeros, or the end
+
+What a tail means (not yet written, torn, or corrupt) the walker does not know; its caller does.
+A bad place with something intact behind it is read once more before it counts as damage: the
+writer may have finished it in between.
+
+Time is linear in the bytes: a search reads each byte once and hashes a body only behind a
+right header, whose hash binds it to its place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from aolog import queuefka
+from aolog.frame import (
+    FRAME_HEADER_LEN,
+    KIND_RECORDS,
+    MAGIC_BYTES,
+    Frame,
+    FrameHeader,
+    body_matches,
+    decode_header,
+)
+
+if TYPE_CHECKING:
+    from aolog.storage import File
+
+__all__ = ["Damage", "Outcome", "QueuefkaWalker", "Tail", "Walker"]
+
+CHUNK_BYTES = 1 << 20  # a read: large enough that a 64-KiB frame rarely crosses its end
+HOP_BYTES = 32 << 10  # a read when only headers are wanted: two index entries' distance
+
+
+class Damage(NamedTuple):
+    """Not intact: [begin, end) in the slab. durable: it was, as a later mark proves."""
+
+    begin: int
+    end: int
+    durable: bool
+
+
+class Tail(NamedTuple):
+    """Nothing intact from `begin` to `end`, the end of what is there. blank: only zeros."""
+
+    begin: int
+    end: int
+    blank: bool
+
+
+Outcome: TypeAlias = Frame | Damage | Tail
+
+
+class Walker:
+    """Frames of a format-2 slab from `offset` on. Not thread-safe; one thread at a time.
+
+    limit: offset at which the slab ends by its successor's name; None: where the file ends.
+    bodies: False hops from header to header: bodies are neither read nor checked, and are empty
+    in the frames returned.
+    """
+
+    def __init__(
+        self, file: File, salt: int, offset: int, *, limit: int | None = None, bodies: bool = True
+    ) -> None:
+        self.offset = offset
+        self.limit = limit
+        self._file = file
+        self._salt = salt
+        self._bodies = bodies
+        self._chunk = b""
+        self._chunk_view = memoryview(b"")
+        self._chunk_at = offset
+        self._searched: tuple[int, int, int] | None = None  # tail begin, size, mtime_ns
+        self._unmarked = range(0)  # offsets known to hold no mark
+
+    def next(self) -> Outcome:
+        """What stands at `offset`; moves behind it unless it is a tail. A tail may be asked for
+        again: it is looked at afresh."""
+        found = self._frame_at(self.offset)
+        if found is None:
+            return self._bad()
+        self.offset = found.end
+        return found
+
+    def _end(self) -> int:
+        size = self._file.stat().size
+        return size if self.limit is None else min(size, self.limit)
+
+    def _load(self, offset: int, size: int) -> int:
+        """Makes `size` bytes at `offset` available, or fewer at the end; how many are."""
+        at = offset - self._chunk_at
+        if at >= 0 and at + size <= len(self._chunk):
+            return size
+        want = max(size, CHUNK_BYTES if self._bodies else HOP_BYTES)
+        if self.limit is not None:
+            want = min(want, self.limit - offset)
+        self._chunk = self._file.pread(want, offset) if want > 0 else b""
+        self._chunk_view = memoryview(self._chunk)
+        self._chunk_at = offset
+        return min(size, len(self._chunk))
+
+    def _frame_at(self, offset: int) -> Frame | None:
+        """The intact frame at `offset`, else None."""
+        if self._load(offset, FRAME_HEADER_LEN) < FRAME_HEADER_LEN:
+            return None
+        header = decode_header(self._chunk, offset - self._chunk_at, offset, self._salt)
+        if header is None:
+            return None
+        end = offset + header.frame_len
+        if not self._bodies:
+            if end - self._chunk_at > len(self._chunk) and end > self._end():
+                return None
+            return Frame(offset, end, header, memoryview(b""))
+        if end - self._chunk_at > len(self._chunk) and end > self._end():
+            return None  # asked of the file's size first: no length allocates what is not there
+        if self._load(offset, header.frame_len) < header.frame_len:
+            return None
+        begin = offset - self._chunk_at + FRAME_HEADER_LEN
+        view = self._chunk_view
+        if not body_matches(header, view[begin : end - self._chunk_at]):
+            return None
+        return Frame(offset, end, header, view[begin : begin + header.body_len])
+
+    def _forget(self) -> None:
+        self._chunk, self._chunk_view = b"", memoryview(b"")
+
+    def _bad(self) -> Outcome:
+        """Nothing intact at `offset`: a tail, damage, or a write that has been finished since."""
+        begin = self.offset
+        self._forget()
+        state = self._file.stat()
+        if (again := self._frame_at(begin)) is not None:
+            self.offset = again.end
+            return again
+        seen = (begin, state.size, state.mtime_ns)
+        end = state.size if self.limit is None else min(state.size, self.limit)
+        if seen == self._searched:  # nothing was written since the last search
+            self._forget()
+            return Tail(begin, max(begin, end), self._blank)
+        found = self._search(begin + 8, end)
+        self._forget()
+        if found is None:
+            self._searched = seen
+            self._blank = self._is_blank(begin, end)
+            return Tail(begin, max(begin, end), self._blank)
+        if (again := self._frame_at(begin)) is not None:
+            self.offset = again.end
+            return again
+        self.offset = found
+        durable = self._marked_behind(found, end)
+        self._forget()
+        return Damage(begin, found, durable)
+
+    _blank = True
+
+    def _is_blank(self, begin: int, end: int) -> bool:
+        for at in range(begin, end, CHUNK_BYTES):
+            piece = self._file.pread(min(CHUNK_BYTES, end - at), at)
+            if piece.count(0) != len(piece):
+                return False
+        return True
+
+    def _search(self, begin: int, end: int) -> int | None:
+        """The first intact frame in [begin, end): header and body both right."""
+        at = begin
+        bodies, self._bodies = self._bodies, True
+        try:
+            while at + FRAME_HEADER_LEN <= end:
+                chunk = self._file.pread(min(CHUNK_BYTES, end - at), at)
+                i = chunk.find(MAGIC_BYTES)
+                while 0 <= i <= len(chunk) - FRAME_HEADER_LEN:
+                    offset = at + i
+                    if (
+                        offset % 8 == 0
+                        and decode_header(chunk, i, offset, self._salt) is not None
+                        and self._frame_at(offset) is not None
+                    ):
+                        return offset
+                    i = chunk.find(MAGIC_BYTES, i + 1)
+                if len(chunk) < FRAME_HEADER_LEN:
+                    break
+                at += (len(chunk) - FRAME_HEADER_LEN) // 8 * 8 + 8
+        finally:
+            self._bodies = bodies
+        return None
+
+    def _marked_behind(self, offset: int, end: int) -> bool:
+        """Whether a frame from `offset` on says that all before it was durable.
+
+        Headers suffice: a header's own hash vouches for its flag. Each offset is looked at once
+        in a walker's life, so that many damaged places do not make it quadratic.
+        """
+        begin = offset
+        if offset in self._unmarked:
+            offset = self._unmarked.stop
+        hops = Walker(self._file, self._salt, offset, limit=end, bodies=False)
+        while offset < end:
+            found = hops._frame_at(offset)
+            if found is None:
+                next_found = hops._search(offset + 8, end)
+                if next_found is None:
+                    break
+                offset = next_found
+                continue
+            if found.header.durable:
+                return True
+            offset = found.end
+        self._unmarked = range(min(begin, self._unmarked.start or begin), end)
+        return False
+
+
+class QueuefkaWalker:
+    """Frames of a format-1 slab from `offset` on, in the same terms: one record a frame.
+
+    A length that is altered is not caught by itself. Where a payload's hash is wrong the chain
+    is followed only if the frame behind it is right; else the rest of the slab is a tail, unless
+    `resync` allows a search, byte by byte, for the next frame that looks right. What it finds is
+    a guess (a payload may hold a frame), and its work is bounded by `RESYNC_BYTES_MAX`.
+    """
+
+    RESYNC_BYTES_MAX = 16 << 20  # hashed bytes a search: seconds, not hours, on hostile input
+
+    def __init__(
+        self, file: File, offset: int, *, limit: int | None = None, resync: bool = False
+    ) -> None:
+        self.offset = offset
+        self.limit = limit
+        self._file = file
+        self._resync = resync
+        self._chunk = b""
+        self._chunk_at = offset
+
+    def next(self) -> Outcome:
+        """As Walker.next."""
+        found = self._frame_at(self.offset)
+        if found is None:
+            self._chunk = b""
+            found = self._frame_at(self.offset)
+        if found is None:
+            return self._bad()
+        self.offset = found.end
+        return found
+
+    def _end(self) -> int:
+        size = self._file.stat().size
+        return size if self.limit is None else min(size, self.limit)
+
+    def _bytes(self, offset: int, size: int) -> memoryview | None:
+        """`size` bytes at `offset`; None if they are not there."""
+        at = offset - self._chunk_at
+        if not (at >= 0 and at + size <= len(self._chunk)):
+            if offset + size > self._end():
+                return None
+            want = max(size, CHUNK_BYTES)
+            if self.limit is not None:
+                want = min(want, self.limit - offset)
+            self._chunk, self._chunk_at, at = self._file.pread(want, offset), offset, 0
+            if len(self._chunk) < size:
+                return None
+        return memoryview(self._chunk)[at : at + size]
+
+    def _claimed_end(self, offset: int) -> int | None:
+        """Where the frame at `offset` says that it ends; None if that is behind the end."""
+        head = self._bytes(offset, queuefka.FRAME_HEADER_LEN)
+        if head is None:
+            return None
+        end = offset + queuefka.FRAME_HEADER_LEN + queuefka.decode_at(head, 0)[0]
+        return end if end <= self._end() else None
+
+    def claims_more_than_there_is(self, offset: int) -> bool:
+        """Whether what stands at `offset` can be a frame whose end was not written."""
+        return self._claimed_end(offset) is None and self._search(offset + 1, self._end()) is None
+
+    def _frame_at(self, offset: int) -> Frame | None:
+        head = self._bytes(offset, queuefka.FRAME_HEADER_LEN)
+        if head is None:
+            return None
+        length, stored = queuefka.decode_at(head, 0)
+        if not 0 < length <= queuefka.PAYLOAD_LEN_MAX:
+            return None
+        body = self._bytes(offset + queuefka.FRAME_HEADER_LEN, length)
+        if body is None or not queuefka.payload_matches(stored, body):
+            return None
+        header = FrameHeader(KIND_RECORDS, 0, length, stored, 0, 0, 1, 0)
+        return Frame(offset, offset + queuefka.FRAME_HEADER_LEN + length, header, body)
+
+    def _bad(self) -> Outcome:
+        begin, end = self.offset, self._end()
+        behind = self._claimed_end(begin)
+        if behind is not None and (self._frame_at(behind) is not None):
+            self.offset = behind
+            return Damage(begin, behind, durable=False)
+        if self._resync and (found := self._search(begin + 1, end)) is not None:
+            self.offset = found
+            return Damage(begin, found, durable=False)
+        self._chunk = b""
+        return Tail(begin, max(begin, end), blank=False)
+
+    def _search(self, begin: int, end: int) -> int | None:
+        work = 0
+        for offset in range(begin, end - queuefka.FRAME_HEADER_LEN):
+            claimed = self._claimed_end(offset)
+            if claimed is None or claimed == offset + queuefka.FRAME_HEADER_LEN:
+                continue
+            work += claimed - offset
+            if work > self.RESYNC_BYTES_MAX:
+                return None
+            if self._frame_at(offset) is not None:
+                return offset
+        return None

@@ -1,0 +1,71 @@
+"""Waiting for a log to grow: inotify where there is one, else looking again and again.
+
+A watch is set up before the log is looked at, so that nothing that happens in between is missed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol, Self
+
+__all__ = ["Watch", "watch"]
+
+_POLL_FIRST_S = 0.001
+_POLL_MAX_S = 0.05  # how late a follower may be without inotify; costs 20 looks a second
+
+
+class Watch(Protocol):
+    """Something that waits."""
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Returns when something may have changed since the last call, or at the time-out;
+        perhaps earlier."""
+
+    def close(self) -> None:
+        """Idempotent."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+class _Closing:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class _Inotify(_Closing):
+    def __init__(self, path: str) -> None:
+        from inotify_simple import INotify, flags
+
+        self._inotify = INotify(nonblocking=True)
+        self._inotify.add_watch(path, flags.MODIFY | flags.MOVED_TO | flags.CREATE | flags.DELETE)
+
+    def wait(self, timeout_s: float | None) -> None:
+        self._inotify.read(timeout=None if timeout_s is None else max(0, int(timeout_s * 1000)))
+
+    def close(self) -> None:
+        self._inotify.close()
+
+
+class _Poll(_Closing):
+    def __init__(self) -> None:
+        self._delay_s = _POLL_FIRST_S
+
+    def wait(self, timeout_s: float | None) -> None:
+        delay_s = self._delay_s if timeout_s is None else min(self._delay_s, max(0.0, timeout_s))
+        time.sleep(delay_s)
+        self._delay_s = min(self._delay_s * 2, _POLL_MAX_S)
+
+
+def watch(path: str) -> Watch:
+    """A watch on a log's directory."""
+    try:
+        return _Inotify(path)
+    except (ImportError, OSError):  # not Linux, or its limit of watches is reached
+        return _Poll()
