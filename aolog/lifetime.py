@@ -1,0 +1,59 @@
+"""What becomes of open writers and readers at a fork and at the end of the process.
+
+A forked child inherits descriptors, buffers and locks that are its parent's: everything open is
+told so in the child, before any of its code runs. At a clean exit what was not closed is closed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from typing import Protocol
+
+from aolog.errors import AologError
+
+__all__ = ["closed", "opened"]
+
+_log = logging.getLogger("aolog")
+
+
+class Living(Protocol):
+    """Something that holds descriptors."""
+
+    path: str
+
+    def close(self) -> None: ...
+    def after_fork_in_child(self) -> None: ...
+
+
+_open: weakref.WeakSet[Living] = weakref.WeakSet()
+
+
+def opened(living: Living) -> None:
+    """It is to be told of forks and closed at exit."""
+    _open.add(living)
+
+
+def closed(living: Living) -> None:
+    """It is closed."""
+    _open.discard(living)
+
+
+def _in_child() -> None:
+    for living in list(_open):
+        living.after_fork_in_child()
+    _open.clear()
+
+
+def _at_exit() -> None:
+    for living in list(_open):
+        try:
+            living.close()
+        except AologError as error:
+            _log.error("%s was not closed and could not be at exit: %s", living.path, error)
+
+
+os.register_at_fork(after_in_child=_in_child)
+atexit.register(_at_exit)

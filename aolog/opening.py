@@ -1,0 +1,327 @@
+"""Opening a log for append: what was left behind is looked at, mended, and a slab is begun.
+
+`inspect` looks, `recovery.decide` says what to do, `carry_out` does it, `begin_slab` makes the
+next slab. Each step may be killed and is repeated by the next opener with the same outcome:
+the tail is copied aside under a name of its own and durable before it is cut, and the new slab
+appears by a rename.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aolog.active import FormatOneSlab, FormatTwoSlab
+from aolog.cursor import cursor_names, read_position
+from aolog.errors import AologError, HeaderLost, UsageError
+from aolog.log import ASIDE_DIRECTORY
+from aolog.recovery import Case, Decision, LastSlab, decide
+from aolog.slab import NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader, slab_name
+from aolog.walk import QueuefkaWalker, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aolog.log import Log, Slab
+    from aolog.storage import Storage
+
+__all__ = ["Opening", "Predecessor", "begin_slab", "open_for_append"]
+
+_log = logging.getLogger("aolog")
+
+ADDRESS_MAX = (1 << 63) - 1  # Spark's long, Go's int
+_COPY_BYTES = 1 << 20
+# What an address may exceed a slab's begin by, beside slab_bytes: one frame and the seal.
+_REACH_SPARE = (1 << 32) + (1 << 24)
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """What the next slab's header says of the slabs before it."""
+
+    next_base: int
+    topic_uuid: bytes
+    topic: str | None
+    epoch: int
+    ordinal: int
+    ordinal_unsure: bool
+    base: int
+    end: int
+    cut: int
+    greatest_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a log was found and what was done: `Writer.opening`.
+
+    case: the row of recovery's table. cut_bytes: of the torn tail, copied to aside_path.
+    """
+
+    case: str
+    epoch: int
+    next_base: int
+    cut_bytes: int = 0
+    aside_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    last: LastSlab
+    slab: Slab
+    ordinal: int
+    greatest_us: int
+
+
+def _known_out(log: Log) -> list[int]:
+    """Addresses that cursors have passed. A damaged cursor is passed over: it says nothing."""
+    found = []
+    for name in cursor_names(log.path, log.storage):
+        try:
+            found.append(read_position(log.path, name, log.storage).address)
+        except AologError as error:
+            _log.warning("cursor %s is passed over: %s", name, error)
+    return found
+
+
+def _inspect(log: Log) -> _Found | None:
+    """The last slab, made durable first, so that what is decided on cannot vanish."""
+    if not log.bases:
+        return None
+    slab = log.open_slab(len(log.bases) - 1)
+    slab.file.datasync()
+    stat = slab.file.stat()
+    if slab.format == 1:
+        return _inspect_format_1(slab, stat.size)
+    header = slab.header
+    end, records, greatest_us = (
+        slab.end_of_frames() if header else (slab.data_begin, 0, NO_TIMESTAMP)
+    )
+    blank = True
+    if header is not None and stat.size > end:
+        blank = _is_blank(slab, end, stat.size)
+    last = LastSlab(
+        format=2,
+        base=slab.base,
+        size=stat.size,
+        end_of_frames=end,
+        reach=header.reach if header else _REACH_SPARE * 2,
+        has_header=header is not None,
+        has_predecessor=len(log.bases) > 1,
+        sealed=slab.seal() is not None,
+        blank=blank,
+        same_file=header is not None and header.inode == stat.inode,
+        same_boot=header is not None and header.boot_id == log.storage.boot_id(),
+    )
+    return _Found(last, slab, records, greatest_us)
+
+
+def _is_blank(slab: Slab, begin: int, end: int) -> bool:
+    for at in range(begin, end, _COPY_BYTES):
+        piece = slab.file.pread(min(_COPY_BYTES, end - at), at)
+        if piece.count(0) != len(piece):
+            return False
+    return True
+
+
+def _inspect_format_1(slab: Slab, size: int) -> _Found:
+    walker = slab.walker()
+    assert isinstance(walker, QueuefkaWalker)
+    while not isinstance(outcome := walker.next(), Tail):
+        pass
+    unfinished = outcome.begin < size and walker.claims_more_than_there_is(outcome.begin)
+    last = LastSlab(
+        format=1,
+        base=slab.base,
+        size=size,
+        end_of_frames=outcome.begin,
+        reach=0,
+        unfinished=unfinished,
+    )
+    return _Found(last, slab, 0, NO_TIMESTAMP)
+
+
+def _carry_out(log: Log, decision: Decision, last: LastSlab) -> str | None:
+    """Copies aside and cuts; where the copy is. Durable on return."""
+    if decision.cut_at is None:
+        return None
+    storage = log.storage
+    file = storage.open_write(log.slab_path(last.base))
+    aside = None
+    try:
+        if decision.aside:
+            directory = f"{log.path}/{ASIDE_DIRECTORY}"
+            storage.make_directory(directory)
+            aside = f"{directory}/{last.base + decision.cut_at:020d}.torn"
+            pieces = range(decision.cut_at, last.size, _COPY_BYTES)
+            storage.write_file(
+                aside, (file.pread(min(_COPY_BYTES, last.size - at), at) for at in pieces)
+            )
+        file.truncate(decision.cut_at)
+        file.datasync()
+    finally:
+        file.close()
+    return aside
+
+
+def open_for_append(
+    log: Log, *, first_base: int, fresh_uuid: Callable[[], bytes], topic: str | None
+) -> tuple[Opening, Predecessor, int | None]:
+    """Recovers the log and says what its next slab follows. The caller holds the writer's lock.
+
+    The third value is the offset at which a format-1 slab is continued, else None. Raises
+    HeaderLost where nothing says what the log is.
+    """
+    found = _inspect(log)
+    try:
+        decision = decide(
+            found.last if found else None, first_base=first_base, cursors=_known_out(log)
+        )
+        if found is None:
+            fresh = Predecessor(
+                first_base, fresh_uuid(), topic, 1, 0, False, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP
+            )
+            return Opening(decision.case.value, 1, first_base), fresh, None
+        if decision.case is Case.ONLY_LOST:
+            raise HeaderLost(
+                "every copy of the only slab's header is damaged",
+                hint="move the directory aside and begin a new log; nothing was changed",
+                path=log.slab_path(found.slab.base),
+            )
+        header, before = found.slab.header, _last_header(log)
+        aside = _carry_out(log, decision, found.last)
+    finally:
+        if found is not None:
+            found.slab.close()
+    last = found.last
+    end = last.end_of_frames if last.has_header else last.size
+    cut = last.size - end if decision.aside else 0
+    if last.format == 1:
+        offset = None if decision.next_base is not None else decision.cut_at or last.size
+        if decision.cut_at == 0:
+            offset = 0
+        next_base = last.base if offset is not None else decision.next_base or 0
+        opening = Opening(decision.case.value, 0, next_base, cut, aside)
+        return _report(log, opening), _format_1_predecessor(next_base), offset
+    assert decision.next_base is not None
+    known = header or before
+    if known is None:
+        raise HeaderLost(
+            "no slab's header is intact",
+            hint="move the directory aside and begin a new log; nothing was changed",
+            path=log.path,
+        )
+    epoch = known.epoch + decision.new_epoch
+    predecessor = Predecessor(
+        next_base=decision.next_base,
+        topic_uuid=known.topic_uuid,
+        topic=known.topic,
+        epoch=epoch,
+        ordinal=known.base_ordinal + found.ordinal,
+        ordinal_unsure=known.ordinal_unsure or header is None,
+        base=last.base,
+        end=last.base + end,
+        cut=cut,
+        greatest_us=max(known.greatest_before_us, found.greatest_us),
+    )
+    opening = Opening(decision.case.value, epoch, decision.next_base, cut, aside)
+    return _report(log, opening), predecessor, None
+
+
+def _format_1_predecessor(next_base: int) -> Predecessor:
+    return Predecessor(next_base, bytes(16), None, 0, 0, True, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP)
+
+
+def _last_header(log: Log) -> SlabHeader | None:
+    """The header of the last slab that has one."""
+    for i in reversed(range(len(log.bases))):
+        slab = log.open_slab(i)
+        slab.close()
+        if slab.header is not None:
+            return slab.header
+    return None
+
+
+def _report(log: Log, opening: Opening) -> Opening:
+    if opening.case not in {Case.SEALED.value, Case.QUEUEFKA.value}:
+        _log.warning(
+            "%s: opened after an unclean stop, case %s: %d bytes cut%s; epoch %d goes on at %d",
+            log.path,
+            opening.case,
+            opening.cut_bytes,
+            f", kept in {opening.aside_path}" if opening.aside_path else "",
+            opening.epoch,
+            opening.next_base,
+        )
+    return opening
+
+
+def begin_slab(
+    path: str,
+    storage: Storage,
+    before: Predecessor,
+    *,
+    salt: int,
+    now_us: int,
+    slab_bytes: int,
+    synced: bool,
+    preallocate: bool,
+) -> FormatTwoSlab:
+    """Creates the slab that follows; its header and its name are durable on return.
+
+    After an error the same may be asked again, but for one of the directory's sync.
+    """
+    reach = slab_bytes + slab_bytes // 8 + _REACH_SPARE
+    if before.next_base + reach > ADDRESS_MAX:
+        raise UsageError("addresses end at 2^63", hint="begin a new log", path=path)
+    name = f"{path}/{slab_name(before.next_base)}"
+    temporary = name + ".tmp"
+    file = storage.create(temporary)
+    try:
+        header = SlabHeader(
+            topic_uuid=before.topic_uuid,
+            base=before.next_base,
+            base_ordinal=before.ordinal,
+            salt=salt,
+            epoch=before.epoch,
+            created_us=now_us,
+            predecessor_base=before.base,
+            predecessor_end=before.end,
+            predecessor_cut=before.cut,
+            greatest_before_us=before.greatest_us,
+            slab_bytes=slab_bytes,
+            reach=reach,
+            boot_id=storage.boot_id(),
+            inode=file.stat().inode,
+            synced=synced,
+            ordinal_unsure=before.ordinal_unsure,
+            topic=before.topic,
+        )
+        file.pwrite_all([header.encode_prelude()], 0)
+        if preallocate:
+            file.fill_zeros(slab_bytes)
+        file.datasync()
+        storage.rename(temporary, name)
+        storage.sync_directory(path)
+    except BaseException:
+        file.close()
+        raise
+    file.path = name
+    return FormatTwoSlab(file, header)
+
+
+def begin_format_1_slab(
+    path: str, storage: Storage, base: int, offset: int | None
+) -> FormatOneSlab:
+    """A new format-1 slab at `base`, its name durable; or the one there, from `offset` on."""
+    name = f"{path}/{slab_name(base)}"
+    if offset is not None:
+        return FormatOneSlab(storage.open_write(name), base, offset)
+    file = storage.create(name)
+    try:
+        storage.sync_directory(path)
+    except BaseException:
+        file.close()
+        raise
+    return FormatOneSlab(file, base, 0)

@@ -1,0 +1,137 @@
+"""What a writer does with the slab that it finds last. Pure: a table of cases.
+
+    case              last slab                              cut behind   next slab
+    @A fresh          there is none                          -            first, epoch 1
+    @B sealed         sealed, nothing behind the seal        -            at its end, same epoch
+    @C sealed_tail    sealed, bytes behind the seal          the seal     at its end, same epoch
+    @D unsealed       ends with an intact frame              -            new epoch
+    @E unsealed_blank zeros behind the last intact frame     the frame    new epoch
+    @F unsealed_torn  bytes behind the last intact frame     the frame    new epoch
+    @G header_lost    no header copy intact, others before   -            new epoch
+    @H only_lost      no header copy intact, no other slab   -            refused: HeaderLost
+    @K copied         sealed, but its file is a copy, or     as @B, @C    new epoch
+                      a cursor stands behind its end
+    @Q queuefka       format 1, the chain ends at the end    -            the same slab goes on
+    @R queuefka_torn  format 1, an unfinished frame          the frame    at the cut
+    @S queuefka_bad   format 1, broken chain or lost end     -            at the file's end
+
+Only what lies behind the last intact frame is ever cut, and what is cut (zeros apart) is copied
+aside first. Interior damage is kept: readers skip it and say so.
+
+A new epoch begins above every address that may have been out. Where the page cache that was
+written is still the one that is read (same boot, same file), that is the file's end and the
+cursors; after a power loss, or in a copy, records that were read may be gone, so it is also
+above the old slab's reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["Case", "Decision", "LastSlab", "decide"]
+
+_ALIGNMENT = 8
+
+
+class Case(Enum):
+    """Rows of the table; the value is the label in logs and tests."""
+
+    FRESH = "@A fresh"
+    SEALED = "@B sealed"
+    SEALED_TAIL = "@C sealed_tail"
+    UNSEALED = "@D unsealed"
+    UNSEALED_BLANK = "@E unsealed_blank"
+    UNSEALED_TORN = "@F unsealed_torn"
+    HEADER_LOST = "@G header_lost"
+    ONLY_LOST = "@H only_lost"
+    COPIED = "@K copied"
+    QUEUEFKA = "@Q queuefka"
+    QUEUEFKA_TORN = "@R queuefka_torn"
+    QUEUEFKA_BAD = "@S queuefka_bad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastSlab:
+    """What was found, in offsets of the slab.
+
+    end_of_frames: behind the last intact frame, seal included. blank: only zeros from there to
+    size. same_file: the inode that its header names. same_boot: nor has the machine been
+    restarted. unfinished: (format 1) the tail is one frame whose end is missing.
+    """
+
+    format: int
+    base: int
+    size: int
+    end_of_frames: int
+    reach: int
+    has_header: bool = True
+    has_predecessor: bool = False
+    sealed: bool = False
+    blank: bool = True
+    same_file: bool = True
+    same_boot: bool = True
+    unfinished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do. cut_at: offset at which the last slab is to end, None to leave it as it is.
+    aside: copy what is cut aside first. next_base: where the next slab begins, None to go on in
+    the last one. new_epoch: whether it is a new one."""
+
+    case: Case
+    cut_at: int | None
+    aside: bool
+    next_base: int | None
+    new_epoch: bool
+
+
+def _aligned(address: int) -> int:
+    return address + -address % _ALIGNMENT
+
+
+def decide(last: LastSlab | None, *, first_base: int, cursors: list[int]) -> Decision:
+    """The row for what was found. cursors: addresses known to have been out.
+
+    Every combination of inputs lands on exactly one row (a test enumerates them).
+    """
+    if last is None:
+        return Decision(Case.FRESH, None, False, first_base, True)
+    if last.format == 1:
+        return _decide_format_1(last)
+    if not last.has_header:
+        if not last.has_predecessor:
+            return Decision(Case.ONLY_LOST, None, False, None, False)
+        return Decision(Case.HEADER_LOST, None, False, _above(last, cursors, trusted=False), True)
+    has_tail = last.size > last.end_of_frames
+    cut_at = last.end_of_frames if has_tail else None
+    aside = has_tail and not last.blank
+    if last.sealed:
+        end = last.base + last.end_of_frames
+        if not last.same_file or max(cursors, default=0) > end:
+            above = _above(last, cursors, trusted=False)
+            return Decision(Case.COPIED, cut_at, aside, above, True)
+        case = Case.SEALED_TAIL if has_tail else Case.SEALED
+        return Decision(case, cut_at, aside, end, False)
+    case = Case.UNSEALED
+    if has_tail:
+        case = Case.UNSEALED_BLANK if last.blank else Case.UNSEALED_TORN
+    above = _above(last, cursors, trusted=last.same_file and last.same_boot)
+    return Decision(case, cut_at, aside, above, True)
+
+
+def _above(last: LastSlab, cursors: list[int], *, trusted: bool) -> int:
+    """The first address above all that may have been out."""
+    out = [last.base + (last.size if trusted else max(last.size, last.reach)), *cursors]
+    return _aligned(max(out))
+
+
+def _decide_format_1(last: LastSlab) -> Decision:
+    if last.size == last.end_of_frames:
+        return Decision(Case.QUEUEFKA, None, False, None, False)
+    if last.unfinished:
+        cut = last.end_of_frames
+        next_base = last.base + cut if cut else None  # an emptied slab is the next one
+        return Decision(Case.QUEUEFKA_TORN, cut, True, next_base, False)
+    return Decision(Case.QUEUEFKA_BAD, None, False, last.base + last.size, False)

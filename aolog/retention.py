@@ -1,0 +1,164 @@
+"""Which slabs may go. `plan` is pure; `prune` carries a plan out under the log's retention lock.
+
+Slabs go from the front, whole, and never the one that is being written. Age and count never
+take what a protecting cursor has not passed; the total does only where `when_full` says so.
+A cursor is made durable before the slab that it frees is unlinked; each unlink is durable
+before the next, so that what is left has no hole.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from aolog.cursor import cursor_names, read_position
+from aolog.errors import UsageError
+from aolog.log import RETENTION_LOCK, Log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aolog.storage import Storage
+
+__all__ = ["Plan", "Pruned", "Retention", "SlabSize", "plan", "prune"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What a log keeps. All bounds are off by default.
+
+    max_bytes: of all slab files together; a writer begins no slab that would pass it.
+    max_age_s: since a slab was last written. max_slabs: how many, the open one included.
+    when_full: what happens when max_bytes is reached and protecting cursors still need the
+    oldest: "prune" lets it go (readers get a gap with the count), "block" makes appends wait,
+    "error" makes them raise RetentionFull.
+    """
+
+    max_bytes: int | None = None
+    max_age_s: float | None = None
+    max_slabs: int | None = None
+    when_full: Literal["prune", "block", "error"] = "prune"
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "max_age_s", "max_slabs"):
+            bound = getattr(self, name)
+            if bound is not None and not bound > 0:
+                raise UsageError(f"Retention({name}={bound!r}): must be positive")
+        if self.when_full not in {"prune", "block", "error"}:
+            raise UsageError(
+                f"Retention(when_full={self.when_full!r})", hint='use "prune", "block" or "error"'
+            )
+
+    @property
+    def bounded(self) -> bool:
+        """Whether anything ever goes."""
+        return not (self.max_bytes is self.max_age_s is self.max_slabs is None)
+
+
+class SlabSize(NamedTuple):
+    """A slab as retention sees it. end: where its successor begins; the last has none, and is
+    never asked."""
+
+    base: int
+    end: int
+    bytes: int
+    changed_s: float
+
+
+class Plan(NamedTuple):
+    """drop: how many slabs go from the front. room: False if protecting cursors hold slabs that
+    would have to go for the total's sake."""
+
+    drop: int
+    room: bool
+
+
+def plan(
+    slabs: Sequence[SlabSize],
+    retention: Retention,
+    *,
+    protected_from: int | None,
+    now_s: float,
+    needed: int = 0,
+) -> Plan:
+    """How many slabs go, oldest first; never the last.
+
+    protected_from: the least address that a protecting cursor still needs. needed: bytes that a
+    slab about to begin may take; 0 if none is.
+    """
+    drop = 0
+    total = sum(slab.bytes for slab in slabs) + needed
+    count = len(slabs) + (needed > 0)
+    held = False
+    for slab in slabs[:-1]:
+        over_bytes = retention.max_bytes is not None and total > retention.max_bytes
+        over_age = retention.max_age_s is not None and now_s - slab.changed_s > retention.max_age_s
+        over_count = retention.max_slabs is not None and count > retention.max_slabs
+        free = protected_from is None or slab.end <= protected_from
+        if not over_bytes and not (free and (over_age or over_count)):
+            break
+        if not free and retention.when_full != "prune":
+            held = True
+            break
+        drop += 1
+        count -= 1
+        total -= slab.bytes
+    return Plan(drop, not held)
+
+
+class Pruned(NamedTuple):
+    """What went. room: as in Plan. end: address before which everything is gone."""
+
+    slabs: int
+    bytes: int
+    end: int
+    room: bool
+
+
+def protected_from(path: str, storage: Storage) -> int | None:
+    """The least address that a protecting cursor needs; None if there is none. Durable. A
+    damaged cursor raises: nothing may go that it might need."""
+    needs = []
+    for name in cursor_names(path, storage):
+        position = read_position(path, name, storage, durable=True)
+        if position.protects:
+            needs.append(position.address)
+    return min(needs, default=None)
+
+
+def prune(
+    path: str, storage: Storage, retention: Retention, *, needed: int = 0, dry_run: bool = False
+) -> Pruned:
+    """Removes what retention lets go, under the retention lock; durable on return.
+
+    Any process may call it, beside a writer and readers: the last slab stays.
+    """
+    lock = storage.open_lock(f"{path}/{RETENTION_LOCK}")
+    try:
+        lock.lock()
+        log = Log(path, storage)
+        try:
+            slabs = []
+            for base, end in zip(log.bases, [*log.bases[1:], 0], strict=True):
+                slab = storage.open_read(log.slab_path(base))
+                stat = slab.stat()
+                slab.close()
+                slabs.append(SlabSize(base, end, stat.size, stat.mtime_ns / 1e9))
+            decided = plan(
+                slabs,
+                retention,
+                protected_from=protected_from(path, storage),
+                now_s=time.time(),
+                needed=needed,
+            )
+            going = slabs[: decided.drop]
+            for slab_size in going if not dry_run else ():
+                storage.unlink(log.slab_path(slab_size.base))
+                storage.sync_directory(path)
+        finally:
+            log.close()
+    finally:
+        lock.close()
+    end = going[-1].end if going else (slabs[0].base if slabs else 0)
+    return Pruned(len(going), sum(slab.bytes for slab in going), end, decided.room)

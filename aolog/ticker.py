@@ -1,0 +1,63 @@
+"""The writer's own thread: flushes and syncs when nobody calls.
+
+It holds the writer weakly, so that a forgotten writer can go; it sleeps without waking while
+there is nothing to do. What it does and when is the writer's `_tick`.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Protocol
+
+__all__ = ["Ticker"]
+
+
+class Ticked(Protocol):
+    """What the ticker drives."""
+
+    def _tick(self) -> float | None:
+        """Does what is due; seconds until the next call, None to sleep until `wake`."""
+
+
+class Ticker:
+    """Calls `_tick` of an object from a thread of its own, which `wake` starts and wakes."""
+
+    def __init__(self, ticked: Ticked, name: str) -> None:
+        self._event = threading.Event()
+        self._stopped = False
+        self._ticked = weakref.ref(ticked, lambda _: self._event.set())
+        self._name = name
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """There is something to do: ask when."""
+        if self._thread is None and not self._stopped:
+            self._thread = threading.Thread(
+                target=_run,
+                args=(self._ticked, self._event, self),
+                name=self._name,
+                daemon=True,
+            )
+            self._thread.start()
+        self._event.set()
+
+    def stop(self) -> None:
+        """The thread ends; waits for a tick that is going on, unless called from it."""
+        self._stopped = True
+        self._event.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._thread = None
+
+
+def _run(ticked: weakref.ref[Ticked], event: threading.Event, ticker: Ticker) -> None:
+    delay: float | None = None
+    while True:
+        if event.wait(delay):
+            event.clear()
+        target = ticked()
+        if target is None or ticker._stopped:  # noqa: SLF001 -- the thread's own half of Ticker
+            return
+        delay = target._tick()  # noqa: SLF001 -- as above
+        del target

@@ -1,0 +1,780 @@
+"""Writer: appends to a log. Batches in memory, frames in the page cache, records on the device.
+
+Order of locks: `_lock` (batch, slab, everything that is appended) before `_sync_lock` (which
+file is synced, what is durable). A sync waits for the device under `_sync_lock` alone, so
+appends go on meanwhile, and whoever comes to sync next is covered by the one that is running or
+by the one after it: that is group commit.
+
+A frame's place is fixed when its first record is taken: rolling is decided then and never at a
+flush. Errors of the writer's own thread surface at the next call.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
+
+from aolog import lifetime, queuefka
+from aolog import retention as retention_module
+from aolog.active import FormatOneSlab, FormatTwoSlab
+from aolog.checks import check_options, check_record, check_topic, check_values, too_large
+from aolog.columns import encode_columns
+from aolog.errors import (
+    AologError,
+    Forked,
+    LogClosed,
+    LogLocked,
+    NotALog,
+    RecordRefused,
+    RetentionFull,
+    StorageError,
+    SyncFailed,
+    TopicMismatch,
+    UsageError,
+)
+from aolog.gather import OpenBatch
+from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, Log
+from aolog.opening import (
+    Opening,
+    Predecessor,
+    begin_format_1_slab,
+    begin_slab,
+    open_for_append,
+)
+from aolog.retention import Retention
+from aolog.storage import Directory, Storage
+from aolog.ticker import Ticker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import numpy as np
+    import pyarrow as pa
+
+    from aolog.frame import Buffer
+    from aolog.record import Headers
+
+__all__ = ["Writer"]
+
+_log = logging.getLogger("aolog")
+
+SLAB_BYTES = 64 << 20  # a file large enough that opening one is rare, small enough to prune
+BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger ones lose more
+MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger ones
+_RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
+_AGE_CHECK_S = 10.0  # how often max_age_s is looked at while nothing rolls
+_OUR_NAMES = {CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, "lost+found"}
+
+
+def now_us() -> int:
+    """Microseconds since the epoch, UTC."""
+    return time.time_ns() // 1000
+
+
+class Writer:
+    """The one writer of a log.
+
+    Creates the directory where there is none. slab_bytes, slab_seconds: a slab that has grown
+    or aged past them is sealed, whichever comes first. batch_bytes: records are gathered into
+    frames of about this size; 0 makes every record a frame. flush_records, flush_bytes,
+    flush_seconds: how long records may wait in memory, also when nobody appends. sync: "interval"
+    syncs every sync_seconds while there is something to sync, "flush" at every flush, "never"
+    only when a slab is sealed. topic: the log's default destination. preallocate: fills a slab
+    with zeros when it begins. first_address: where a new log begins.
+
+    Thread-safe. In a forked child it refuses every call (Forked) and touches nothing.
+    Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        slab_bytes: int = SLAB_BYTES,
+        slab_seconds: float | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        flush_records: int | None = None,
+        flush_bytes: int | None = None,
+        flush_seconds: float | None = 1.0,
+        sync: Literal["interval", "never", "flush"] = "interval",
+        sync_seconds: float = 1.0,
+        retention: Retention | None = None,
+        format: Literal["aolog", "queuefka"] = "aolog",  # noqa: A002 -- the design's name
+        topic: str | None = None,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        preallocate: bool = False,
+        first_address: int = 0,
+        storage: Storage | None = None,
+    ) -> None:
+        check_options(
+            slab_bytes=slab_bytes,
+            batch_bytes=batch_bytes,
+            max_record_bytes=max_record_bytes,
+            sync=sync,
+            format=format,
+            slab_seconds=slab_seconds,
+            flush_records=flush_records,
+            flush_bytes=flush_bytes,
+            flush_seconds=flush_seconds,
+            sync_seconds=sync_seconds,
+        )
+        self.path = os.fspath(path)
+        self._storage = storage or Storage()
+        self._format_1 = format == "queuefka"
+        if first_address < 0 or first_address >= 1 << 63 or first_address % 8:
+            raise UsageError(f"first_address={first_address}", hint="a multiple of 8 below 2^63")
+        if self._format_1 and (topic is not None or preallocate):
+            raise UsageError("format 1 has no place for a topic or for pre-allocation")
+        topic, _ = check_topic(topic)
+        self.retention = retention or Retention()
+        max_bytes = self.retention.max_bytes
+        if max_bytes is not None and max_bytes < 2 * slab_bytes:
+            raise UsageError(
+                f"Retention(max_bytes={max_bytes}) leaves no room for two slabs of {slab_bytes}",
+                hint="make slabs smaller or the total larger",
+            )
+        self._slab_bytes = slab_bytes
+        self._slab_seconds = slab_seconds
+        self._batch_bytes = batch_bytes
+        self._flush_records = flush_records or (1 << 62)
+        self._flush_bytes = flush_bytes or max(batch_bytes, BATCH_BYTES)
+        self._flush_seconds = flush_seconds
+        self._sync_policy = sync
+        self._sync_seconds = sync_seconds
+        self._max_record_bytes = max_record_bytes
+        self._preallocate = preallocate
+
+        self._lock = threading.RLock()
+        self._sync_lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._trouble: AologError | None = None  # what the next call has to face
+        self._batch: OpenBatch | None = None
+        self._unflushed_records = 0
+        self._slab: FormatTwoSlab | FormatOneSlab | None = None
+        self._slab_begun_s = 0.0
+        self._armed = False
+        self._flush_due_s = self._sync_due_s = self._mark_due_s = float("inf")
+        self._age_due_s = float("inf")
+        self._ticker = Ticker(self, f"aolog-writer {self.path}")
+
+        self._directory = self._open_directory()
+        try:
+            self._open(first_address, topic)
+        except BaseException:
+            self._directory.close()
+            raise
+        lifetime.opened(self)
+        if self.retention.max_age_s is not None:
+            self._age_due_s = time.monotonic() + _AGE_CHECK_S
+            self._arm()
+
+    # --- opening ----------------------------------------------------------------------------
+
+    def _open_directory(self) -> Directory:
+        self._storage.make_directory(self.path)
+        directory = self._storage.open_directory(self.path)
+        try:
+            if not directory.try_lock():
+                raise LogLocked(
+                    "another writer has the log open",
+                    hint="a log has one writer: close it, or write to another log",
+                    path=self.path,
+                )
+        except BaseException:
+            directory.close()
+            raise
+        return directory
+
+    def _open(self, first_address: int, topic: str | None) -> None:
+        log = Log(self.path, self._storage)
+        try:
+            self._refuse_foreign(log)
+            opening, self._before, offset = open_for_append(
+                log, first_base=first_address, fresh_uuid=_fresh_uuid, topic=topic
+            )
+            if topic is not None and topic != self._before.topic:
+                raise TopicMismatch(
+                    f"the log's topic is {self._before.topic!r}, not {topic!r}",
+                    hint="leave it out, or give records topics of their own",
+                    path=self.path,
+                )
+            fresh = not log.bases
+        finally:
+            log.close()
+        self.opening: Opening = opening
+        if offset is not None or (self._format_1 and fresh):
+            self._slab = begin_format_1_slab(
+                self.path, self._storage, self._before.next_base, offset
+            )
+        elif fresh or opening.next_base != self._before.end:
+            self._begin_slab()  # the log must say at once who it is, and where an epoch begins
+        self._durable = self._end_of_slabs()
+
+    def _refuse_foreign(self, log: Log) -> None:
+        if not log.bases:
+            names = self._storage.list_names(self.path)
+            foreign = [n for n in names if not n.startswith(".") and n not in _OUR_NAMES
+                       and not n.endswith(".slab.tmp")]  # fmt: skip  # one condition
+            if foreign:
+                raise NotALog(
+                    f"holds other files ({foreign[0]!r}) and no slab",
+                    hint="name a directory of its own",
+                    path=self.path,
+                )
+        elif (log.format == 1) != self._format_1:
+            raise UsageError(
+                f"{self.path}: the log is of format {log.format}",
+                hint='open it with format="queuefka"'
+                if log.format == 1
+                else 'open it with format="aolog"',
+            )
+        for name in self._storage.list_names(self.path):
+            if name.endswith(".slab.tmp"):  # born and never named: it holds no record
+                self._storage.unlink(f"{self.path}/{name}")
+
+    # --- state ------------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> str | None:
+        """The log's default topic."""
+        return self._before.topic
+
+    @property
+    def end(self) -> int:
+        """Address behind everything appended, memory included. A new record's is not below."""
+        with self._lock:
+            if self._batch is not None:
+                return self._batch.address + len(self._batch)
+            return self._end_of_slabs()
+
+    @property
+    def durable(self) -> int:
+        """Everything before this address survives power loss."""
+        return self._durable
+
+    def _end_of_slabs(self) -> int:
+        slab = self._slab
+        return self._before.next_base if slab is None else slab.base + slab.offset
+
+    def _face_trouble(self) -> None:
+        """Raises what stands in the way. After a failed write: tries it again first."""
+        trouble = self._trouble
+        if isinstance(trouble, StorageError) and not isinstance(trouble, SyncFailed):
+            self._trouble = None
+            try:
+                self._flush_locked()
+            except StorageError as error:
+                self._trouble = self._trouble or error
+                raise
+        elif trouble is not None:
+            raise type(trouble)(trouble.reason, hint=trouble.hint, **trouble.details)
+
+    # --- appending --------------------------------------------------------------------------
+
+    def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp: SupportsIndex | None = None,
+        topic: str | None = None,
+    ) -> int:
+        """Takes a record; its address. In memory on return; survives a crash of the process
+        after `flush`, power loss after `sync`.
+
+        timestamp: microseconds since the epoch; the time of the batch unless given. Raises
+        RecordRefused, RecordTooLarge, StorageFull and StorageFailed (the record is not taken;
+        what was taken before is kept and written by the next call), SyncFailed, LogClosed,
+        Forked.
+        """
+        with self._lock:
+            if self._trouble is not None:
+                self._face_trouble()
+            if (
+                type(value) is bytes
+                and key is None
+                and not headers
+                and timestamp is None
+                and topic is None
+            ):
+                moment, size = None, len(value) + 4
+            else:
+                value, key, headers, moment, topic, size = check_record(
+                    value, key, headers, timestamp, topic
+                )
+            if size > self._max_record_bytes:
+                raise too_large(size, self._max_record_bytes)
+            if self._format_1:
+                return self._append_format_1(value, key, headers, moment, topic)
+            batch = self._batch
+            if batch is None:
+                batch = self._begin_batch()
+            elif size >= self._batch_bytes:
+                self._cut_batch()  # a large record is a frame of its own, and is not copied
+                batch = self._begin_batch()
+            address = batch.address + len(batch.values)
+            batch.add(value, key, headers, moment, topic, size)
+            self._unflushed_records += 1
+            if batch.size >= self._batch_bytes:
+                self._cut_batch()
+            self._flush_if_due()
+            return address
+
+    def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
+        """Takes values as one frame, whatever its size: readers see all of them or none. Their
+        addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
+        import numpy as np
+
+        listed = check_values(values, self._max_record_bytes)
+        with self._lock:
+            if self._trouble is not None:
+                self._face_trouble()
+            if not listed:
+                return np.empty(0, np.uint64)
+            if self._format_1:
+                for value in listed:
+                    _refuse_format_1(value, None, (), None, None)
+                addresses = [self._append_format_1(v, None, (), None, None) for v in listed]
+                return np.array(addresses, np.uint64)
+            columns, parts = encode_columns(listed)
+            first = self._add_frame(len(listed), columns, parts, now_us())
+            return np.arange(first, first + len(listed), dtype=np.uint64)
+
+    def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
+        """Takes a batch of columns as one frame: `value` and, optional, `key`, `headers`,
+        `timestamp`, `topic`, as `Batch.to_arrow` makes them (`address` is ignored). Their
+        addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
+        import numpy as np
+
+        from aolog.arrow import from_arrow
+
+        taken = from_arrow(record_batch, self._max_record_bytes, now_us())
+        with self._lock:
+            if self._trouble is not None:
+                self._face_trouble()
+            if self._format_1:
+                raise RecordRefused("format 1 has no columns", hint="use append_many")
+            if taken.records == 0:
+                return np.empty(0, np.uint64)
+            first = self._add_frame(
+                taken.records,
+                taken.columns,
+                taken.parts,
+                taken.greatest_us,
+                least_us=taken.least_us,
+            )
+            return np.arange(first, first + taken.records, dtype=np.uint64)
+
+    def _add_frame(
+        self,
+        count: int,
+        columns: int,
+        parts: list[Buffer],
+        timestamp_us: int,
+        least_us: int | None = None,
+    ) -> int:
+        """A frame of its own; the open batch becomes one before it."""
+        self._cut_batch()
+        slab = self._slab_for_next()
+        self._cut_batch()  # begun by another thread while this one waited for room
+        address = slab.add_records(
+            count,
+            columns,
+            parts,
+            timestamp_us=timestamp_us,
+            least_us=least_us,
+            durable=self._durable == slab.base + slab.offset,
+        )
+        self._unflushed_records += count
+        self._arm()
+        self._flush_if_due()
+        return address
+
+    def _append_format_1(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        timestamp: int | None,
+        topic: str | None,
+    ) -> int:
+        payload = _refuse_format_1(value, key, headers, timestamp, topic)
+        if self._slab is None:
+            self._roll()
+        slab = self._slab
+        assert isinstance(slab, FormatOneSlab)
+        address = slab.add_payload(payload)
+        self._unflushed_records += 1
+        self._arm()
+        if slab.is_full(self._slab_bytes) or self._is_aged():
+            self._quietly(self._roll)  # at once, as the Go program does: its last slab may be empty
+        self._flush_if_due()
+        return address
+
+    def _begin_batch(self) -> OpenBatch:
+        slab = self._slab_for_next()
+        if self._batch is not None:
+            return self._batch  # begun by another thread while this one waited for room
+        batch = self._batch = OpenBatch(slab.base + slab.offset, now_us())
+        self._arm()
+        return batch
+
+    def _slab_for_next(self) -> FormatTwoSlab:
+        """The slab that takes the next frame: decided here, when the frame's place is fixed."""
+        slab = self._slab
+        if slab is None or slab.is_full(self._slab_bytes) or self._is_aged():
+            self._roll()
+            slab = self._slab
+        assert isinstance(slab, FormatTwoSlab)
+        return slab
+
+    def _cut_batch(self) -> None:
+        """The open batch becomes a frame, in memory."""
+        batch, slab = self._batch, self._slab
+        if batch is None:
+            return
+        assert isinstance(slab, FormatTwoSlab)
+        columns, parts = batch.encode()
+        stamps = batch.timestamps
+        address = slab.add_records(
+            len(batch),
+            columns,
+            parts,
+            timestamp_us=batch.greatest_us,
+            least_us=None if stamps is None else min(stamps),
+            durable=self._durable == slab.base + slab.offset,
+        )
+        assert address == batch.address
+        self._batch = None
+
+    # --- flush and sync ---------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Everything appended is in the operating system on return: it survives a crash of the
+        process, not of the machine. The end address. Raises StorageFull, StorageFailed: nothing
+        is lost, call again."""
+        with self._lock:
+            if self._trouble is not None:
+                self._face_trouble()
+            self._flush_locked()
+            end = self._end_of_slabs()
+        if self._sync_policy == "flush":
+            self._sync_to(end)
+        return end
+
+    def sync(self) -> int:
+        """Everything appended is on the device on return: it survives power loss. The durable
+        address. Concurrent callers share one fdatasync. Raises SyncFailed: see `durable`."""
+        with self._lock:
+            if self._trouble is not None:
+                self._face_trouble()
+            self._flush_locked()
+            end = self._end_of_slabs()
+        return self._sync_to(end)
+
+    def _flush_locked(self) -> None:
+        self._cut_batch()
+        if self._slab is not None:
+            self._slab.write_pending()
+        self._unflushed_records = 0
+        self._flush_due_s = float("inf")
+
+    def _flush_if_due(self) -> None:
+        slab, batch = self._slab, self._batch
+        waiting = slab.pending_bytes if slab else 0
+        if batch is not None:
+            waiting += batch.size
+        if waiting >= self._flush_bytes or self._unflushed_records >= self._flush_records:
+            self._quietly(self._flush_by_policy)
+
+    def _flush_by_policy(self) -> None:
+        self._flush_locked()
+        if self._sync_policy == "flush":
+            self._sync_to(self._end_of_slabs())
+
+    def _quietly(self, call: Callable[[], None]) -> None:
+        """What was taken stays taken: an error waits for the next call."""
+        try:
+            call()
+        except StorageError as error:
+            self._trouble = self._trouble or error
+            _log.warning("%s: %s", self.path, error)
+
+    def _sync_to(self, target: int) -> int:
+        with self._sync_lock:
+            if self._durable < target:
+                if isinstance(self._trouble, SyncFailed):
+                    self._face_trouble()
+                slab = self._slab
+                if slab is not None:
+                    written = slab.base + slab.written
+                    self._datasync(slab)
+                    self._durable = max(self._durable, written)
+            return self._durable
+
+    def _datasync(self, slab: FormatTwoSlab | FormatOneSlab) -> None:
+        try:
+            slab.file.datasync()
+        except SyncFailed as error:
+            raise self._sync_failed(error) from error
+
+    def _sync_failed(self, error: SyncFailed) -> SyncFailed:
+        """From now on every call raises it."""
+        failed = SyncFailed(
+            f"{error.reason}: appends are refused, everything before address {self._durable} is "
+            "durable",
+            hint="check the device, then open the log again",
+            path=self.path,
+            durable=self._durable,
+        )
+        self._trouble = failed
+        return failed
+
+    # --- slabs ------------------------------------------------------------------------------
+
+    def _is_aged(self) -> bool:
+        return (
+            self._slab_seconds is not None
+            and self._slab is not None
+            and self._slab.offset > (0 if self._format_1 else 8192)
+            and time.monotonic() - self._slab_begun_s >= self._slab_seconds
+        )
+
+    def _roll(self) -> None:
+        """Ends the slab and begins the next. After an error it goes on where it stopped."""
+        self._end_slab()
+        self._make_room()
+        self._begin_slab()
+
+    def _end_slab(self) -> None:
+        slab = self._slab
+        if slab is None:
+            return
+        self._cut_batch()
+        slab.write_pending()
+        with self._sync_lock:
+            self._datasync(slab)
+            self._durable = slab.base + slab.offset
+            slab.seal(now_us())
+            if isinstance(slab, FormatTwoSlab):
+                self._datasync(slab)
+            self._durable = end = slab.base + slab.offset
+            before = self._before
+            self._before = Predecessor(
+                next_base=end,
+                topic_uuid=before.topic_uuid,
+                topic=before.topic,
+                epoch=before.epoch,
+                ordinal=before.ordinal + (slab.records if isinstance(slab, FormatTwoSlab) else 0),
+                ordinal_unsure=before.ordinal_unsure,
+                base=slab.base,
+                end=end,
+                cut=0,
+                greatest_us=max(before.greatest_us, slab.greatest_us),
+            )
+            slab.file.close()
+            self._slab = None
+
+    def _make_room(self) -> None:
+        """Prunes before a slab begins; blocks or raises where the policy says so."""
+        while self.retention.bounded:
+            pruned = retention_module.prune(
+                self.path, self._storage, self.retention, needed=self._slab_bytes
+            )
+            if pruned.room or self.retention.when_full == "prune":
+                return
+            if self.retention.when_full == "error":
+                raise RetentionFull(
+                    f"the log's total of {self.retention.max_bytes} bytes is reached and cursors "
+                    "still need the oldest",
+                    hint="let them catch up, delete the ones that are not used, or raise the total",
+                    path=self.path,
+                )
+            self._room.wait(_RETENTION_POLL_S)
+            if self._trouble is not None:
+                self._face_trouble()
+
+    def _begin_slab(self) -> None:
+        if self._slab is not None:
+            return  # begun by another thread while this one waited for room
+        slab: FormatTwoSlab | FormatOneSlab
+        try:
+            if self._format_1:
+                slab = begin_format_1_slab(self.path, self._storage, self._before.next_base, None)
+            else:
+                slab = begin_slab(
+                    self.path,
+                    self._storage,
+                    self._before,
+                    salt=int.from_bytes(os.urandom(4), "little"),
+                    now_us=now_us(),
+                    slab_bytes=self._slab_bytes,
+                    synced=self._sync_policy != "never",
+                    preallocate=self._preallocate,
+                )
+        except SyncFailed as error:
+            raise self._sync_failed(error) from error
+        with self._sync_lock:
+            self._slab = slab
+            self._slab_begun_s = time.monotonic()
+            self._durable = slab.base + slab.offset
+
+    # --- the writer's own thread ------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Something waits: the ticker is to look after it."""
+        now = time.monotonic()
+        if self._flush_seconds is not None:
+            self._flush_due_s = min(self._flush_due_s, now + self._flush_seconds)
+        self._mark_due_s = float("inf")
+        if not self._armed:
+            self._armed = True
+            self._ticker.wake()
+
+    def _tick(self) -> float | None:
+        now = time.monotonic()
+        with self._lock:
+            if self._trouble is not None and not isinstance(self._trouble, StorageError):
+                return None
+            if isinstance(self._trouble, SyncFailed):
+                return None
+            if now >= self._flush_due_s:
+                self._quietly(self._flush_locked)
+                self._flush_due_s = float("inf") if self._trouble is None else now + 1.0
+            self._tick_slab(now)
+            slab = self._slab
+            written = self._end_of_slabs() if slab is None else slab.base + slab.written
+            unsynced = self._sync_policy == "interval" and self._durable < written
+            if unsynced:
+                self._sync_due_s = min(self._sync_due_s, now + self._sync_seconds)
+        if unsynced and now >= self._sync_due_s:
+            self._quietly(lambda: self._sync_and_forget(written))
+        with self._lock:
+            self._tick_mark(now)
+            dues = [self._flush_due_s, self._sync_due_s, self._mark_due_s, self._age_due_s]
+            if self._slab_seconds is not None and self._slab is not None:
+                dues.append(max(self._slab_begun_s + self._slab_seconds, now + 0.01))
+            due = min(dues)
+            if due == float("inf"):
+                self._armed = False
+                return None
+            return max(0.0, due - time.monotonic())
+
+    def _sync_and_forget(self, target: int) -> None:
+        self._sync_due_s = float("inf")
+        self._sync_to(target)
+
+    def _tick_slab(self, now: float) -> None:
+        """Seals an aged slab, lets go what is too old."""
+        if self._is_aged() and self._batch is None:
+            self._quietly(self._end_slab)
+        if now >= self._age_due_s:
+            self._age_due_s = now + _AGE_CHECK_S
+            self._quietly(self._prune_aged)
+
+    def _prune_aged(self) -> None:
+        retention_module.prune(self.path, self._storage, self.retention)
+
+    def _tick_mark(self, now: float) -> None:
+        """A mark once everything is durable and nothing came for a while."""
+        slab = self._slab
+        if (
+            self._trouble is not None
+            or self._batch is not None
+            or not isinstance(slab, FormatTwoSlab)
+            or slab.marked
+            or self._durable != slab.base + slab.offset
+        ):
+            self._mark_due_s = float("inf")
+        elif self._mark_due_s == float("inf"):
+            self._mark_due_s = now + self._sync_seconds
+        elif now >= self._mark_due_s:
+            slab.add_mark(now_us())
+            self._quietly(slab.write_pending)
+            self._mark_due_s = float("inf")
+            if self._sync_policy == "interval":
+                self._sync_due_s = now
+
+    # --- closing ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flushes, seals, syncs, gives the log free. Idempotent. Raises StorageFull or
+        StorageFailed with the log still open: nothing is lost, free space and call again."""
+        if isinstance(self._trouble, LogClosed | Forked):
+            return
+        self._ticker.stop()
+        with self._lock:
+            try:
+                if isinstance(self._trouble, SyncFailed):
+                    if self._slab is not None:
+                        self._slab.file.close()  # as it is: the next writer recovers it
+                        self._slab = None
+                else:
+                    if self._trouble is not None:
+                        self._face_trouble()
+                    self._flush_locked()
+                    self._end_slab()
+            except SyncFailed:
+                self._release()
+                raise
+            except StorageError:
+                self._ticker = Ticker(self, f"aolog-writer {self.path}")
+                self._armed = False
+                raise
+            self._release()
+
+    def _release(self) -> None:
+        if self._slab is not None:
+            self._slab.file.close()
+            self._slab = None
+        self._trouble = LogClosed("the writer is closed", hint="open another", path=self.path)
+        self._directory.close()
+        self._room.notify_all()
+        lifetime.closed(self)
+
+    def after_fork_in_child(self) -> None:
+        """Called by `lifetime` in a forked child: the parent's file, buffers and lock are none
+        of ours. Takes no lock: a thread of the parent's may have held it at the fork."""
+        self._lock = threading.RLock()
+        self._sync_lock = threading.Lock()
+        self._batch = None
+        if self._slab is not None:
+            self._slab.file.close()
+            self._slab = None
+        self._directory.close()
+        self._trouble = Forked(
+            "the writer was opened before a fork",
+            hint="open a Writer of its own in the child, on another log",
+            path=self.path,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<aolog.Writer {self.path} end={self.end} durable={self.durable}>"
+
+
+def _fresh_uuid() -> bytes:
+    return os.urandom(16)
+
+
+def _refuse_format_1(
+    value: bytes | None,
+    key: bytes | None,
+    headers: Headers,
+    timestamp: int | None,
+    topic: str | None,
+) -> bytes:
+    refused = queuefka.refusal(value, key, headers, timestamp, topic)
+    if refused is not None:
+        raise refused
+    assert value is not None
+    return value
