@@ -33,6 +33,8 @@ from aolog.watch import Watch, watch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aolog.slab import SlabHeader
+
 __all__ = ["Reader", "Start"]
 
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
@@ -203,6 +205,13 @@ class Reader:
         self._stand(place)
         return self._address
 
+    def seek_position(self, address: int, ordinal: int | None) -> None:
+        """Goes back to a position that `tell` and `ordinal` once said; gaps are told anew."""
+        self._check()
+        place = self._place(address)._replace(address=address, ordinal=ordinal)
+        self._scan.close()
+        self._stand(place)
+
     def stand_at(self, position: Position) -> None:
         """Goes where a cursor stands, without holding it. Raises CursorForeign, CursorDiverged."""
         self._check()
@@ -213,6 +222,52 @@ class Reader:
     def tell(self) -> int:
         """Address of the next record that `read` returns, or of where it will be."""
         return self._address
+
+    @property
+    def ordinal(self) -> int | None:
+        """Records of the log before the next one; None in format 1, or behind damage that
+        nothing counts."""
+        return self._ordinal
+
+    @property
+    def topic(self) -> str | None:
+        """The log's default topic."""
+        header = self._last_header()
+        return None if header is None else header.topic
+
+    @property
+    def topic_uuid(self) -> bytes | None:
+        """16 bytes that name the log; None in format 1."""
+        header = self._last_header()
+        return None if header is None else header.topic_uuid
+
+    @property
+    def epoch(self) -> int:
+        """Of the slab in which the position lies; 0 in format 1."""
+        slab = self._scan.slab
+        header = self._last_header() if slab is None else slab.header
+        return 0 if header is None else header.epoch
+
+    @property
+    def has_cursor_position(self) -> bool:
+        """Whether the named cursor was ever committed."""
+        return self._cursor is not None and self._cursor.position is not None
+
+    def _last_header(self) -> SlabHeader | None:
+        for i in reversed(range(len(self._log.bases))):
+            try:
+                header = self._log.slab(i).header
+            except FileNotFoundError:
+                continue
+            if header is not None:
+                return header
+        return None
+
+    def end(self) -> int:
+        """Address behind the last record that is there now."""
+        self._check()
+        self._log.refresh()
+        return seek.latest(self._log).address
 
     @property
     def gaps(self) -> list[Gap]:
@@ -394,13 +449,17 @@ class Reader:
 
     def lag(self) -> Lag:
         """What lies between the position and the end of the log as it is now."""
+        return self.lag_from(self._address, self._ordinal)
+
+    def lag_from(self, address: int, ordinal: int | None) -> Lag:
+        """As `lag`, from another position."""
         self._check()
         self._log.refresh()
         end = seek.latest(self._log)
-        here = max(self._address, self._log.bases[0])
+        here = max(address, self._log.bases[0])
         records = None
-        if end.ordinal is not None and self._ordinal is not None:
-            records = max(0, end.ordinal - self._ordinal)
+        if end.ordinal is not None and ordinal is not None:
+            records = max(0, end.ordinal - ordinal)
         if end.address <= here or records == 0:
             return Lag(0 if self._log.format == 2 else records, 0, 0.0)
         size = 0
@@ -408,36 +467,27 @@ class Reader:
             slab = self._log.slab(i)
             stop = end.offset if slab.base == end.slab and end.offset else slab.end_offset
             size += max(0, stop - max(here - slab.base, 0))
-        return Lag(records, size, self._oldest_age_s())
+        return Lag(records, size, self._age_s(here))
 
-    def _oldest_age_s(self) -> float | None:
-        """Age of the next record, without moving."""
-        frame = self._frame or self._held
-        scan = None
-        if frame is None:
-            scan = Scan(self._log, self._place_again())
-            while (found := scan.next()) is not None and not isinstance(found, RecordFrame):
-                pass
-            frame = found if isinstance(found, RecordFrame) else None
-        try:
-            if frame is None or frame.timestamp_us is None:
+    def _age_s(self, address: int) -> float | None:
+        """Age of the first record at or behind an address."""
+        frame = self._frame
+        if frame is None or not frame.address <= address < frame.end:
+            try:
+                scan = Scan(self._log, seek.at_address(self._log, address))
+            except (AddressPruned, AddressBeyondEnd):
                 return None
-            if frame.columns.timestamps is None:
-                stamp = frame.timestamp_us
-            else:
-                stamps = frame.columns.timestamps.cast("q")
-                skip = min(max(self._address - frame.address, 0), frame.columns.records - 1)
-                stamp = stamps[skip]
-            return max(0.0, time.time() - stamp / 1e6)
-        finally:
-            if scan is not None:
+            try:
+                frame = scan.first_frame()
+            finally:
                 scan.close()
-
-    def _place_again(self) -> Place:
-        try:
-            return seek.at_address(self._log, self._address)
-        except (AddressPruned, AddressBeyondEnd):
-            return seek.earliest(self._log)
+        if frame is None or frame.timestamp_us is None:
+            return None
+        stamp = frame.timestamp_us
+        if frame.columns.timestamps is not None:
+            skip = min(max(address - frame.address, 0), frame.columns.records - 1)
+            stamp = frame.columns.timestamps.cast("q")[skip]
+        return max(0.0, time.time() - stamp / 1e6)
 
     # --- closing ----------------------------------------------------------------------------
 

@@ -84,6 +84,13 @@ class Scan:
                 return None
         return self._out[0]
 
+    def first_frame(self) -> RecordFrame | None:
+        """The next frame, over any gap."""
+        while (found := self.next()) is not None:
+            if isinstance(found, RecordFrame):
+                return found
+        return None
+
     # --- within a slab: each step is True if it got further ----------------------------------
 
     def _step(self, slab: Slab) -> bool:
