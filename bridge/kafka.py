@@ -1,0 +1,331 @@
+"""The one module that speaks to a Kafka cluster as a client.
+
+It makes the producer that the engine's proof needs (idempotent, gapless, patient without end),
+tells what happens as events, and reads partitions back. It decides nothing.
+
+Found with confluent-kafka 2.16: positional arguments of `produce` are markedly faster than
+keywords; `produce_batch` drops headers and partitions silently and is not used; a delivery
+report has no headers, so what a callback stands for is bound to it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from bridge.errors import WrongSetting
+from bridge.stamp import decode_stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bridge.engine import LaneKey
+
+__all__ = ["Cluster", "Delivered", "Failed", "Forbade", "KafkaEvent", "NotReachable", "check"]
+
+_log = logging.getLogger("bridge.kafka")
+_client_log = logging.getLogger("bridge.librdkafka")
+
+# What the guarantees rest on; a user's setting for one of these is refused.
+_FIXED: dict[str, object] = {
+    "enable.idempotence": True,  # a retry is neither stored twice nor out of order
+    "enable.gapless.guarantee": True,  # nothing behind a record that failed is delivered
+    "acks": "all",
+    "message.timeout.ms": 0,  # an outage has no end; other values leave silent gaps
+}
+_DEFAULTS: dict[str, object] = {
+    "linger.ms": 5,
+    "queue.buffering.max.messages": 100_000,
+    "queue.buffering.max.kbytes": 65_536,  # bounds memory while a backlog drains
+    "retry.backoff.ms": 100,
+    "retry.backoff.max.ms": 1_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 1_000,  # a cluster that comes back is seen within a second
+    "socket.keepalive.enable": True,
+    "client.id": "aolog-bridge",
+}
+_FOREIGN = ("test.mock.",)
+_CALLBACKS = ("_cb", "on_delivery", "logger")
+_CONSUMER_ONLY = {"linger.ms", "compression.type", "compression.codec"}
+
+# Found in no partition however long one waits: the record or the rights are wrong.
+_NEVER = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.INVALID_RECORD,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_TIMESTAMP,
+}
+_FORBIDDEN = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 -- the library's public names begin so
+    KafkaError._SSL,  # noqa: SLF001 -- as above
+}
+
+
+class NotReachable(Exception):
+    """The cluster did not answer, or not yet as it will. Try again later."""
+
+
+class Delivered(NamedTuple):
+    """A marked record is in its partition, and all before it in the lane."""
+
+    lane: LaneKey
+    address: int
+    offset: int
+
+
+class Failed(NamedTuple):
+    """Something failed. forever: no retry helps. address: of the record, None if not known."""
+
+    reason: str
+    forever: bool
+    address: int | None
+
+
+class Forbade(NamedTuple):
+    """The cluster does not know us or does not let us: no retry helps until somebody acts."""
+
+    reason: str
+
+
+KafkaEvent = Delivered | Failed | Forbade
+
+
+def check(settings: dict[str, str]) -> None:
+    """Raises WrongSetting for a setting that the client does not know or that is not ours to
+    give. Connects to nothing."""
+    for key in settings:
+        if key in _FIXED:
+            raise WrongSetting(
+                f"{key} is set by the bridge, its guarantees rest on it", hint="leave it out"
+            )
+        if key.startswith(_FOREIGN) or key.endswith(_CALLBACKS) or key == "bootstrap.servers":
+            raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
+    try:
+        Producer({**_DEFAULTS, **settings, **_FIXED, "log_level": 0}, logger=_client_log)
+    except (KafkaException, ValueError, TypeError) as error:
+        raise WrongSetting(f"the Kafka client refuses a setting: {_words(error)}") from None
+
+
+def _words(error: Exception) -> str:
+    first = error.args[0] if error.args else error
+    return first.str() if isinstance(first, KafkaError) else str(first)
+
+
+class Cluster:
+    """A producer and what comes back from it. Not thread-safe: one thread sends and polls.
+
+    settings: librdkafka's, checked before.
+    """
+
+    def __init__(self, bootstrap_servers: str, settings: dict[str, str]) -> None:
+        self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
+        self._producer: Producer | None = None
+        self._generation = 0
+        self._events: deque[KafkaEvent] = deque()
+        self.reachable = False
+        self.last_error: str | None = None
+        self.round_trip_ms: float | None = None
+
+    # --- producing ----------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """A new producer; it reaches for the cluster in the background."""
+        self.disconnect()
+        self._generation += 1
+        self._producer = Producer(
+            {
+                **_DEFAULTS,
+                **self._settings,
+                **_FIXED,
+                "error_cb": partial(self._on_error, self._generation),
+                "stats_cb": self._on_stats,
+                "statistics.interval.ms": 1_000,
+            },
+            logger=_client_log,
+        )
+
+    def disconnect(self) -> None:
+        """What is not delivered is forgotten here; it is in the log. What was told before still
+        counts."""
+        producer, self._producer = self._producer, None
+        self._generation += 1
+        if producer is not None:
+            producer.purge()
+            producer.flush(1.0)  # serves the purged records' callbacks, which are ignored
+        self._events.clear()
+
+    def send(
+        self,
+        lane: LaneKey,
+        value: bytes | None,
+        key: bytes | None,
+        timestamp_ms: int,
+        headers: list[tuple[str, str | bytes | None]],
+        mark: int | None,
+    ) -> bool:
+        """Queues a record; False if the queue is full: poll and send it again. mark: its address
+        if it carries its lane's callback. Raises KafkaException for what can never be sent."""
+        assert self._producer is not None
+        callback = (
+            None if mark is None else partial(self._on_delivery, self._generation, lane, mark)
+        )
+        try:
+            self._producer.produce(
+                lane[0], value, key, lane[1], callback, None, timestamp_ms, headers
+            )
+        except BufferError:
+            return False
+        return True
+
+    def poll(self, timeout_s: float) -> Iterator[KafkaEvent]:
+        """Serves the client for a while; what happened."""
+        if self._producer is not None:
+            self._producer.poll(timeout_s)
+        while self._events:
+            yield self._events.popleft()
+
+    def serve(self) -> None:
+        """Lets the client work through its callbacks; what they say waits for `poll`."""
+        if self._producer is not None:
+            self._producer.poll(0)
+
+    def refusal_of(self, error: KafkaException) -> str:
+        """Why `send` can never work, in words."""
+        return _words(error)
+
+    def _on_delivery(
+        self, generation: int, lane: LaneKey, address: int, error: KafkaError | None, message: Any
+    ) -> None:
+        if generation != self._generation:
+            return
+        if error is None:
+            self._events.append(Delivered(lane, address, message.offset()))
+        else:
+            self._fail(error, address)
+
+    def _on_error(self, generation: int, error: KafkaError) -> None:
+        self.last_error = error.str()
+        if generation != self._generation:
+            return
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 -- a public name
+            self.reachable = False
+        if error.fatal() or error.code() in _FORBIDDEN:
+            self._fail(error, None)
+        else:
+            _log.debug("%s", error)
+
+    def _fail(self, error: KafkaError, address: int | None) -> None:
+        code, reason = error.code(), f"{error.name()}: {error.str()}"
+        if code in _FORBIDDEN:
+            self._events.append(Forbade(reason))
+        else:
+            self._events.append(Failed(reason, code in _NEVER and address is not None, address))
+
+    def _on_stats(self, text: str) -> None:
+        brokers = json.loads(text)["brokers"].values()
+        up = [b for b in brokers if b["state"] == "UP" and b["nodeid"] >= 0]
+        self.reachable = bool(up)
+        trips = [b["rtt"]["avg"] / 1000 for b in up if b["rtt"]["cnt"]]
+        self.round_trip_ms = min(trips, default=self.round_trip_ms)
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def partitions(self, topic: str, timeout_s: float) -> int:
+        """How many partitions a topic has; 0 if there is no such topic (asking may create it).
+        Raises NotReachable."""
+        assert self._producer is not None
+        try:
+            found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
+        except KafkaException as error:
+            raise NotReachable(_words(error)) from error
+        if found.error is None:
+            self.reachable = True
+            return len(found.partitions)
+        if found.error.code() in _FORBIDDEN:
+            self._fail(found.error, None)
+        if found.error.code() in {
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+            KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- a public name
+        }:
+            return 0
+        raise NotReachable(found.error.str())
+
+    def reader(self) -> ReadBack:
+        """For looking into partitions. Close it."""
+        return ReadBack(self._settings)
+
+
+class ReadBack:
+    """Looks into destination partitions: their ends, and our stamps in them. No group is joined
+    and nothing is committed."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        kept = {k: v for k, v in settings.items() if k not in _CONSUMER_ONLY}
+        self._consumer = Consumer(
+            {
+                **kept,
+                "group.id": "aolog-bridge-read-back",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_uncommitted",
+                "fetch.wait.max.ms": 50,
+            },
+            logger=_client_log,
+        )
+
+    def ends(self, lane: LaneKey, timeout_s: float) -> tuple[int, int]:
+        """(first offset, offset behind the last). Raises NotReachable."""
+        try:
+            found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
+        except KafkaException as error:
+            raise NotReachable(_words(error)) from error
+        if found is None:
+            raise NotReachable(f"no answer for the ends of {lane[0]}/{lane[1]}")
+        return int(found[0]), int(found[1])
+
+    def last_stamp(
+        self, lane: LaneKey, source: bytes, begin: int, end: int, timeout_s: float
+    ) -> int | None:
+        """The greatest address stamped by `source` in [begin, end); None if there is none.
+        Records of strangers are passed over. Raises NotReachable if nothing comes for so long."""
+        greatest: int | None = None
+        at = begin
+        self._consumer.assign([TopicPartition(*lane, begin)])
+        try:
+            while at < end:
+                messages = self._consumer.consume(10_000, timeout=0.2)
+                if not messages:
+                    timeout_s -= 0.2
+                    if timeout_s <= 0:
+                        raise NotReachable(f"{lane[0]}/{lane[1]} could not be read back")
+                    at = max(at, self._position(lane))
+                for message in messages:
+                    if message.error() is not None:
+                        continue
+                    at = (message.offset() or 0) + 1
+                    stamp = decode_stamp(message.headers()) if at <= end else None
+                    if stamp is not None and stamp.topic_uuid == source:
+                        greatest = max(stamp.address, -1 if greatest is None else greatest)
+        except KafkaException as error:
+            raise NotReachable(_words(error)) from error
+        finally:
+            self._consumer.unassign()
+        return greatest
+
+    def _position(self, lane: LaneKey) -> int:
+        """Where the consumer stands: behind control records, which are not handed out."""
+        (found,) = self._consumer.position([TopicPartition(*lane)])
+        return int(found.offset)
+
+    def close(self) -> None:
+        """Leaves the cluster."""
+        self._consumer.close()

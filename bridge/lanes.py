@@ -1,0 +1,99 @@
+"""What each lane is known to hold, kept beside the cursor: where reading back begins.
+
+    LOG/cursors/NAME.lanes   JSON, replaced as a whole, durable before a lane is first used
+
+The cursor says what every lane has acknowledged; a lane may be further. After a crash the bridge
+reads each destination partition from the offset noted here to its end, finds the last stamp of
+its own, and does not send again what it has seen. An older note only makes it read more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aolog.cursor import cursor_path
+
+if TYPE_CHECKING:
+    from aolog.storage import Storage
+    from bridge.engine import LaneKey
+
+__all__ = ["LaneNote", "LaneNotes"]
+
+_log = logging.getLogger("bridge")
+_VERSION = 1
+
+
+@dataclass(slots=True)
+class LaneNote:
+    """offset: reading back begins there. address: the last that the lane is known to hold, -1
+    if none."""
+
+    offset: int
+    address: int = -1
+
+
+@dataclass(slots=True)
+class LaneNotes:
+    """All lanes of one log and cursor. source: the UUID in the stamps: the log's, or in format
+    1, which has none, one of the bridge's own. clean: nothing was in flight when it stopped.
+    lost: the file was there and is unreadable, so nothing bounds how far to read back."""
+
+    path: str
+    storage: Storage
+    source: bytes
+    clean: bool = True
+    lost: bool = False
+    lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
+
+    @classmethod
+    def load(
+        cls, log_path: str, cursor: str, storage: Storage, *, topic_uuid: bytes | None, begun: bool
+    ) -> LaneNotes:
+        """What was saved. begun: whether there is a cursor, so that there ought to be notes."""
+        path = cursor_path(log_path, cursor).removesuffix(".cursor") + ".lanes"
+        fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun)
+        try:
+            file = storage.open_read(path)
+        except FileNotFoundError:
+            if begun:
+                _log.warning("%s is missing: destinations are read back from their begin", path)
+            return fresh
+        try:
+            text = file.pread(file.stat().size, 0)
+        finally:
+            file.close()
+        try:
+            saved: dict[str, Any] = json.loads(text)
+            source = bytes.fromhex(saved["source"])
+            lanes = {
+                (str(lane["topic"]), int(lane["partition"])): LaneNote(
+                    int(lane["offset"]), int(lane["address"])
+                )
+                for lane in saved["lanes"]
+            }
+            if saved["version"] != _VERSION or topic_uuid not in {None, source}:
+                raise ValueError("of another log or version")
+        except (ValueError, KeyError, TypeError) as error:
+            _log.warning("%s is unreadable (%s): destinations are read back whole", path, error)
+            fresh.lost = True
+            return fresh
+        return cls(path, storage, source, clean=bool(saved["clean"]), lanes=lanes)
+
+    def save(self) -> None:
+        """Durable on return. Raises StorageFull and the like; what was saved before stays."""
+        lanes = [
+            {"topic": topic, "partition": partition, "offset": note.offset, "address": note.address}
+            for (topic, partition), note in sorted(self.lanes.items())
+        ]
+        saved = {
+            "version": _VERSION,
+            "source": self.source.hex(),
+            "clean": self.clean,
+            "lanes": lanes,
+        }
+        self.storage.make_directory(os.path.dirname(self.path))  # noqa: PTH120 -- as in storage
+        self.storage.write_file(self.path, [json.dumps(saved, indent=1).encode()])

@@ -1,0 +1,77 @@
+"""How a forwarder's status reaches people and machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bridge.forwarder import Status
+
+__all__ = ["reporter"]
+
+_log = logging.getLogger("bridge")
+
+
+@contextmanager
+def reporter(*, as_json: bool, drain: bool) -> Iterator[Callable[[Status], None]]:
+    """A function to be given each status: JSON lines on standard output; a live line where
+    standard error is a terminal; else a log line when the state changes and at the end."""
+    if as_json:
+        yield lambda status: print(json.dumps(status._asdict()), flush=True)
+        return
+    if sys.stderr.isatty():
+        with Progress(
+            TextColumn("{task.description}"),
+            *([BarColumn()] if drain else []),
+            TextColumn("{task.fields[said]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+        ) as progress:
+            task = progress.add_task("starting", total=None, said="")
+            yield lambda status: _show(progress, task, status)
+        return
+    said = _Said()
+    yield said
+
+
+def _words(status: Status) -> str:
+    lag = "?" if status.lag_records is None else f"{status.lag_records:,}"
+    text = f"{status.acknowledged:,} acknowledged, {lag} pending, {status.rate:,.0f}/s"
+    if status.lost_records or status.gaps:
+        text += f", {status.lost_records:,} lost in {status.gaps} gaps of the log"
+    return text + (f" ({status.error})" if status.error else "")
+
+
+def _show(progress: Progress, task: object, status: Status) -> None:
+    done = status.acknowledged + status.skipped
+    total = None if status.lag_records is None else done + status.lag_records
+    progress.update(
+        task,  # type: ignore[arg-type] -- rich's own TaskID, handed through
+        description=status.state,
+        completed=done,
+        total=total,
+        said=_words(status),
+    )
+
+
+class _Said:
+    """Log lines: one when the state changes, one a minute, one at the end."""
+
+    def __init__(self) -> None:
+        self._state: str | None = None
+        self._calls = 0
+
+    def __call__(self, status: Status) -> None:
+        self._calls += 1
+        if status.state != self._state or self._calls % 60 == 0:
+            self._state = status.state
+            _log.info("%s: %s", status.state, _words(status))
