@@ -128,9 +128,7 @@ def run(
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    logging.getLogger("bridge.librdkafka").setLevel(
-        logging.INFO if verbose else logging.CRITICAL
-    )
+    logging.getLogger("bridge.librdkafka").setLevel(logging.INFO if verbose else logging.CRITICAL)
     check(settings)
     forwarder = Forwarder(
         path,

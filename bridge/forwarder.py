@@ -10,15 +10,22 @@ import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from confluent_kafka import KafkaException
-
 from aolog import Gap, Reader, Record
 from aolog.errors import StorageError, SyncFailed
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
 from bridge.engine import Command, Commit, Connect, Engine, LaneKey, Position, State
 from bridge.errors import DestinationError, Forbidden, Undeliverable
-from bridge.kafka import Cluster, Delivered, Failed, Forbade, KafkaEvent, NotReachable, ReadBack
+from bridge.kafka import (
+    Cluster,
+    Delivered,
+    Failed,
+    Forbade,
+    KafkaEvent,
+    NotReachable,
+    ReadBack,
+    Refused,
+)
 from bridge.lanes import LaneNote, LaneNotes
 from bridge.planning import Outgoing, plan
 from bridge.routing import partition_of
@@ -390,9 +397,8 @@ class Forwarder:
                 sent = send(
                     lane, record.value, record.key, _milliseconds(record.timestamp), headers, mark
                 )
-            except KafkaException as error:
-                reason = self._cluster.refusal_of(error)
-                self._do(self._engine.refused(reason, record.address))
+            except Refused as error:
+                self._do(self._engine.refused(str(error), record.address))
                 return
             if not sent:
                 self._waiting = waiting[i:]

@@ -26,10 +26,23 @@ if TYPE_CHECKING:
 
     from bridge.engine import LaneKey
 
-__all__ = ["Cluster", "Delivered", "Failed", "Forbade", "KafkaEvent", "NotReachable", "check"]
+__all__ = [
+    "Arrived",
+    "Cluster",
+    "Delivered",
+    "Failed",
+    "Forbade",
+    "KafkaEvent",
+    "NotReachable",
+    "ReadBack",
+    "Refused",
+    "TopicReader",
+    "check",
+]
 
 _log = logging.getLogger("bridge.kafka")
 _client_log = logging.getLogger("bridge.librdkafka")
+_client_log.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
 
 # What the guarantees rest on; a user's setting for one of these is refused.
 _FIXED: dict[str, object] = {
@@ -72,6 +85,10 @@ _FORBIDDEN = {
 
 class NotReachable(Exception):
     """The cluster did not answer, or not yet as it will. Try again later."""
+
+
+class Refused(Exception):
+    """The client itself will never send the record."""
 
 
 class Delivered(NamedTuple):
@@ -173,7 +190,7 @@ class Cluster:
         mark: int | None,
     ) -> bool:
         """Queues a record; False if the queue is full: poll and send it again. mark: its address
-        if it carries its lane's callback. Raises KafkaException for what can never be sent."""
+        if it carries its lane's callback. Raises Refused for what can never be sent."""
         assert self._producer is not None
         callback = (
             None if mark is None else partial(self._on_delivery, self._generation, lane, mark)
@@ -184,6 +201,8 @@ class Cluster:
             )
         except BufferError:
             return False
+        except KafkaException as error:
+            raise Refused(_words(error)) from error
         return True
 
     def poll(self, timeout_s: float) -> Iterator[KafkaEvent]:
@@ -197,10 +216,6 @@ class Cluster:
         """Lets the client work through its callbacks; what they say waits for `poll`."""
         if self._producer is not None:
             self._producer.poll(0)
-
-    def refusal_of(self, error: KafkaException) -> str:
-        """Why `send` can never work, in words."""
-        return _words(error)
 
     def _on_delivery(
         self, generation: int, lane: LaneKey, address: int, error: KafkaError | None, message: Any
@@ -325,6 +340,63 @@ class ReadBack:
         """Where the consumer stands: behind control records, which are not handed out."""
         (found,) = self._consumer.position([TopicPartition(*lane)])
         return int(found.offset)
+
+    def close(self) -> None:
+        """Leaves the cluster."""
+        self._consumer.close()
+
+
+class Arrived(NamedTuple):
+    """A message as a consumer sees it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp_ms: int
+
+
+class TopicReader:
+    """All of a topic from its begin, while it grows: an independent consumer, for the demo."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "aolog-bridge-demo",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",  # what the broker dropped is not to be passed over
+                "fetch.wait.max.ms": 20,
+                "reconnect.backoff.max.ms": 500,
+            },
+            logger=_client_log,
+        )
+        self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+
+    def poll(self, timeout_s: float) -> list[Arrived]:
+        """What has arrived since; perhaps nothing."""
+        arrived = []
+        for message in self._consumer.consume(5_000, timeout=timeout_s):
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 -- a public name
+                    raise NotReachable(error.str())
+                continue
+            headers: Any = message.headers() or []
+            key: Any = message.key()
+            value: Any = message.value()
+            arrived.append(
+                Arrived(
+                    message.partition() or 0,
+                    message.offset() or 0,
+                    key,
+                    value,
+                    headers,
+                    message.timestamp()[1],
+                )
+            )
+        return arrived
 
     def close(self) -> None:
         """Leaves the cluster."""

@@ -1,0 +1,88 @@
+"""Real input for the demo: the lines of files, by default of this Python's standard library."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Line", "Sample", "choose"]
+
+RECORDS_MIN = 50_000  # below this the demo would be over before an outage could begin
+LINE_BYTES_MAX = 512 << 10  # half of what brokers take by default; longer lines are cut
+STDLIB_BYTES_MAX = 16 << 20
+
+
+class Line(NamedTuple):
+    """A record to be: the line without its end; key: the file's name."""
+
+    key: bytes
+    value: bytes
+
+
+class Sample(NamedTuple):
+    """What is appended: files, read so many times. bytes: of all of them, read once."""
+
+    what: str
+    files: list[Path]
+    bytes: int
+    records: int
+    times: int
+
+    def lines(self) -> Iterator[Line]:
+        """Every line, in order; nothing is held in memory but one."""
+        for _ in range(self.times):
+            yield from _lines(self.files)
+
+
+def _lines(files: list[Path]) -> Iterator[Line]:
+    for path in files:
+        key = str(path).encode("utf-8", "surrogateescape")[-120:]
+        with path.open("rb") as file:
+            while line := file.readline(LINE_BYTES_MAX):
+                yield Line(key, line.rstrip(b"\n"))
+
+
+def choose(paths: Sequence[str]) -> Sample:
+    """The files given, or the standard library's text. Raises UsageError naming what cannot be
+    read, before anything is started."""
+    if paths:
+        what = paths[0] if len(paths) == 1 else f"{len(paths)} files"
+        files = [Path(path) for path in paths]
+    else:
+        what = "the standard library's text"
+        files = _standard_library()
+    size = 0
+    for path in files:
+        try:
+            if not path.is_file():
+                reason = "is no file" if path.exists() else "no such file"
+                raise UsageError(f"{path}: {reason}", hint="name text files")
+            with path.open("rb") as file:
+                file.read(1)
+            size += path.stat().st_size
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}", hint="name files to be read") from None
+    records = sum(1 for _ in _lines(files))
+    if records == 0:
+        raise UsageError(f"{what}: holds no line", hint="name files with text")
+    times = -(-RECORDS_MIN // records)
+    return Sample(what, files, size, records * times, times)
+
+
+def _standard_library() -> list[Path]:
+    root = Path(sysconfig.get_path("stdlib"))
+    found, size = [], 0
+    for path in sorted(root.rglob("*.py")):
+        if "site-packages" in path.parts:
+            continue
+        size += path.stat().st_size
+        if size > STDLIB_BYTES_MAX:
+            break
+        found.append(path)
+    return found
