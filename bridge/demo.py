@@ -22,6 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -385,7 +386,7 @@ def run_demo(files: Sequence[str], *, as_json: bool = False, keep: str | None = 
             shutil.rmtree(directory, ignore_errors=True)
     result = result._replace(log=str(Path(directory) / "log") if keep else None)
     if as_json:
-        print(json.dumps({**result._asdict(), "ok": result.ok}))
+        click.echo(json.dumps({**result._asdict(), "ok": result.ok}))
     else:
         console.print(_table(result))
         console.print(

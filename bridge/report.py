@@ -8,8 +8,9 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ def reporter(*, as_json: bool, drain: bool) -> Iterator[Callable[[Status], None]
     """A function to be given each status: JSON lines on standard output; a live line where
     standard error is a terminal; else a log line when the state changes and at the end."""
     if as_json:
-        yield lambda status: print(json.dumps(status._asdict()), flush=True)
+        yield lambda status: click.echo(json.dumps(status._asdict()))
         return
     if sys.stderr.isatty():
         with Progress(
@@ -51,11 +52,11 @@ def _words(status: Status) -> str:
     return text + (f" ({status.error})" if status.error else "")
 
 
-def _show(progress: Progress, task: object, status: Status) -> None:
+def _show(progress: Progress, task: TaskID, status: Status) -> None:
     done = status.acknowledged + status.skipped
     total = None if status.lag_records is None else done + status.lag_records
     progress.update(
-        task,  # type: ignore[arg-type] -- rich's own TaskID, handed through
+        task,
         description=status.state,
         completed=done,
         total=total,

@@ -1,0 +1,110 @@
+"""What the documents say is so: their examples run, their tables match the code."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import aolog
+import bridge.embedded
+import bridge.errors
+from aolog import errors
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CI = (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def _blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("code", _blocks(README, "python"), ids=lambda code: code.split("\n")[0])
+def test_python_examples_of_the_readme_run(code, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "b'hello'" in done.stdout
+
+
+def _all_errors(base):
+    yield base
+    for kind in base.__subclasses__():
+        yield from _all_errors(kind)
+
+
+def test_every_error_code_stands_in_the_readme_with_its_exit_status():
+    table = dict(re.findall(r"^\| `(\w+)` \| (\d) \|", README, re.MULTILINE))
+    ours = {
+        kind.code: str(kind.exit_status)
+        for kind in _all_errors(errors.AologError)
+        if kind.__module__.split(".")[0] in {"aolog", "bridge"}
+    }
+    assert table == ours
+
+
+def test_error_codes_are_unique():
+    codes = [kind.code for kind in _all_errors(errors.AologError)]
+    assert len(codes) == len(set(codes))
+
+
+def test_ci_runs_the_test_command_and_the_demo_of_the_readme():
+    commands = _blocks(README, "sh")
+    demo, tests = commands[0].strip(), commands[1].strip()
+    assert demo.endswith(".venv/bin/python -m bridge demo")
+    assert tests.endswith(".venv/bin/pip install -q -e '.[dev]' && .venv/bin/python -m pytest")
+    assert '"$bin/python" -m pytest' in CI
+    assert '"$bin/python" -m bridge demo' in CI
+    assert "install -q -e '.[dev]'" in CI
+
+
+def test_commands_named_in_the_readme_exist():
+    for line in "".join(_blocks(README, "sh")).splitlines():
+        match = re.search(r"(?:^|\| )(aolog|python -m bridge) (\w+)", line)
+        if match:
+            module = "aolog" if match[1] == "aolog" else "bridge"
+            shown = subprocess.run(
+                [sys.executable, "-m", module, match[2], "--help"],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert shown.returncode == 0, line
+            assert "Example" in shown.stdout, f"{line}: help without an example"
+
+
+def test_the_version_is_said_once_and_the_same():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert aolog.__version__ == project["version"]
+    assert f"## {aolog.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_top_level_holds_what_it_should():
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
+    if not tracked:
+        pytest.skip("not a git checkout")
+    names = {name.split("/")[0] for name in tracked}
+    allowed = {"pyproject.toml", "README.md", "aolog", "bridge", "tests", "bench", "fuzz"}
+    assert {n for n in names if not n.startswith(".")} <= allowed | {"LICENSE", "CHANGELOG.md"}
+
+
+def test_no_registry_host_is_named():
+    hosts = ["pypi" + ".org", "repo1." + "maven", "repo.maven" + ".apache", "pythonhosted" + ".org"]
+    for path in subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split():
+        data = (ROOT / path).read_bytes()
+        for host in hosts:
+            assert host.encode() not in data, f"{path} names {host}"
+
+
+def test_the_bridge_and_its_errors_are_documented():
+    for module in (bridge, bridge.errors, bridge.embedded):
+        assert module.__doc__
