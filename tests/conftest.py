@@ -1,0 +1,23 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kafka.plugin import kafka, topic
+
+__all__ = ["kafka", "pytest_addoption", "pytest_collection_modifyitems", "topic"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--long`: also the tests that take minutes or gigabytes."""
+    parser.addoption("--long", action="store_true", help="also run the tests marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked slow run only where they were asked for."""
+    if config.getoption("--long"):
+        return
+    for item in items:
+        if item.get_closest_marker("slow") is not None:
+            item.add_marker(pytest.mark.skip(reason="slow: run with --long"))

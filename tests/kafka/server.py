@@ -1,0 +1,382 @@
+"""Apache Kafka itself, one node, for tests: what the mock cluster cannot judge is judged here.
+
+`KafkaServer` owns one Java process (broker and KRaft controller in one), its two loopback
+ports and its data folder, all for its lifetime: `stop` and `kill` end the process, `start`
+brings it back on the same ports with the same data. Java and Maven must be installed; the
+jars come from Maven once and are kept outside the tree, in
+`$XDG_CACHE_HOME/aolog-tests/kafka-<hash of pom.xml>/` (`~/.cache` without the variable).
+
+Only processes started here are signalled, by process id. A test run that is itself killed
+with SIGKILL leaves its server behind.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import contextlib
+import enum
+import fcntl
+import hashlib
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+__all__ = ["KafkaDied", "KafkaServer", "KafkaUnavailable"]
+
+POM: Final = Path(__file__).with_name("pom.xml")
+# Kafka 4 servers run on Java 17 and later.
+JAVA_VERSION_MIN: Final = 17
+# 47 jars, 44 MB, through whatever the network is.
+FETCH_SECONDS_MAX: Final = 600
+# Ready in 3 to 5 s on two idle cores; the rest is for a busy machine.
+START_SECONDS_MAX: Final = 90
+# A clean stop takes about 1 s; after this it is no longer a graceful stop.
+STOP_SECONDS_MAX: Final = 30
+# One look at a starting server: short, so that a dead process is noticed soon.
+PROBE_SECONDS: Final = 1.0
+# Lines of the server's log that go into an error.
+LOG_TAIL_LINES: Final = 30
+# Ports below Linux' range for outgoing connections (32768 up). In that range a client that
+# keeps trying to reach a server that is down can be given the server's own port, connect to
+# itself, and so keep the server from coming back.
+PORTS: Final = range(20_000, 32_000)
+
+# Small heap, quick start: the run is a minute, not a month.
+_JAVA_OPTIONS: Final = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
+
+_PROPERTIES: Final[Mapping[str, object]] = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    # One node holds everything there is.
+    "default.replication.factor": 1,
+    "min.insync.replicas": 1,
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    # A test's consumer group has all its members at once.
+    "group.initial.rebalance.delay.ms": 0,
+    # A topic exists because a test made it: a wrong name is an error, as in production.
+    "auto.create.topics.enable": "false",
+    # 128 MiB by default, half of the heap.
+    "log.cleaner.dedupe.buffer.size": 8 << 20,
+    # After SIGKILL the node may register again when its old session has run out: 9 s by default.
+    "broker.session.timeout.ms": 2000,
+    "broker.heartbeat.interval.ms": 400,
+}
+
+
+class KafkaUnavailable(Exception):
+    """No Kafka server can be had on this machine: no Java, no Maven, or no jars. The message
+    is one line that says which."""
+
+
+class KafkaDied(Exception):
+    """The server ended by itself, or was not ready in time. The message ends with its log."""
+
+
+class _State(enum.Enum):
+    DOWN = "down"
+    RUNNING = "running"
+    PAUSED = "paused"
+
+
+class KafkaServer:
+    """A Kafka node on loopback. Formats `directory` and starts the server; ready on return.
+
+    directory: empty or not there yet; stays afterwards. config: properties of the server that
+    add to or replace those above. A context manager that stops the server. Not thread-safe,
+    except `kill`, `pause` and `resume`, which a test may call from a timer.
+
+    Raises KafkaUnavailable, KafkaDied.
+    """
+
+    def __init__(self, directory: Path, config: Mapping[str, object] | None = None) -> None:
+        self._java = java()
+        self._classpath = str(jars() / "*")
+        directory.mkdir(parents=True, exist_ok=True)
+        self._log = directory / "server.log"
+        self._properties = directory / "server.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._state = _State.DOWN
+        broker, controller = _free_ports(2)
+        self._bootstrap_servers = f"127.0.0.1:{broker}"
+        properties = {
+            **_PROPERTIES,
+            "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+            "log.dirs": directory / "data",
+            **(config or {}),
+        }
+        self._properties.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
+        self._format()
+        self.start()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`127.0.0.1:port`, the same over every restart."""
+        return self._bootstrap_servers
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the server, None while it is down."""
+        return None if self._state is _State.DOWN or self._process is None else self._process.pid
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic; on return every partition has its leader.
+
+        config: the topic's own settings, such as `max.message.bytes`. Raises KafkaException,
+        also where the topic exists.
+        """
+        topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}))
+        admin = self._admin()
+        admin.create_topics([topic], operation_timeout=30)[name].result(timeout=30)
+        self._wait_until_ready(admin, topic=name)
+
+    def start(self) -> None:
+        """Start the server on its ports and data; ready on return. Raises KafkaDied."""
+        assert self._state is _State.DOWN, "the server is running"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._command(), "kafka.Kafka", str(self._properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._log.parent,
+            )
+        self._state = _State.RUNNING
+        atexit.register(self.kill)
+        self._wait_until_ready(self._admin())
+
+    def stop(self) -> None:
+        """End the server in good order (SIGTERM) and wait for it. No effect if it is down.
+
+        Everything acknowledged is in its files. Raises KafkaDied if it does not end in time;
+        it is killed then.
+        """
+        if self._state is _State.PAUSED:
+            self.resume()
+        self._end(signal.SIGTERM, STOP_SECONDS_MAX)
+
+    def kill(self) -> None:
+        """End the server as a crash does (SIGKILL) and wait for it. No effect if it is down.
+
+        What it had acknowledged is in the page cache, so the next `start` finds it.
+        """
+        self._end(signal.SIGKILL, STOP_SECONDS_MAX)
+
+    def pause(self) -> None:
+        """Freeze the server (SIGSTOP): connections stay open, and from the return of this call
+        on nothing answers."""
+        self._signal(signal.SIGSTOP, _State.PAUSED)
+        # The signal is only on its way: wait for the kernel's word that every thread stands.
+        pid = self.pid
+        assert pid is not None
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """Let a paused server go on (SIGCONT). It may answer what was sent meanwhile."""
+        self._signal(signal.SIGCONT, _State.RUNNING)
+
+    def restore(self) -> None:
+        """Whatever a test has done to the server: up, not paused, ready. Raises KafkaDied."""
+        if self._state is _State.PAUSED:
+            self.resume()
+        if self._process is not None and self._process.poll() is not None:
+            self._state = _State.DOWN
+        if self._state is _State.DOWN:
+            self.start()
+
+    def log_tail(self) -> str:
+        """The last lines that the server wrote."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _command(self) -> list[str]:
+        return [self._java, *_JAVA_OPTIONS, "-cp", self._classpath]
+
+    def _admin(self) -> AdminClient:
+        # log_level 0: that a server which is not up refuses connections is no news.
+        return AdminClient(
+            {
+                "bootstrap.servers": self._bootstrap_servers,
+                "log_level": 0,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 250,
+            }
+        )
+
+    def _format(self) -> None:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        arguments = ("format", "--standalone", "-t", cluster_id, "-c", str(self._properties))
+        with self._log.open("ab") as log:
+            status = subprocess.run(
+                [*self._command(), "kafka.tools.StorageTool", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                timeout=START_SECONDS_MAX,
+                check=False,
+            ).returncode
+        if status:
+            raise KafkaDied(f"formatting the storage failed ({status}):\n{self.log_tail()}")
+
+    def _wait_until_ready(self, admin: AdminClient, topic: str | None = None) -> None:
+        """Until this node is in the cluster's metadata and all partitions have leaders.
+
+        topic: only this one's, which must be there.
+        """
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while True:
+            with contextlib.suppress(KafkaException):
+                metadata = admin.list_topics(topic, timeout=PROBE_SECONDS)
+                found = metadata.topics if topic is None else {topic: metadata.topics[topic]}
+                parts = [part for each in found.values() for part in each.partitions.values()]
+                settled = all(part.leader >= 0 for part in parts) and (topic is None or parts)
+                if metadata.brokers and settled:
+                    return
+            assert self._process is not None
+            status = self._process.poll()
+            if status is not None:
+                self._state = _State.DOWN
+                raise KafkaDied(f"Kafka ended with status {status}:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise KafkaDied(f"not ready in {START_SECONDS_MAX} s:\n{self.log_tail()}")
+            time.sleep(0.05)  # a refused connection answers at once; do not spin on it
+
+    def _signal(self, number: signal.Signals, state: _State) -> None:
+        assert self._process is not None, "the server was never started"
+        assert self._state is not _State.DOWN, "the server is down"
+        self._process.send_signal(number)  # does nothing for a process already waited for
+        self._state = state
+
+    def _end(self, number: signal.Signals, seconds_max: float) -> None:
+        if self._state is _State.DOWN or self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(seconds_max)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise KafkaDied(f"did not end in {seconds_max} s:\n{self.log_tail()}") from None
+        finally:
+            self._state = _State.DOWN
+            atexit.unregister(self.kill)
+
+
+def java() -> str:
+    """Path of a Java that can run Kafka; raises KafkaUnavailable."""
+    home = os.environ.get("JAVA_HOME")
+    path = shutil.which("java", path=f"{home}/bin") if home else None
+    path = path or shutil.which("java")
+    if path is None:
+        raise KafkaUnavailable("no Kafka server: java is not installed")
+    shown = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(\d+)', shown.stderr)
+    if version is None or int(version[1]) < JAVA_VERSION_MIN:
+        said = shown.stderr.partition("\n")[0]
+        raise KafkaUnavailable(f"no Kafka server: {path} is not Java {JAVA_VERSION_MIN}+: {said}")
+    return path
+
+
+def jars() -> Path:
+    """Folder of the server's jars, fetched if this is the first time; KafkaUnavailable if not.
+
+    Whole or not there: jars are gathered beside it and the folder is renamed when complete.
+    Processes that ask at the same time wait for the one that fetches.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aolog-tests"
+    folder = cache / f"kafka-{hashlib.sha256(POM.read_bytes()).hexdigest()[:16]}"
+    if not folder.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_suffix(".lock")):
+            if not folder.exists():
+                _fetch(folder)
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaUnavailable("no Kafka server: its jars are not cached, and mvn is not installed")
+    log = folder.with_suffix(".log")
+    with tempfile.TemporaryDirectory(dir=folder.parent) as part, log.open("wb") as out:
+        gathered = Path(part) / "jars"
+        goal = (
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+            f"-DoutputDirectory={gathered}",
+        )
+        try:
+            status: object = subprocess.run(
+                [maven, "-q", "-B", "-f", str(POM), *goal],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                timeout=FETCH_SECONDS_MAX,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = f"after {FETCH_SECONDS_MAX} s"
+        if status:
+            raise KafkaUnavailable(f"no Kafka server: mvn fetched no jars ({status}), see {log}")
+        gathered.rename(folder)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # let go of when the file is closed
+        yield
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody uses now, all different."""
+    ports: list[int] = []
+    with contextlib.ExitStack() as held:
+        for port in random.sample(PORTS, len(PORTS)):
+            if len(ports) == count:
+                return ports
+            probe = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                ports.append(port)
+    raise AssertionError(f"no {count} free ports in {PORTS}")

@@ -1,0 +1,252 @@
+"""The Kafka that other tests rely on: it is real, keeps its word over a crash, and says why not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.kafka import server
+from tests.kafka.server import KafkaDied, KafkaServer, KafkaUnavailable
+
+if TYPE_CHECKING:
+    from tests.kafka.plugin import TopicFactory
+
+pytestmark = pytest.mark.kafka
+
+ROOT = Path(__file__).parents[2]
+# One generous bound for whatever must happen soon; nothing here waits for it when all is well.
+SOON_S = 30.0
+
+
+def producer(kafka: KafkaServer, **config: object) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "acks": "all",
+            "reconnect.backoff.max.ms": 250,
+            "log_level": 0,
+            **{key.replace("_", "."): value for key, value in config.items()},
+        }
+    )
+
+
+def read(kafka: KafkaServer, topic: str, partition: int = 0) -> list[Message]:
+    """All committed records of a partition, by a consumer that shares nothing with a producer."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    records: list[Message] = []
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        deadline = time.monotonic() + SOON_S
+        while time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                records.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return records
+            else:
+                raise KafkaException(error)
+        raise AssertionError(f"no end of {topic} [{partition}] in {SOON_S} s, read {len(records)}")
+    finally:
+        consumer.close()
+
+
+def test_a_record_comes_back_with_its_key_headers_and_timestamp(
+    kafka: KafkaServer, topic: TopicFactory
+) -> None:
+    name = topic(2)
+    headers: list[tuple[str, str | bytes | None]] = [("h", b"1"), ("h", None), ("empty", b"")]
+    sender = producer(kafka)
+    sender.produce(name, b"value", b"key", 1, None, None, 1_600_000_000_123, headers)
+    sender.produce(name, None, None, 1)
+    assert sender.flush(SOON_S) == 0
+
+    first, second = read(kafka, name, partition=1)
+    assert (first.value(), first.key(), first.headers()) == (b"value", b"key", headers)
+    assert first.timestamp() == (1, 1_600_000_000_123)  # 1: CreateTime
+    assert (first.offset(), second.offset()) == (0, 1)
+    assert (second.value(), second.key(), second.headers()) == (None, None, None)
+    assert read(kafka, name, partition=0) == []
+
+
+def test_acknowledged_records_survive_kill_9_and_a_restart(
+    kafka: KafkaServer, topic: TopicFactory
+) -> None:
+    name = topic()
+    before, address = kafka.pid, kafka.bootstrap_servers
+    sender = producer(kafka, enable_idempotence=True, message_timeout_ms=0)
+    for i in range(1000):
+        sender.produce(name, b"%d" % i, None, 0)
+    assert sender.flush(SOON_S) == 0
+
+    kafka.kill()
+    assert kafka.pid is None
+    sender.produce(name, b"1000", None, 0)
+    assert sender.flush(0.5) == 1, "delivered to a dead server"
+    kafka.start()
+
+    assert sender.flush(SOON_S) == 0
+    assert kafka.pid != before
+    assert kafka.bootstrap_servers == address
+    assert [record.value() for record in read(kafka, name)] == [b"%d" % i for i in range(1001)]
+
+
+def test_records_survive_a_stop_and_a_start(kafka: KafkaServer, topic: TopicFactory) -> None:
+    name = topic()
+    sender = producer(kafka)
+    sender.produce(name, b"kept", None, 0)
+    assert sender.flush(SOON_S) == 0
+    kafka.stop()
+    kafka.stop()  # no effect
+    kafka.start()
+    assert [record.value() for record in read(kafka, name)] == [b"kept"]
+
+
+def test_a_paused_server_does_not_answer_and_a_resumed_one_does(
+    kafka: KafkaServer, topic: TopicFactory
+) -> None:
+    name = topic()
+    sender = producer(kafka, message_timeout_ms=0)
+    sender.produce(name, b"warm", None, 0)
+    assert sender.flush(SOON_S) == 0
+    kafka.pause()
+    sender.produce(name, b"held", None, 0)
+    assert sender.flush(1.0) == 1
+    kafka.resume()
+    assert sender.flush(SOON_S) == 0
+    assert [record.value() for record in read(kafka, name)] == [b"warm", b"held"]
+
+
+@pytest.mark.parametrize("harm", ["stop", "kill", "pause"])
+def test_a_test_that_asks_for_a_topic_finds_the_server_up(
+    kafka: KafkaServer, topic: TopicFactory, harm: str
+) -> None:
+    getattr(kafka, harm)()
+    kafka.restore()  # as the fixture `topic` does first
+    topic()
+
+
+def test_an_aborted_record_is_not_served_to_a_read_committed_reader(
+    kafka: KafkaServer, topic: TopicFactory
+) -> None:
+    name = topic()
+    sender = producer(kafka, transactional_id=name)
+    sender.init_transactions(SOON_S)
+    for value, end in (
+        (b"aborted", sender.abort_transaction),
+        (b"kept", sender.commit_transaction),
+    ):
+        sender.begin_transaction()
+        sender.produce(name, value, None, 0)
+        assert sender.flush(SOON_S) == 0
+        end(SOON_S)
+    assert [record.value() for record in read(kafka, name)] == [b"kept"]
+
+
+def test_a_topic_has_the_settings_that_were_asked_for(
+    kafka: KafkaServer, topic: TopicFactory
+) -> None:
+    name = topic(config={"max.message.bytes": "1000"})
+    errors: list[KafkaError | None] = []
+    sender = producer(kafka)
+    for value in (b"x" * 5000, b"small"):
+        sender.produce(name, value, None, 0, lambda error, _: errors.append(error))
+        assert sender.flush(SOON_S) == 0
+    refused, accepted = errors
+    assert refused is not None
+    assert refused.code() == KafkaError.MSG_SIZE_TOO_LARGE
+    assert accepted is None
+
+
+def test_a_topic_that_nobody_created_does_not_appear(
+    kafka: KafkaServer, topic: TopicFactory
+) -> None:
+    name = topic()
+    errors: list[KafkaError | None] = []
+    sender = producer(kafka, topic_metadata_propagation_max_ms=500)
+    sender.produce(f"{name}-not", b"", None, 0, lambda error, _: errors.append(error))
+    assert sender.flush(SOON_S) == 0
+    (error,) = errors
+    assert error is not None
+    assert error.code() in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+@pytest.mark.usefixtures("kafka")  # for its skip
+def test_a_server_that_cannot_start_says_why_from_its_log(tmp_path: Path) -> None:
+    with pytest.raises(KafkaDied, match=r"Invalid value often for configuration num\.io\.threads"):
+        KafkaServer(tmp_path, {"num.io.threads": "often"})
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", "1 skipped"), ("true", "1 error")])
+def test_without_java_there_is_one_clear_line_and_in_ci_a_failure(ci: str, outcome: str) -> None:
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider"),
+            f"{__file__}::test_records_survive_a_stop_and_a_start",
+        ],
+        env={**os.environ, "CI": ci, "PATH": "/nonexistent", "JAVA_HOME": ""},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert outcome in run.stdout
+    assert "no Kafka server: java is not installed" in run.stdout
+    assert run.returncode == (1 if ci else 0)
+
+
+def fake_maven(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a program called mvn into the path; answers a file to which each call adds a line."""
+    calls = folder / "calls"
+    program = folder / "mvn"
+    program.write_text(f'#!/bin/sh\necho call >> {calls}\nfor to in "$@"; do :; done\n{script}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    return calls
+
+
+FETCHES = 'to=${to#-DoutputDirectory=}; mkdir -p "$to"; sleep 0.2; echo jar > "$to/kafka.jar"'
+
+
+def test_jars_are_fetched_once_by_whoever_asks_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = fake_maven(tmp_path, FETCHES, monkeypatch)
+    askers = [threading.Thread(target=server.jars) for _ in range(4)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert [path.name for path in server.jars().iterdir()] == ["kafka.jar"]
+    assert server.jars().parent == tmp_path / "cache" / "aolog-tests"
+    assert calls.read_text() == "call\n"
+
+
+def test_a_fetch_that_fails_half_way_leaves_nothing_to_be_taken_for_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_maven(tmp_path, f"{FETCHES}; exit 7", monkeypatch)
+    with pytest.raises(KafkaUnavailable, match=r"mvn fetched no jars \(7\)"):
+        server.jars()
+    fake_maven(tmp_path, FETCHES, monkeypatch)
+    assert [path.name for path in server.jars().iterdir()] == ["kafka.jar"]
