@@ -9,8 +9,16 @@
     sending     stop                       stopping     -
     backing_off tick, delay over           connecting   Connect
     stopping    all acknowledged, or late  stopped      Commit, Disconnect
-    any         failed for ever            failed       Commit, Disconnect
-    connecting, backing_off: stop          stopped      Disconnect
+    sending     suspect                    backing_off  Commit, Disconnect; then carefully
+    sending     refused at an address      backing_off  Commit, Disconnect; then up to there
+    sending     all before it acknowledged failed       Commit, Disconnect
+    any         refused, no address        failed       Commit, Disconnect
+    connecting, backing_off: stop          stopped      Commit, Disconnect
+
+Poison. The cluster refuses requests, not records, and reports innocent neighbours too. So after
+a refusal (`suspect`) everything not acknowledged is sent once more *carefully*: one record a
+request, each its own mark. That names the record (`refused`); then all before it is delivered,
+and the engine stands with the cursor exactly at the record.
 
 Lanes. Each destination partition is a lane, in which the order of the log is kept. Not every
 record carries a delivery callback: a *mark* does, and stands for its predecessors in the lane
@@ -79,7 +87,10 @@ class Mark(NamedTuple):
 
 
 class Connect(NamedTuple):
-    """Make a producer, read back what arrived, then report `connected`."""
+    """Make a producer, read back what arrived, then report `connected`. careful: one record a
+    request, each with a mark of its own."""
+
+    careful: bool
 
 
 class Disconnect(NamedTuple):
@@ -132,6 +143,7 @@ class Engine:
         self.acknowledged = 0
         self.failure: str | None = None
         self.failed_at: int | None = None
+        self.careful_to: int | None = None
         self.attempts = 0
         self._commit_s = commit_s
         self._stop_s = stop_s
@@ -148,6 +160,9 @@ class Engine:
     @property
     def wants_batch(self) -> bool:
         """Whether more may be read and sent."""
+        for bound in (self.failed_at, self.careful_to):
+            if bound is not None and self.read_to.address >= bound:
+                return False
         return self.state is State.SENDING and self.outstanding < self._outstanding_max
 
     @property
@@ -171,7 +186,7 @@ class Engine:
         self.state = State.SENDING
         for key, address in resume.items():
             self.note_held(key, address)
-        return []
+        return self._stand()
 
     def note_held(self, key: LaneKey, address: int) -> None:
         """The lane is known to hold everything of its own up to this address."""
@@ -190,6 +205,10 @@ class Engine:
             self.lanes.setdefault(key, Lane()).outstanding.append(mark)
             self.outstanding += mark.records
         self.read_to = read_to
+
+    def stands(self) -> list[Command]:
+        """To be asked after a batch of which nothing was left to send."""
+        return self._stand()
 
     def delivered(self, key: LaneKey, address: int, offset: int, *, now_s: float) -> list[Command]:
         """A mark was acknowledged, and with it all before it in its lane."""
@@ -210,7 +229,17 @@ class Engine:
         self.outstanding -= records
         self.acknowledged += records
         self.attempts = 0
-        return self._finish_if_done(now_s)
+        if self.careful_to is not None and self.position.address >= self.careful_to:
+            self.careful_to = None  # nothing was refused this time: on at full speed
+            return self._retry(now_s, at_once=True)
+        return self._stand() or self._finish_if_done(now_s)
+
+    def suspect(self, reason: str, *, now_s: float) -> list[Command]:
+        """Something among what was sent was refused; nothing says which record."""
+        if self.over:
+            return []
+        self.careful_to = self.read_to.address
+        return self.failed(reason, now_s=now_s)
 
     def failed(self, reason: str, *, now_s: float) -> list[Command]:
         """Something failed that may succeed later: all that is not acknowledged is sent again,
@@ -218,33 +247,25 @@ class Engine:
         if self.over:
             return []
         self.failure = reason
-        stopping = self.state is State.STOPPING
-        commands: list[Command] = [Commit(self.position), Disconnect()]
-        self._rewind()
-        if stopping:
-            self.state = State.STOPPED
-            return commands
-        delay = min(self._backoff_max_s, self._backoff_s * 2**self.attempts)
-        self._retry_at_s = now_s + delay * self._entropy.uniform(0.5, 1.0)
-        self.attempts = min(self.attempts + 1, 32)
-        self.state = State.BACKING_OFF
-        return commands
+        return self._retry(now_s, at_once=False)
 
-    def refused(self, reason: str, address: int | None) -> list[Command]:
-        """Something failed for ever: the engine stands before it."""
+    def refused(self, reason: str, address: int | None, *, now_s: float) -> list[Command]:
+        """The record at this address will never be taken: all before it is delivered, then the
+        engine stands. Without an address nothing will be taken: it stands at once."""
         if self.over:
             return []
-        self.failure, self.failed_at = reason, address
-        commands: list[Command] = [Commit(self.position), Disconnect()]
-        self._rewind()
-        self.state = State.FAILED
-        return commands
+        self.failure = reason
+        self.careful_to = None
+        if address is None:
+            self.failed_at = None
+            return self._end(State.FAILED)
+        self.failed_at = address if self.failed_at is None else min(address, self.failed_at)
+        return self._stand() or self._retry(now_s, at_once=True)
 
     def stop(self, *, now_s: float) -> list[Command]:
         """No more is read; what was sent may be acknowledged for a while yet."""
         if self.state in {State.CONNECTING, State.BACKING_OFF}:
-            self.state = State.STOPPED
-            return [Commit(self.position), Disconnect()]
+            return self._end(State.STOPPED)
         if self.state is State.SENDING:
             self.state = State.STOPPING
             self._stop_at_s = now_s + self._stop_s
@@ -255,7 +276,7 @@ class Engine:
         """Time has passed."""
         if self.state is State.BACKING_OFF and now_s >= self._retry_at_s:
             self.state = State.CONNECTING
-            return [Connect()]
+            return [Connect(careful=self.careful_to is not None)]
         if self.state is State.STOPPING:
             return self._finish_if_done(now_s)
         if self.state is State.SENDING and now_s >= self._commit_due_s:
@@ -284,8 +305,32 @@ class Engine:
             lane.outstanding.clear()
             lane.last_offset = -1  # offsets may not follow on: others write there too
 
+    def _retry(self, now_s: float, *, at_once: bool) -> list[Command]:
+        """Forgets the connection and comes back from the cursor; a stop is not delayed by it."""
+        if self.state is State.STOPPING:
+            return self._end(State.STOPPED)
+        commands: list[Command] = [Commit(self.position), Disconnect()]
+        self._rewind()
+        delay = 0.0
+        if not at_once:
+            delay = min(self._backoff_max_s, self._backoff_s * 2**self.attempts)
+            self.attempts = min(self.attempts + 1, 32)
+        self._retry_at_s = now_s + delay * self._entropy.uniform(0.5, 1.0)
+        self.state = State.BACKING_OFF
+        return commands
+
+    def _stand(self) -> list[Command]:
+        """Ends before a refused record once everything before it is acknowledged."""
+        if self.failed_at is None or self.position.address < self.failed_at:
+            return []
+        return self._end(State.FAILED)
+
+    def _end(self, state: State) -> list[Command]:
+        commands: list[Command] = [Commit(self.position), Disconnect()]
+        self.state = state
+        return commands
+
     def _finish_if_done(self, now_s: float) -> list[Command]:
         if self.state is not State.STOPPING or (self.outstanding and now_s < self._stop_at_s):
             return []
-        self.state = State.STOPPED
-        return [Commit(self.position), Disconnect()]
+        return self._end(State.STOPPED)

@@ -19,7 +19,6 @@ from bridge.errors import DestinationError, Forbidden, Undeliverable
 from bridge.kafka import (
     Cluster,
     Delivered,
-    Failed,
     Forbade,
     KafkaEvent,
     NotReachable,
@@ -27,7 +26,7 @@ from bridge.kafka import (
     Refused,
 )
 from bridge.lanes import LaneNote, LaneNotes
-from bridge.planning import Outgoing, plan
+from bridge.planning import MARK_EVERY, Outgoing, plan
 from bridge.routing import partition_of
 from bridge.stamp import HEADER_NAME, encode_stamp
 
@@ -122,6 +121,7 @@ class Forwarder:
         self._lost = 0
         self._gaps: set[int] = set()
         self._idle = False
+        self._mark_every = MARK_EVERY
         self._waiting: list[Outgoing] = []
         self._pending: Batch | None = None
         self._rate_from = (time.monotonic(), 0)
@@ -205,7 +205,7 @@ class Forwarder:
     def _do(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, Connect):
-                self._connect()
+                self._connect(careful=command.careful)
             elif isinstance(command, Commit):
                 self._commit(command.position)
             else:
@@ -217,13 +217,15 @@ class Forwarder:
             self._do(
                 engine.delivered(event.lane, event.address, event.offset, now_s=time.monotonic())
             )
-        elif isinstance(event, Failed) and not event.forever:
-            _log.warning("sending again from the cursor: %s", event.reason)
-            self._do(engine.failed(event.reason, now_s=time.monotonic()))
+        elif isinstance(event, Forbade):
+            self._forbidden = True
+            self._do(engine.refused(event.reason, None, now_s=time.monotonic()))
+        elif event.address is not None:
+            self._do(engine.refused(event.reason, event.address, now_s=time.monotonic()))
         else:
-            self._forbidden = isinstance(event, Forbade)
-            address = event.address if isinstance(event, Failed) else None
-            self._do(engine.refused(event.reason, address))
+            _log.warning("sending again from the cursor: %s", event.reason)
+            again = engine.suspect if event.suspect else engine.failed
+            self._do(again(event.reason, now_s=time.monotonic()))
 
     def _commit(self, position: Position) -> None:
         """Cursor durable, then notes, then pruning: in this order."""
@@ -250,8 +252,9 @@ class Forwarder:
             # Older notes only make a restart read more; the cursor needs no free block.
             _log.warning("lane notes were not saved: %s", error)
 
-    def _connect(self) -> None:
-        self._cluster.connect()
+    def _connect(self, *, careful: bool) -> None:
+        self._cluster.connect(careful=careful)
+        self._mark_every = 1 if careful else MARK_EVERY
         self._partitions.clear()
         lanes = dict(self._notes.lanes)
         if not lanes:
@@ -309,33 +312,46 @@ class Forwarder:
             self._engine.read(Position(self._reader.tell(), self._reader.ordinal), [])
             return
         self._pending = batch
-        topics = {record.topic or self._topic for record in batch}
-        for topic in topics:
-            if not self._know(topic, batch):
+        records, read_to = self._until_refused(batch)
+        for record in records:
+            topic = record.topic or self._topic
+            if topic not in self._partitions and not self._know(topic, record.address):
                 return
         self._pending = None
-        first = batch.frames[0]
-        ordinal = None if first.ordinal is None else first.ordinal + first.skip
-        outgoing, marks = plan(batch, ordinal, self._lane_of, self._engine.holds)
-        self._skipped += len(batch) - len(outgoing)
-        self._engine.read(Position(self._reader.tell(), self._reader.ordinal), marks)
+        outgoing, marks = plan(
+            records,
+            _first_ordinal(batch),
+            self._lane_of,
+            self._engine.holds,
+            mark_every=self._mark_every,
+        )
+        self._skipped += len(records) - len(outgoing)
+        self._engine.read(read_to, marks)
         self._waiting = outgoing
         self._send_waiting()
+        self._do(self._engine.stands())
+
+    def _until_refused(self, batch: Batch) -> tuple[list[Record], Position]:
+        """The batch's records, up to one that the cluster will not take."""
+        records = list(batch)
+        at = self._engine.failed_at
+        kept = records if at is None else [r for r in records if r.address < at]
+        if at is None or len(kept) == len(records):
+            return records, Position(self._reader.tell(), self._reader.ordinal)
+        first = _first_ordinal(batch)
+        return kept, Position(at, None if first is None else first + len(kept))
 
     def _lane_of(self, record: Record) -> LaneKey:
         topic = record.topic or self._topic
         assert topic is not None
         return topic, partition_of(record.key, self._notes.source, self._partitions[topic])
 
-    def _know(self, topic: str | None, batch: Batch) -> bool:
-        """Whether the topic's lanes are known and noted; else it will be asked again."""
+    def _know(self, topic: str | None, address: int) -> bool:
+        """Whether the lanes of a record's topic are known and noted; else ask again later."""
         if topic is None:
-            address = next(iter(batch)).address
-            self._do(self._engine.refused("the record names no topic and there is no default",
-                                          address))  # fmt: skip  # one call
+            reason = "it names no topic and there is no default"
+            self._do(self._engine.refused(reason, address, now_s=time.monotonic()))
             return False
-        if topic in self._partitions:
-            return True
         now_s = time.monotonic()
         asked_s = self._topic_asked_s.setdefault(topic, now_s)
         try:
@@ -356,7 +372,8 @@ class Forwarder:
             self._topic_asked_s.pop(topic, None)
             return True
         if now_s - asked_s > TOPIC_WAIT_S and not self._engine.over:
-            self._do(self._engine.refused(f"there is no topic {topic!r}", None))
+            reason = f"there is no topic {topic!r}"
+            self._do(self._engine.refused(reason, address, now_s=now_s))
         time.sleep(IDLE_S)
         return False
 
@@ -398,7 +415,7 @@ class Forwarder:
                     lane, record.value, record.key, _milliseconds(record.timestamp), headers, mark
                 )
             except Refused as error:
-                self._do(self._engine.refused(str(error), record.address))
+                self._do(self._engine.refused(str(error), record.address, now_s=time.monotonic()))
                 return
             if not sent:
                 self._waiting = waiting[i:]
@@ -450,6 +467,11 @@ class Forwarder:
             error=engine.failure or (None if self._cluster.reachable else self._cluster.last_error),
             rate=self._rate,
         )
+
+
+def _first_ordinal(batch: Batch) -> int | None:
+    frame = batch.frames[0]
+    return None if frame.ordinal is None else frame.ordinal + frame.skip
 
 
 def _milliseconds(timestamp_us: int | None) -> int:

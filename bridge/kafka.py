@@ -10,6 +10,7 @@ report has no headers, so what a callback stands for is bound to it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections import deque
@@ -53,6 +54,9 @@ _FIXED: dict[str, object] = {
 }
 _DEFAULTS: dict[str, object] = {
     "linger.ms": 5,
+    # An idempotent producer has one request in flight a partition (measured), so a partition's
+    # rate is the request's size over the round trip: as large as brokers take by default.
+    "batch.size": 1_000_000,
     "queue.buffering.max.messages": 100_000,
     "queue.buffering.max.kbytes": 65_536,  # bounds memory while a backlog drains
     "retry.backoff.ms": 100,
@@ -62,6 +66,12 @@ _DEFAULTS: dict[str, object] = {
     "socket.keepalive.enable": True,
     "client.id": "aolog-bridge",
 }
+_CAREFUL: dict[str, object] = {
+    "batch.num.messages": 1,
+    "linger.ms": 0,
+    "max.in.flight.requests.per.connection": 1,
+}
+_PURGE_POLLS = 20  # a second at most; what is left then goes with the producer
 _FOREIGN = ("test.mock.",)
 _CALLBACKS = ("_cb", "on_delivery", "logger")
 _CONSUMER_ONLY = {"linger.ms", "compression.type", "compression.codec"}
@@ -100,10 +110,11 @@ class Delivered(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Something failed. forever: no retry helps. address: of the record, None if not known."""
+    """Something was not delivered. suspect: the cluster refused a request, and it may be for one
+    record in it. address: of the refused record, where it is known (in careful mode)."""
 
     reason: str
-    forever: bool
+    suspect: bool
     address: int | None
 
 
@@ -147,6 +158,7 @@ class Cluster:
         self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
         self._producer: Producer | None = None
         self._generation = 0
+        self._careful = False
         self._events: deque[KafkaEvent] = deque()
         self.reachable = False
         self.last_error: str | None = None
@@ -154,15 +166,18 @@ class Cluster:
 
     # --- producing ----------------------------------------------------------------------------
 
-    def connect(self) -> None:
-        """A new producer; it reaches for the cluster in the background."""
+    def connect(self, *, careful: bool = False) -> None:
+        """A new producer; it reaches for the cluster in the background. careful: one record a
+        request, one request at a time, so that a refusal names its record."""
         self.disconnect()
+        self._careful = careful
         self._generation += 1
         self._producer = Producer(
             {
                 **_DEFAULTS,
                 **self._settings,
                 **_FIXED,
+                **(_CAREFUL if careful else {}),
                 "error_cb": partial(self._on_error, self._generation),
                 "stats_cb": self._on_stats,
                 "statistics.interval.ms": 1_000,
@@ -176,8 +191,16 @@ class Cluster:
         producer, self._producer = self._producer, None
         self._generation += 1
         if producer is not None:
-            producer.purge()
-            producer.flush(1.0)  # serves the purged records' callbacks, which are ignored
+            # Purged first: after a fatal error what is in flight would never leave the queue.
+            # Not flushed: with a fatal error pending, flush runs callbacks in a state in which
+            # they fail. What the purged records' callbacks say is ignored.
+            with contextlib.suppress(KafkaException):
+                producer.purge()
+            for _ in range(_PURGE_POLLS):
+                if not len(producer):
+                    break
+                with contextlib.suppress(KafkaException, SystemError):
+                    producer.poll(0.05)
         self._events.clear()
 
     def send(
@@ -202,20 +225,36 @@ class Cluster:
         except BufferError:
             return False
         except KafkaException as error:
-            raise Refused(_words(error)) from error
+            code = error.args[0].code()
+            if code in _NEVER:
+                raise Refused(_words(error)) from error
+            if code != KafkaError._FATAL:  # noqa: SLF001 -- a public name
+                self._fail(error.args[0], None)
+            return False  # the next poll tells why
         return True
 
     def poll(self, timeout_s: float) -> Iterator[KafkaEvent]:
         """Serves the client for a while; what happened."""
-        if self._producer is not None:
-            self._producer.poll(timeout_s)
+        self.serve(timeout_s)
         while self._events:
             yield self._events.popleft()
 
-    def serve(self) -> None:
-        """Lets the client work through its callbacks; what they say waits for `poll`."""
-        if self._producer is not None:
-            self._producer.poll(0)
+    def serve(self, timeout_s: float = 0.0) -> None:
+        """Lets the client work through its callbacks; what they say waits for `poll`.
+
+        A fatal error (a gap in what an idempotent producer delivered) is raised by the client's
+        poll, once, in the order of the events; what succeeds behind it proves nothing.
+        """
+        if self._producer is None:
+            return
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as error:
+            if self._careful:  # the refused record's own callback names it
+                with contextlib.suppress(KafkaException):
+                    self._producer.poll(0)
+            self._fail(error.args[0], None)
+            self._generation += 1
 
     def _on_delivery(
         self, generation: int, lane: LaneKey, address: int, error: KafkaError | None, message: Any
@@ -242,8 +281,11 @@ class Cluster:
         code, reason = error.code(), f"{error.name()}: {error.str()}"
         if code in _FORBIDDEN:
             self._events.append(Forbade(reason))
-        else:
-            self._events.append(Failed(reason, code in _NEVER and address is not None, address))
+            return
+        refused = code in _NEVER
+        gap = code == KafkaError._GAPLESS_GUARANTEE  # noqa: SLF001 -- a public name
+        known = address if refused and self._careful else None
+        self._events.append(Failed(reason, refused or gap, known))
 
     def _on_stats(self, text: str) -> None:
         brokers = json.loads(text)["brokers"].values()

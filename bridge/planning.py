@@ -33,6 +33,8 @@ def plan(
     first_ordinal: int | None,
     lane_of: Callable[[Record], LaneKey],
     holds: Callable[[LaneKey, int], bool],
+    *,
+    mark_every: int = MARK_EVERY,
 ) -> tuple[list[Outgoing], list[tuple[LaneKey, Mark]]]:
     """The records to send, in order, and the marks to enter before the first is sent.
 
@@ -51,7 +53,7 @@ def plan(
         members = open_marks.setdefault(lane, [])
         members.append((len(kept), record.address, ordinal))
         kept.append((record, lane))
-        if len(members) == MARK_EVERY:
+        if len(members) == mark_every:
             marks.append((lane, _mark(members)))
             marked.add(members[-1][0])
             members.clear()
