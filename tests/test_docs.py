@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import aolog
+import aolog.cli
 import bridge.embedded
 import bridge.errors
 from aolog import errors

@@ -1,0 +1,278 @@
+"""`aolog info`: what a log says of itself, without reading it: headers, seals, the last slab."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+import aolog
+from aolog import seek
+from aolog.cli.holder import Holders
+from aolog.cli.output import counted, human_bytes, iso_time, json_option, one_line, out, table
+from aolog.cli.parse import log_argument
+from aolog.cli.positions import HEAD, Standing, row, standings
+from aolog.log import ASIDE_DIRECTORY, Log, Slab
+from aolog.reader import Reader
+from aolog.slab import NO_TIMESTAMP
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from aolog.cli.holder import Holder
+    from aolog.record import Record
+    from aolog.slab import SlabHeader
+
+__all__ = ["info"]
+
+
+class _SlabInfo(NamedTuple):
+    """A slab. records: None where nothing tells. created, least, greatest (of the
+    records' timestamps): microseconds."""
+
+    base: int
+    end: int
+    bytes: int
+    records: int | None
+    format: int
+    epoch: int | None
+    sealed: bool
+    created: int | None
+    least: int | None
+    greatest: int | None
+
+
+class _Info(NamedTuple):
+    """What is shown. records: that are there, damage not taken off."""
+
+    headers: tuple[SlabHeader, SlabHeader] | None
+    format: int
+    slabs: int
+    bytes: int
+    first_address: int
+    end_address: int
+    first_ordinal: int | None
+    end_ordinal: int | None
+    first_us: int | None
+    last_us: int | None
+    greatest_us: int | None
+
+    @property
+    def records(self) -> int | None:
+        """Between the first slab and the end."""
+        if self.first_ordinal is None or self.end_ordinal is None:
+            return None
+        return self.end_ordinal - self.first_ordinal
+
+
+def _header(log: Log, order: range) -> SlabHeader | None:
+    """The first header that is intact, in this order of slabs."""
+    for i in order:
+        header = log.slab(i).header
+        if header is not None:
+            return header
+    return None
+
+
+def _look(log: Log) -> _Info:
+    log.require_slabs()
+    count = len(log.bases)
+    first, last = _header(log, range(count)), _header(log, range(count - 1, -1, -1))
+    end = seek.latest(log)
+    greatest_us = NO_TIMESTAMP
+    slab = log.slab(count - 1)
+    if slab.header is not None:
+        greatest_us = max(slab.header.greatest_before_us, slab.end_of_frames()[2])
+    first_us = last_us = None
+    if end.ordinal:
+        with Reader(log.path) as reader:
+            first_us = _timestamp(reader.read())
+            reader.seek(ordinal=end.ordinal - 1)
+            last_us = _timestamp(reader.read())
+    return _Info(
+        headers=None if first is None or last is None else (first, last),
+        format=log.format,
+        slabs=count,
+        bytes=sum(Path(log.slab_path(base)).stat().st_size for base in log.bases),
+        first_address=log.bases[0],
+        end_address=end.address,
+        first_ordinal=seek.earliest(log).ordinal if log.format == 2 else None,
+        end_ordinal=end.ordinal,
+        first_us=first_us,
+        last_us=last_us,
+        greatest_us=None if greatest_us == NO_TIMESTAMP else greatest_us,
+    )
+
+
+def _timestamp(record: Record | None) -> int | None:
+    return None if record is None else record.timestamp
+
+
+def _slab_info(log: Log, i: int, *, end_ordinal: int | None) -> _SlabInfo:
+    slab = log.slab(i)
+    header, seal = slab.header, slab.seal()
+    records = None if seal is None else seal.records
+    if records is None and header is not None:
+        behind = end_ordinal
+        if i + 1 < len(log.bases):
+            successor = log.slab(i + 1).header
+            behind = None if successor is None else successor.base_ordinal
+        records = None if behind is None else behind - header.base_ordinal
+    times = seal is not None and seal.records > 0
+    return _SlabInfo(
+        base=slab.base,
+        end=_slab_end(slab),
+        bytes=slab.file.stat().size,
+        records=records,
+        format=slab.format,
+        epoch=header.epoch if header else None,
+        sealed=seal is not None,
+        created=header.created_us if header else None,
+        least=seal.least_us if seal and times else None,
+        greatest=seal.greatest_us if seal and times else None,
+    )
+
+
+def _slab_end(slab: Slab) -> int:
+    return slab.base + (slab.end_offset if slab.limit is None else slab.limit)
+
+
+def _aside(path: str) -> list[tuple[str, int]]:
+    """What recovery cut: (name, size)."""
+    directory = Path(path, ASIDE_DIRECTORY)
+    if not directory.is_dir():
+        return []
+    return sorted((found.name, found.stat().st_size) for found in directory.iterdir())
+
+
+def _time(timestamp_us: int | None) -> str | None:
+    return None if timestamp_us is None else iso_time(timestamp_us)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  aolog info LOG
+  aolog info LOG --slabs
+  aolog info LOG --json | jq '.cursors[] | {name, records: .lag.records}'
+
+Whether a writer has the log open is read from /proc/locks: processes of other containers are not
+seen there."""
+)
+@log_argument
+@click.option("--slabs", is_flag=True, help="List the slabs.")
+@json_option
+def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click passes by name
+    """Show what LOG holds: its extent, times, cursors and their lag, and its writer.
+
+    Reads headers and the last slab's, not the log.
+    """
+    listed = Log(log, Storage())
+    try:
+        found = _look(listed)
+        rows = [
+            _slab_info(listed, i, end_ordinal=found.end_ordinal)
+            for i in (range(len(listed.bases)) if slabs else ())
+        ]
+        holders = Holders(listed.slab_path(listed.bases[0]))
+    finally:
+        listed.close()
+    standing = standings(log, holders)
+    writer = holders.of(log)
+    fields = _fields(log, found, writer)
+    aside = _aside(log)
+    if as_json:
+        fields["aside"] = [{"name": name, "bytes": size} for name, size in aside]
+        fields["cursors"] = [each.to_json() for each in standing]
+        if slabs:
+            fields["slab_list"] = [_slab_json(each) for each in rows]
+        out.json(fields)
+    else:
+        _print(fields, found, aside, standing, rows)
+
+
+def _fields(log: str, found: _Info, writer: Holder) -> dict[str, Any]:
+    headers = found.headers
+    return {
+        "log": log,
+        "format": found.format,
+        "topic_uuid": str(uuid.UUID(bytes=headers[1].topic_uuid)) if headers else None,
+        "topic": headers[1].topic if headers else None,
+        "first_epoch": headers[0].epoch if headers else None,
+        "epoch": headers[1].epoch if headers else None,
+        "slabs": found.slabs,
+        "bytes": found.bytes,
+        "first_address": found.first_address,
+        "end_address": found.end_address,
+        "records": found.records,
+        "first_ordinal": found.first_ordinal,
+        "end_ordinal": found.end_ordinal,
+        "first_timestamp": _time(found.first_us),
+        "last_timestamp": _time(found.last_us),
+        "greatest_timestamp": _time(found.greatest_us),
+        "writer_open": writer.held,
+        "writer_pid": writer.pid,
+        "backend": aolog.backend,
+        "version": aolog.__version__,
+    }
+
+
+def _slab_json(slab: _SlabInfo) -> dict[str, Any]:
+    fields = slab._asdict()
+    for name in ("created", "least", "greatest"):
+        fields[name] = _time(fields[name])
+    return fields
+
+
+def _print(
+    fields: dict[str, Any],
+    found: _Info,
+    aside: list[tuple[str, int]],
+    standing: list[Standing],
+    slabs: list[_SlabInfo],
+) -> None:
+    epoch = fields["epoch"]
+    if epoch is not None and fields["first_epoch"] != epoch:
+        epoch = f"{fields['first_epoch']} to {epoch}"
+    records = None if found.records is None else f"{found.records:,}"
+    if found.first_ordinal:
+        records = f"{records} (ordinals {found.first_ordinal:,} to {found.end_ordinal:,})"
+    pid = fields["writer_pid"]
+    writer = {True: f"open, process {pid}" if pid else "open", False: "none", None: "unknown"}
+    aside_bytes = sum(size for _, size in aside)
+    lines = {
+        "log": fields["log"],
+        "format": "1 (queuefka)" if found.format == 1 else found.format,
+        "topic": fields["topic"],
+        "topic UUID": fields["topic_uuid"],
+        "epoch": epoch,
+        "slabs": f"{found.slabs:,}, {human_bytes(found.bytes)}",
+        "addresses": f"[{found.first_address}, {found.end_address})",
+        "records": records,
+        "first": fields["first_timestamp"],
+        "last": fields["last_timestamp"],
+        "greatest": fields["greatest_timestamp"],
+        "writer": writer[fields["writer_open"]],
+        "set aside": f"{counted(len(aside), 'file')}, {human_bytes(aside_bytes)}"
+        if aside
+        else "nothing",
+        "backend": fields["backend"],
+    }
+    for name, value in lines.items():
+        out.line(f"{name + ':':<12}{'-' if value is None else one_line(str(value))}")
+    if slabs:
+        out.line("")
+        out.line(table(_SLABS_HEAD, [_slab_row(slab) for slab in slabs]))
+    if standing:
+        out.line("")
+        out.line(table(HEAD, [row(each) for each in standing]))
+
+
+_SLABS_HEAD = ("BASE", "END", "BYTES", "RECORDS", "EPOCH", "SEALED", "CREATED", "LEAST", "GREATEST")
+
+
+def _slab_row(slab: _SlabInfo) -> list[object]:
+    sealed = "yes" if slab.sealed else "no"
+    times = [_time(slab.created), _time(slab.least), _time(slab.greatest)]
+    return [slab.base, slab.end, slab.bytes, slab.records, slab.epoch, sealed, *times]

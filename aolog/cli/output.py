@@ -1,0 +1,283 @@
+"""Standard output and standard error: bytes that stay bytes, lines that stay lines.
+
+Data goes to standard output as bytes, without a detour over the terminal's encoding. Text made
+of what a log holds (topics, names of cursors, paths) is printed with its control characters
+escaped, so that no record can move the cursor of a terminal or fake a line.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import os
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from aolog.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from aolog.record import Gap, Record
+
+__all__ = [
+    "OutputClosed",
+    "OutputFailed",
+    "counted",
+    "human_bytes",
+    "human_seconds",
+    "iso_time",
+    "json_option",
+    "one_line",
+    "out",
+    "progress",
+    "record_to_json",
+    "silence_stdout",
+    "table",
+    "tell_gap",
+    "to_json",
+    "to_stderr",
+]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WRITE_BYTES = 64 << 10  # a pipe takes no more at once
+_PROGRESS_EVERY_S = 0.1  # a bar drawn more often costs more than it shows
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+# Text as JSON quotes it, in C: `read --json` is half of what it costs through json.dumps.
+_quoted = json.encoder.encode_basestring
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, errors and warnings too."
+)
+
+
+class OutputClosed(Exception):
+    """Whoever read standard output has gone. Not an error."""
+
+
+class OutputFailed(StorageError):
+    """Standard output cannot be written (a full disk, closed from the start)."""
+
+    code = "output_failed"
+
+
+class _Out:
+    """Standard output, looked up at each use: tests and embedders replace it."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Buffered. Raises OutputClosed, OutputFailed."""
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size >= _WRITE_BYTES:
+            self._drain()
+
+    def _drain(self) -> None:
+        data = b"".join(self._pieces)
+        self.forget()
+        if not data:
+            return
+        if sys.stdout is None:
+            raise OutputFailed("standard output is closed", hint="redirect it to a file")
+        with _writing():
+            sys.stdout.buffer.write(data)
+
+    def line(self, text: str) -> None:
+        """A line of text, in UTF-8."""
+        self.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def json(self, value: object) -> None:
+        """A value as one line of JSON."""
+        self.line(to_json(value))
+
+    def flush(self) -> None:
+        """Everything is in the system. Raises OutputClosed, OutputFailed."""
+        self._drain()
+        if sys.stdout is not None:
+            with _writing():
+                sys.stdout.flush()
+
+    def forget(self) -> None:
+        """What was not yet written never will be."""
+        self._pieces, self._size = [], 0
+
+
+out = _Out()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Errors of writing to standard output, as this module's."""
+    try:
+        yield
+    except BrokenPipeError:
+        silence_stdout()
+        raise OutputClosed from None
+    except OSError as error:
+        silence_stdout()
+        raise OutputFailed(
+            f"standard output: {os.strerror(error.errno or 0)}", errno=error.errno
+        ) from error
+
+
+def silence_stdout() -> None:
+    """What is still buffered goes nowhere: the interpreter would fail on it once more at exit."""
+    try:
+        fd = sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):
+        return  # none, or one of a test's
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, fd)
+    os.close(null)
+
+
+def to_stderr(text: str) -> None:
+    """One line. Nothing can be done if it cannot be written."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.write(one_line(text) + "\n")
+            sys.stderr.flush()
+    except (OSError, ValueError):
+        pass
+
+
+def one_line(text: str) -> str:
+    """The text with everything escaped that is not printable."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+# --- JSON -----------------------------------------------------------------------------------
+
+
+def to_json(value: object) -> str:
+    """One line. Text is left as it is but where it has no UTF-8 form (a path's odd bytes)."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if text.isprintable() else json.dumps(value, default=str)
+
+
+def _bytes_member(name: str, data: bytes | None) -> str:
+    """`"name":"text"`, or `"name_base64":"..."` where the bytes are not UTF-8."""
+    if data is None:
+        return f'"{name}":null'
+    try:
+        return f'"{name}":{_quoted(str(data, "utf-8"))}'
+    except UnicodeDecodeError:
+        return f'"{name}_base64":"{base64.b64encode(data).decode()}"'
+
+
+def record_to_json(record: Record) -> bytes:
+    """One line without its end. `timestamp` is null where `timestamp_us` is beyond the calendar
+    or there is none."""
+    address, timestamp_us, key, value, headers, topic = record
+    moment = None if timestamp_us is None else iso_time(timestamp_us)
+    members = (
+        f'"address":{address}',
+        '"timestamp":null' if moment is None else f'"timestamp":"{moment}"',
+        '"timestamp_us":null' if timestamp_us is None else f'"timestamp_us":{timestamp_us}',
+        '"topic":null' if topic is None else f'"topic":{_quoted(topic)}',
+        _bytes_member("key", key),
+        _bytes_member("value", value),
+        '"headers":[' + ",".join(map(_header, headers)) + "]",
+    )
+    return ("{" + ",".join(members) + "}").encode()
+
+
+def _header(header: tuple[str, bytes | None]) -> str:
+    name, data = header
+    return f'{{"name":{_quoted(name)},{_bytes_member("value", data)}}}'
+
+
+@functools.lru_cache(maxsize=256)  # the records of a frame mostly share theirs
+def iso_time(timestamp_us: int) -> str | None:
+    """Microseconds since the epoch as 2026-01-31T12:00:00.000000Z; None beyond the calendar."""
+    try:
+        moment = _EPOCH + timedelta(microseconds=timestamp_us)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+# --- text for people ------------------------------------------------------------------------
+
+
+def counted(count: int, noun: str, spec: str = "") -> str:
+    """'1 record', '2 records'; spec: of the number, as `format` has it."""
+    return f"{count:{spec}} {noun}{'' if count == 1 else 's'}"
+
+
+def human_bytes(count: int) -> str:
+    """1536 as '1.5 KiB'."""
+    if count < 1024:
+        return counted(count, "byte")
+    size, unit = float(count), ""
+    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):  # noqa: B007 -- the last one stays
+        size /= 1024
+        if size < 1024:
+            break
+    return f"{size:.1f} {unit}"
+
+
+def human_seconds(seconds: float) -> str:
+    """90 as '1.5 min'."""
+    for unit, length_s in (("days", _DAY_S), ("h", _HOUR_S), ("min", _MINUTE_S)):
+        if seconds >= length_s:
+            return f"{seconds / length_s:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns as wide as they need; numbers to the right, absent things as '-'."""
+    cells = [["-" if c is None else one_line(str(c)) for c in row] for row in rows]
+    numeric = [all(isinstance(row[i], int | None) for row in rows) for i in range(len(head))]
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    lines = []
+    for row in ([*head], *cells):
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def tell_gap(gap: Gap, *, as_json: bool) -> None:
+    """A gap as it is met, on standard error, behind the records before it."""
+    out.flush()
+    if as_json:
+        to_stderr(to_json({"gap": gap._asdict()}))
+        return
+    lost = "unknown" if gap.records_lost is None else f"{gap.records_lost:,}"
+    to_stderr(f"aolog: gap: [{gap.begin}, {gap.end}) {gap.reason}, records lost: {lost}")
+
+
+@contextmanager
+def progress(label: str, total: int, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, if that is a terminal. Yields what is to be called with how much
+    is done in all."""
+    stderr = sys.stderr
+    if not shown or not total or stderr is None or not stderr.isatty():
+        yield lambda _: None
+        return
+    with click.progressbar(length=total, label=label, file=stderr) as bar:
+        due_s = 0.0
+
+        def update(done: int) -> None:
+            nonlocal due_s
+            now = time.monotonic()
+            if now >= due_s or done >= total:
+                due_s = now + _PROGRESS_EVERY_S
+                bar.update(max(0, done - bar.pos))
+
+        yield update

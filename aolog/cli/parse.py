@@ -1,0 +1,207 @@
+"""What users type, read: sizes, durations, places in a log, paths of logs, names of cursors.
+
+Each is a click type, so that what cannot be read is a usage error that names the option, found
+before anything is opened.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from aolog.cursor import check_name, cursor_names
+from aolog.errors import AologError
+from aolog.reader import Reader
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from aolog.reader import Start
+
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # generic only in newer releases of click
+
+__all__ = [
+    "CURSOR_NAME",
+    "DURATION",
+    "SIZE",
+    "SIZE_OR_ZERO",
+    "WHERE",
+    "ParamType",
+    "Where",
+    "cursor_argument",
+    "duration_seconds",
+    "log_argument",
+    "size_bytes",
+    "where",
+]
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(i?b)?|b)?", re.IGNORECASE)
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_DURATION_PART = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)"
+_DURATION = re.compile(rf"(?:{_DURATION_PART})+")
+_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION_MAX_S = 100 * 365 * 86400.0  # beyond it clocks and threads overflow
+_AGO = "-ago"
+
+
+def size_bytes(text: str) -> int | None:
+    """'10k', '64M', '1GiB', '5GB' in bytes; None if it is none. As coreutils has it: k and KiB
+    are 1024, KB is 1000."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    number, prefix, suffix = match.groups()
+    base = 1000 if (suffix or "").lower() == "b" else 1024
+    scale = base ** _POWERS[prefix.lower()] if prefix else 1
+    return int(number) * scale if number.isdigit() else int(float(number) * scale)
+
+
+def duration_seconds(text: str) -> float | None:
+    """'90s', '15m', '1h30m', '7d', '0.5' in seconds; None if it is none."""
+    text = text.strip().lower()
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        return float(text)
+    if not _DURATION.fullmatch(text):
+        return None
+    parts = re.findall(_DURATION_PART, text)
+    return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+
+
+class Where(NamedTuple):
+    """A place in a log, as typed. ordinal: if it is named by one, and `start` says nothing."""
+
+    start: Start
+    ordinal: int | None = None
+
+    def open(self, path: str, **options: Any) -> Reader:
+        """A reader that stands there."""
+        reader = Reader(path, self.start, **options)
+        if self.ordinal is not None:
+            try:
+                reader.seek(ordinal=self.ordinal)
+            except BaseException:
+                reader.close()
+                raise
+        return reader
+
+
+def where(text: str, now: datetime) -> Where | None:
+    """'earliest', 'latest', an address, 'ordinal:N', a time in ISO 8601 (UTC unless it says
+    otherwise), or '15m-ago'; None if it is none of them."""
+    text = text.strip()
+    if text == "earliest":
+        return Where("earliest")
+    if text == "latest":
+        return Where("latest")
+    if re.fullmatch(r"[0-9]{1,20}", text):
+        return Where(int(text))
+    if match := re.fullmatch(r"ordinal:([0-9]{1,20})", text):
+        return Where("earliest", int(match[1]))
+    if text.endswith(_AGO):
+        seconds = duration_seconds(text.removesuffix(_AGO))
+        if seconds is None or seconds > _DURATION_MAX_S:
+            return None
+        return Where(now - timedelta(seconds=seconds))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return Where(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+
+
+# --- click's types --------------------------------------------------------------------------
+
+
+class _Size(ParamType):
+    name = "size"
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        found = value if isinstance(value, int) else size_bytes(value)
+        if found is None:
+            self.fail(f"{value!r} is no size: use bytes, or 10k, 64M, 1GiB", param, ctx)
+        if found < self._least:
+            self.fail(f"{value!r} is below {self._least}", param, ctx)
+        return found
+
+
+class _Duration(ParamType):
+    name = "duration"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        found = value if isinstance(value, float) else duration_seconds(value)
+        if found is None:
+            self.fail(f"{value!r} is no duration: use 500ms, 90s, 15m, 2h, 7d", param, ctx)
+        if not 0 < found <= _DURATION_MAX_S:
+            self.fail(f"{value!r} is not between 0 and 100 years", param, ctx)
+        return found
+
+
+class _Where(ParamType):
+    name = "where"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Where:
+        found = value if isinstance(value, Where) else where(value, datetime.now(UTC))
+        if found is None:
+            self.fail(
+                f"{value!r} is no place in a log: use earliest, latest, an address, ordinal:N, "
+                "a time such as 2026-01-31T12:00:00Z, or 15m-ago",
+                param,
+                ctx,
+            )
+        return found
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        del ctx, param
+        words = ("earliest", "latest", "ordinal:")
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+class _Log(ParamType):
+    """The path of a log. What is there is for the library to say: its codes tell a file from an
+    empty directory and from a newer format."""
+
+    name = "log"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        path = str(value)
+        if not path or "\0" in path:
+            self.fail(f"{path!r} is no path", param, ctx)
+        return path
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        del ctx, param
+        return [CompletionItem(incomplete, type="dir")]
+
+
+class _CursorName(ParamType):
+    name = "name"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        try:
+            check_name(value)
+        except AologError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        del param
+        try:
+            names = cursor_names(str(ctx.params.get("log") or ""), Storage())
+        except AologError:
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+SIZE, SIZE_OR_ZERO, DURATION, WHERE = _Size(1), _Size(0), _Duration(), _Where()
+CURSOR_NAME = _CursorName()
+
+log_argument = click.argument("log", type=_Log())
+cursor_argument = click.argument("name", type=CURSOR_NAME)

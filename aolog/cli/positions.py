@@ -1,0 +1,102 @@
+"""Cursors as the command line shows them: one that is damaged or foreign is a row like another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog.cli.output import human_bytes, human_seconds, iso_time
+from aolog.cursor import cursor_names, cursor_path, read_position
+from aolog.errors import AologError
+from aolog.reader import Reader
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from aolog.cli.holder import Holders
+    from aolog.cursor import Position
+    from aolog.record import Lag
+
+__all__ = ["HEAD", "Standing", "row", "standing", "standings"]
+
+
+class Standing(NamedTuple):
+    """A cursor. state: "ok", or the code of what is wrong with it; position and lag are None as
+    far as that hides them. held: whether a reader has it, None if that cannot be told."""
+
+    name: str
+    state: str
+    position: Position | None
+    lag: Lag | None
+    held: bool | None
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        at = self.position
+        return {
+            "name": self.name,
+            "state": self.state,
+            "address": at.address if at else None,
+            "ordinal": at.ordinal if at else None,
+            "protects": at.protects if at else None,
+            "committed": iso_time(at.committed_us) if at else None,
+            "lag": self.lag._asdict() if self.lag else None,
+            "held": self.held,
+        }
+
+
+HEAD = (
+    "CURSOR",
+    "ADDRESS",
+    "ORDINAL",
+    "LAG RECORDS",
+    "LAG",
+    "AGE",
+    "PROTECTS",
+    "COMMITTED",
+    "STATE",
+)
+
+
+def row(each: Standing) -> list[object]:
+    """Under HEAD."""
+    at, lag = each.position, each.lag
+    state = each.state + (", held" if each.held else "")
+    return [
+        each.name,
+        at.address if at else None,
+        at.ordinal if at else None,
+        lag.records if lag else None,
+        human_bytes(lag.bytes) if lag else None,
+        human_seconds(lag.seconds) if lag and lag.seconds is not None else None,
+        None if at is None else "yes" if at.protects else "no",
+        iso_time(at.committed_us) if at else None,
+        state,
+    ]
+
+
+def standing(log: str, name: str, holders: Holders) -> Standing:
+    """The cursor. Raises NoSuchCursor."""
+    storage = Storage()
+    held = holders.of(cursor_path(log, name)).held
+    position = lag = None
+    state = "ok"
+    try:
+        position = read_position(log, name, storage)
+        with Reader(log) as reader:
+            reader.stand_at(position)
+            lag = reader.lag()
+    except AologError as error:
+        if error.code == "no_such_cursor":
+            raise
+        state = error.code
+    return Standing(name, state, position, lag, held)
+
+
+def standings(log: str, holders: Holders) -> list[Standing]:
+    """All of the log's, by name. A file that is no cursor's by its name is left out."""
+    found = []
+    for name in cursor_names(log, Storage()):
+        try:
+            found.append(standing(log, name, holders))
+        except AologError:  # deleted since the listing, or a name that no cursor has
+            continue
+    return found

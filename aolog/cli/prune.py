@@ -1,0 +1,89 @@
+"""`aolog prune`: removes the oldest slabs of a log, by hand or from cron, beside its writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aolog.cli.holder import require_log
+from aolog.cli.output import counted, human_bytes, json_option, one_line, out
+from aolog.cli.parse import DURATION, SIZE, log_argument
+from aolog.cursor import cursor_names, read_position
+from aolog.errors import RetentionFull
+from aolog.retention import Retention
+from aolog.retention import prune as prune_log
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from aolog.retention import Pruned
+
+__all__ = ["prune"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  aolog prune LOG --max-age 7d
+  aolog prune LOG --max-bytes 10GiB --dry-run
+  aolog prune LOG --max-bytes 10GiB --force
+
+Slabs go whole, oldest first, and never the last. What a protecting cursor has not passed stays;
+if --max-bytes cannot be met for that, exit status 4. With --force it goes, and the cursor's reader
+is told how much it lost."""
+)
+@log_argument
+@click.option("--max-bytes", type=SIZE, help="Of all slab files together.")
+@click.option("--max-age", type=DURATION, help="Since a slab was last written: 90s, 12h, 7d.")
+@click.option("--max-slabs", type=click.IntRange(min=1), help="How many slabs stay.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--force", is_flag=True, help="For --max-bytes: whatever cursors still need.")
+@json_option
+def prune(
+    log: str,
+    max_bytes: int | None,
+    max_age: float | None,
+    max_slabs: int | None,
+    dry_run: bool,  # noqa: FBT001 -- click passes options by name
+    force: bool,  # noqa: FBT001 -- the same
+    as_json: bool,  # noqa: FBT001 -- the same
+) -> None:
+    """Remove the oldest slabs of LOG, down to the bounds given."""
+    if max_bytes is max_age is max_slabs is None:
+        raise click.UsageError("give at least one of --max-bytes, --max-age, --max-slabs")
+    if force and max_bytes is None:
+        raise click.UsageError(
+            "--force needs --max-bytes: age and count never take what a cursor needs"
+        )
+    storage = Storage()
+    require_log(log)
+    retention = Retention(max_bytes, max_age, max_slabs, "prune" if force else "block")
+    pruned = prune_log(log, storage, retention, dry_run=dry_run)
+    if as_json:
+        out.json({"log": log, "dry_run": dry_run, **pruned._asdict()})
+    else:
+        _print(log, pruned, dry_run=dry_run)
+    if not pruned.room:
+        raise RetentionFull(
+            f"--max-bytes {max_bytes} is not met: {_holding(log, storage)}",
+            hint="let it catch up, delete it if it is not used, or give --force",
+            path=log,
+        )
+
+
+def _print(log: str, pruned: Pruned, *, dry_run: bool) -> None:
+    if not pruned.slabs:
+        out.line(f"{one_line(log)}: nothing to remove")
+        return
+    verb = "would remove" if dry_run else "removed"
+    out.line(
+        f"{one_line(log)}: {verb} {counted(pruned.slabs, 'slab')}, {human_bytes(pruned.bytes)}: "
+        f"everything before address {pruned.end}"
+    )
+
+
+def _holding(log: str, storage: Storage) -> str:
+    """The protecting cursor that is furthest behind."""
+    found = [(read_position(log, name, storage), name) for name in cursor_names(log, storage)]
+    address, name = min(((at.address, name) for at, name in found if at.protects), default=(0, "?"))
+    return f"cursor {name!r} still needs what follows address {address}"

@@ -1,0 +1,90 @@
+"""Running the command line: in this process, or as one of its own. What its tests share."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from click.testing import CliRunner, Result
+
+import aolog
+from aolog.cli import main
+from tests.aolog.conftest import ROOT, SOON_S, slab_files
+
+
+def run(*args: object, given: bytes | str | None = None) -> Result:
+    """The command in this process. An exception that is none of click's is a failure."""
+    result = CliRunner().invoke(main, [str(arg) for arg in args], input=given)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert "Traceback" not in result.output
+    return result
+
+
+def well(*args: object, given: bytes | str | None = None) -> Result:
+    """The same, which must succeed."""
+    result = run(*args, given=given)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def answer(*args: object, given: bytes | str | None = None) -> dict[str, object]:
+    """What it says with --json."""
+    return json.loads(well(*args, "--json", given=given).stdout)
+
+
+def failure(*args: object, given: bytes | str | None = None) -> dict[str, object]:
+    """The error that it ends with, said the same to people and to machines."""
+    at = args.index("--") if "--" in args else len(args)
+    told = run(*args[:at], "--json", *args[at:], given=given)
+    plain = run(*args, given=given)
+    error = json.loads(told.stderr.splitlines()[-1])["error"]
+    assert plain.exit_code == told.exit_code == error["exit_status"]
+    line = plain.stderr.splitlines()[-1]
+    assert line.startswith(f"aolog: {error['code']}: ")
+    assert str(error["message"]).split(";")[0] in line
+    return error
+
+
+@contextmanager
+def started(*args: object, **options: object) -> Iterator[subprocess.Popen[bytes]]:
+    """The command as a process of its own, which is killed at the end if it has not ended."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | options
+    command = [sys.executable, "-m", "aolog", *map(str, args)]
+    child = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, **pipes)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def ended(child: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    """How it ended, and what it said."""
+    out, err = child.communicate(timeout=SOON_S)
+    assert b"Traceback" not in err
+    assert b"Exception ignored" not in err
+    return child.returncode, (out or b"").decode(), err.decode()
+
+
+def fill(path: str, records: Iterable[bytes | None], **options: object) -> list[int]:
+    """A closed log; the records' addresses."""
+    with aolog.Writer(path, **options) as log:
+        return [log.append(value) for value in records]
+
+
+def damage(path: str, value: bytes) -> None:
+    """Turns a bit of the record that holds these bytes."""
+    for slab in slab_files(path):
+        data = bytearray(slab.read_bytes())
+        if (at := data.find(value)) >= 0:
+            data[at] ^= 1
+            slab.write_bytes(data)
+            return
+    raise AssertionError(value)

@@ -1,0 +1,307 @@
+"""`aolog append`: takes what comes, as it comes, and says what became of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aolog
+from aolog.cli.pick import pick, timestamp_us
+from aolog.cli.split import DELIMITERS, splitter
+from aolog.cli.tally import Tally
+from aolog.errors import RecordTooLarge
+from tests.aolog.commands import answer, ended, failure, fill, run, started, well
+from tests.aolog.conftest import eventually, read_all, slab_files, snapshot, values
+
+
+def test_lines_become_records_and_the_last_needs_no_newline(log_path):
+    result = well("append", log_path, given=b"one\n\ntwo\r\nthree")
+    assert values(log_path) == [b"one", b"", b"two\r", b"three"]
+    assert result.stdout == ""
+    assert re.fullmatch(r"4 records, 12 bytes, addresses \d+\.\.\d+, durable\n", result.stderr), (
+        result.stderr
+    )
+
+
+def test_append_says_in_json_what_it_did(log_path):
+    said = answer("append", log_path, given=b"a\nbb\n")
+    first, last = [record.address for record in read_all(log_path)]
+    assert (said["records"], said["bytes"]) == (2, 3)
+    assert (said["first_address"], said["last_address"]) == (first, last)
+    assert said["durable"] > last
+
+
+def test_no_input_makes_a_log_without_records(log_path):
+    assert well("append", log_path, given=b"").stderr == "0 records, 0 bytes, durable\n"
+    assert well("read", log_path).stdout == ""
+
+
+def test_files_are_appended_in_order_and_standard_input_where_it_stands(log_path, tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_bytes(name.encode())
+    well("append", log_path, tmp_path / "a", "-", tmp_path / "b", given=b"stdin\n")
+    assert values(log_path) == [b"a", b"stdin", b"b"]
+
+
+@pytest.mark.parametrize("delimiter", ["nul", "length"])
+def test_what_read_prints_append_takes_byte_for_byte(log_path, tmp_path, delimiter):
+    records = [b"a\nb", b"", bytes(range(1, 256)), b"x" * 100_000]
+    fill(log_path, records)
+    printed = well("read", log_path, "--format", delimiter).stdout_bytes
+    well("append", tmp_path / "copy", "--delimiter", delimiter, given=printed)
+    assert values(str(tmp_path / "copy")) == records
+
+
+@given(st.lists(st.binary(max_size=9)), st.sampled_from(DELIMITERS), st.data())
+def test_records_are_the_same_however_the_input_is_cut(records, delimiter, data):
+    separator = {"line": b"\n", "nul": b"\0"}.get(delimiter)
+    if separator is None:
+        whole = b"".join(len(r).to_bytes(4, "little") + r for r in records)
+    else:
+        records = [r.replace(separator, b".") for r in records]
+        whole = b"".join(r + separator for r in records)
+    split, found, at = splitter(delimiter, 100), [], 0
+    while at < len(whole):
+        size = data.draw(st.integers(1, 12))
+        found += split.feed(whole[at : at + size])
+        at += size
+    assert [*found, *split.finish()] == records
+    assert split.pending_bytes == 0
+
+
+@pytest.mark.parametrize("delimiter", DELIMITERS)
+def test_an_enormous_record_is_refused_before_it_is_in_memory(delimiter):
+    split, fed = splitter(delimiter, 1000), 0
+
+    def feed_for_ever() -> None:
+        nonlocal fed
+        while fed < 1200:
+            list(split.feed(b"\xff" * 100))
+            fed += 100
+
+    with pytest.raises(RecordTooLarge):
+        feed_for_ever()
+
+
+@pytest.mark.parametrize("fmt", ["aolog", "queuefka"])
+def test_a_line_over_the_bound_is_named_and_what_came_before_it_stays(log_path, tmp_path, fmt):
+    (tmp_path / "in").write_bytes(b"a\nb\n" + b"x" * 70_000 + b"\nc\n")
+    args = ("append", log_path, tmp_path / "in", "--max-record-bytes", "60k", "--format", fmt)
+    error = json.loads(run(*args, "--json").stderr)["error"]
+    assert (error["code"], error["exit_status"]) == ("record_too_large", 2)
+    assert f"{tmp_path / 'in'}, line 3: " in error["message"]
+    assert "2 records appended before it" in error["message"]
+    assert (error["records_durable"], error["number"]) == (2, 3)
+    assert values(log_path) == [b"a", b"b"]
+
+
+def test_length_delimited_input_that_is_cut_off_keeps_its_whole_records(log_path):
+    error = failure("append", log_path, "-d", "length", given=b"\1\0\0\0a\5\0\0\0bb")
+    assert error["code"] == "input_truncated"
+    assert values(log_path) == [b"a", b"a"]  # failure() asks twice
+
+
+PICKS = {
+    "field:2": (b"a\tb\tc", b"b"),
+    "field:3:,": (b"a,,c", b"c"),
+    "field:2:,": (b"a,,c", b""),
+    "field:1::": (b"k:v", b"k"),
+    r"field:2:\x1f": (b"a\x1fb", b"b"),
+    "field:4": (b"a\tb\tc", None),
+    "json:id": (b'{"id": "k"}', b"k"),
+    "json:a.b.1": (b'{"a": {"b": [0, 1.50]}}', b"1.50"),
+    "json:n": (b'{"n": 12345678901234567890123}', b"12345678901234567890123"),
+    "json:o": (b'{"o": {"x": [true]}}', b'{"x":[true]}'),
+    "json:é": ('{"é": "ø"}'.encode(), "ø".encode()),
+    "json:null": (b'{"null": null}', None),
+    "json:half": (b'{"half": "\\ud800"}', None),
+    "json:none": (b"no json", None),
+    "json:deep": (b"[" * 100_000, None),
+    "json:bytes": (b"\xff", None),
+    "json:x.y": (b'{"x": 1}', None),
+    "json:list.9": (b'{"list": []}', None),
+    "regex:id=([0-9]+)": (b"user id=42 id=43", b"42"),
+    "regex:(a)|b": (b"b", None),
+    "regex:(z)": (b"b", None),
+}
+
+
+@pytest.mark.parametrize("spec", PICKS)
+def test_a_key_is_picked_out_of_the_record(spec):
+    line, wanted = PICKS[spec]
+    assert pick(spec)(line) == wanted
+
+
+def test_key_topic_and_timestamp_come_from_the_record_and_what_is_missing_is_counted(log_path):
+    lines = b'{"id":"a","net":"ci","t":1517966773840}\n{"t":"2018-02-07T01:26:13Z"}\nnonsense\n'
+    args = ("append", log_path, "--key-from", "json:id", "--topic-from", "json:net")
+    said = answer(*args, "--timestamp-from", "json:t", "--timestamp-unit", "ms", given=lines)
+    first, second, third = read_all(log_path)
+    assert (first.key, first.topic, first.timestamp) == (b"a", "ci", 1517966773840000)
+    assert (second.key, second.topic, second.timestamp) == (None, None, 1517966773000000)
+    assert third.timestamp is not None
+    assert (said["null_keys"], said["null_topics"], said["unusable_timestamps"]) == (2, 2, 1)
+    assert "2 without a key" in well(*args, given=lines).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "wanted"),
+    [
+        (b"1.5", "s", 1_500_000),
+        (b"-7", "us", -7),
+        (b"2018-02-07 02:26:13.840+01:00", "s", 1517966773840000),
+        (b"1517966773840", "s", None),  # milliseconds, by mistake: the year 50,000
+        (b"soon", "s", None),
+        (b"\xff", "s", None),
+    ],
+)
+def test_a_timestamp_is_a_number_or_a_time(text, unit, wanted):
+    assert timestamp_us(text, unit) == wanted
+
+
+BAD_OPTIONS = [
+    ("--key-from", "bogus"),
+    ("--key-from", "field:0"),
+    ("--key-from", "field:1:"),
+    ("--key-from", "json:a..b"),
+    ("--key-from", "regex:("),
+    ("--key-from", "regex:abc"),
+    ("--slab-bytes", "64X"),
+    ("--slab-bytes", "0"),
+    ("--batch-bytes", "-1"),
+    ("--max-record-bytes", "5G"),
+    ("--flush-seconds", "soon"),
+    ("--flush-seconds", "0"),
+    ("--sync-seconds", "9999999w"),
+    ("--retention-max-bytes", "1M"),
+    ("--topic", "x" * 250),
+    ("--sync", "often"),
+    ("--delimiter", "comma"),
+    ("--nonsense", "1"),
+    ("no/such/file",),
+    (".",),
+    ("--format", "queuefka", "--key-from", "field:1"),
+    ("--format", "queuefka", "--topic", "t"),
+]
+
+
+@pytest.mark.parametrize("options", BAD_OPTIONS, ids=" ".join)
+def test_a_bad_option_or_a_missing_file_is_said_before_anything_is_created(tmp_path, options):
+    error = failure("append", tmp_path / "log", *options, given=b"x\n")
+    assert error["exit_status"] == 2
+    assert snapshot(str(tmp_path)) == {}
+
+
+def test_options_of_the_writer_reach_it(log_path):
+    options = ("--slab-bytes", "10k", "--topic", "t", "--batch-bytes", "0", "--sync", "flush")
+    lines = b"x" * 999 + b"\n"
+    well("append", log_path, *options, "--retention-max-slabs", "2", given=lines * 30)
+    found = answer("info", log_path, "--slabs")
+    assert found["topic"] == "t"
+    assert found["slabs"] == 2
+    assert found["first_ordinal"] > 0
+    assert all(slab["bytes"] < 14_000 for slab in found["slab_list"])
+    assert failure("append", log_path, "--topic", "u", given=b"")["code"] == "topic_mismatch"
+
+
+def test_a_log_of_format_1_is_known_by_itself_and_refuses_what_it_has_no_place_for(log_path):
+    well("append", log_path, "--format", "queuefka", given=b"a\n")
+    well("append", log_path, given=b"b\n")
+    assert values(log_path) == [b"a", b"b"]
+    before = snapshot(log_path)
+    assert failure("append", log_path, "--key-from", "field:1", given=b"")["code"] == "usage"
+    assert failure("append", log_path, "--format", "aolog", given=b"")["code"] == "usage"
+    assert snapshot(log_path) == before
+    error = failure("append", log_path, given=b"\n")
+    assert error["code"] == "record_refused"
+    assert "line 1" in error["message"]
+
+
+def test_a_log_that_has_a_writer_is_locked(log_path):
+    with aolog.Writer(log_path):
+        assert failure("append", log_path, given=b"x")["code"] == "log_locked"
+        assert answer("info", log_path)["writer_open"] in {True, None}
+
+
+def test_what_trickles_in_is_visible_before_the_input_ends(log_path):
+    with started("append", log_path, "--flush-seconds", "50ms") as child:
+        child.stdin.write(b"first\npart")
+        child.stdin.flush()
+        eventually(lambda: Path(log_path).is_dir() and slab_files(log_path))
+        eventually(lambda: values(log_path) == [b"first"])
+        assert child.poll() is None
+        status, _, told = ended(child)
+        assert (status, values(log_path)) == (0, [b"first", b"part"])
+        assert told.startswith("2 records, 9 bytes")
+
+
+@pytest.mark.parametrize(("signum", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_flushes_what_was_read_and_says_what_was_not_whole(log_path, signum, status):
+    with started("append", log_path, "--flush-seconds", "1h", "--json") as child:
+        child.stdin.write(b"a\n" * 70_000 + b"part")
+        child.stdin.flush()
+        eventually(
+            lambda: len(slab_files(log_path)) and answer("info", log_path)["records"] > 60_000
+        )
+        child.send_signal(signal.Signals[signum])
+        code, out, err = ended(child)
+        said = json.loads(out)
+        assert (code, err) == (status, "")
+        assert (said["records"], said["unappended_bytes"]) == (70_000, 4)
+        assert said["stopped_by"] == signum
+        assert len(values(log_path)) == 70_000
+        assert answer("verify", log_path)["ok"]
+        assert answer("info", log_path, "--slabs")["slab_list"][-1]["sealed"]
+
+
+def test_a_signal_ends_an_append_that_waits_for_room(log_path):
+    fill(log_path, [b"x"])
+    well("cursor", "set", log_path, "slow", "earliest")
+    options = ("--slab-bytes", "10k", "--retention-max-bytes", "30k", "--when-full", "block")
+    with started("append", log_path, *options) as child:
+        child.stdin.write(b"y" * 999 + b"\n" + (b"y" * 999 + b"\n") * 60)
+        child.stdin.flush()
+        eventually(lambda: len(slab_files(log_path)) >= 2)
+        time.sleep(0.3)  # it waits now, or is about to
+        child.terminate()
+        status, _, told = ended(child)
+        assert status == 143
+        durable = int(re.search(r"(\d+) records, ", told)[1])
+        assert values(log_path)[1:] == [b"y" * 999] * durable
+
+
+def test_a_durable_address_tells_how_many_records_are_durable():
+    tally, frames = Tally(), [range(5), range(100, 107), range(200, 201)]
+    addresses = [address for frame in frames for address in frame]
+    for address in addresses:
+        tally.add(address, 1)
+    for forgotten in (0, 3, 5, 100, 106):
+        tally.forget(forgotten)
+        for durable in range(forgotten, 300):
+            before = sum(address < durable for address in addresses)
+            assert tally.records_before(durable) == before, durable
+
+
+@pytest.mark.parametrize("slab_bytes", ["200k", "64M"])  # full between slabs, and within one
+def test_a_full_disk_is_an_error_that_says_how_many_records_are_durable(
+    small_disk, tmp_path, slab_bytes
+):
+    log = str(small_disk(1 << 20) / "log")
+    lines = tmp_path / "in"
+    lines.write_bytes(b"".join(b"%09d" % i + b"x" * 990 + b"\n" for i in range(3000)))
+    options = ("--json", "--slab-bytes", slab_bytes, "--sync", "flush")
+    with started("append", log, lines, *options) as child:
+        status, out, err = ended(child)
+    error = json.loads(err.splitlines()[-1])["error"]
+    assert (status, out, error["code"]) == (4, "", "storage_full")
+    durable, taken = error["records_durable"], error["records"]
+    assert 500 < durable <= taken < 1200
+    assert (f"{taken - durable} more may be lost" in error["message"]) is (durable < taken)
+    assert values(log, strict=True)[:durable] == lines.read_bytes().splitlines()[:durable]
