@@ -1,0 +1,3 @@
+module aolog.invalid/gotool
+
+go 1.21

@@ -1,0 +1,292 @@
+"""Who may import whom, who may touch files, and what an import costs. Read from the source."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+PURE = {
+    "aolog.checks",
+    "aolog.columns",
+    "aolog.errors",
+    "aolog.frame",
+    "aolog.gather",
+    "aolog.queuefka",
+    "aolog.record",
+    "aolog.recovery",
+    "aolog.slab",
+    "bridge.engine",
+}
+IMPURE_LIBRARIES = {
+    "asyncio", "concurrent", "datetime", "fcntl", "inotify_simple", "io", "logging", "mmap",
+    "multiprocessing", "os", "pathlib", "select", "selectors", "shutil", "signal", "socket",
+    "subprocess", "tempfile", "threading", "time",
+}  # fmt: skip  # a table
+# Modules, and packages by their dotted prefix, that may touch files beside aolog.storage.
+FILES_ALLOWED = ("aolog.storage", "aolog.cli", "bridge.cli", "bridge.config", "bridge.demo",
+                 "bridge.sample")  # fmt: skip  # one thing, one line
+FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
+OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getpid", "register_at_fork", "strerror",
+                    "urandom"}  # fmt: skip  # one thing, one line
+OS_PATH_WITHOUT_FILES = {"basename", "dirname", "join", "split", "splitext"}
+PATH_METHODS = {"glob", "hardlink_to", "is_dir", "is_file", "iterdir", "mkdir", "read_bytes",
+                "read_text", "rglob", "rmdir", "symlink_to", "touch", "write_bytes",
+                "write_text"}  # fmt: skip  # one thing, one line
+PATH_METHODS_THAT_OTHERS_HAVE = {"exists", "lstat", "open", "rename", "replace", "resolve", "stat",
+                                 "unlink"}  # fmt: skip  # one thing, one line
+
+
+class Import(NamedTuple):
+    """`name` is dotted; `from a import b` names a.b. At run time: not for types only."""
+
+    name: str
+    at_run_time: bool
+    at_module_level: bool
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports_of(tree: ast.AST) -> list[Import]:
+    found: list[Import] = []
+
+    def visit(node: ast.AST, *, run_time: bool, level: bool) -> None:
+        if isinstance(node, ast.Import):
+            found.extend(Import(alias.name, run_time, level) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute here"
+            found.extend(
+                Import(f"{node.module}.{alias.name}", run_time, level) for alias in node.names
+            )
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for child in node.body:
+                visit(child, run_time=False, level=level)
+            for child in node.orelse:
+                visit(child, run_time=run_time, level=level)
+        else:
+            inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for child in ast.iter_child_nodes(node):
+                visit(child, run_time=run_time, level=level and not inside)
+
+    visit(tree, run_time=True, level=True)
+    return found
+
+
+def file_touches(tree: ast.AST) -> list[str]:
+    """What in the source touches files, as it is written."""
+    found = [
+        imported.name
+        for imported in imports_of(tree)
+        if imported.at_run_time and imported.name.partition(".")[0] in FILE_LIBRARIES
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            found += ["open"] if node.func.id == "open" else []
+        if not isinstance(node, ast.Attribute):
+            continue
+        written = ast.unparse(node)
+        if written.startswith("os.path."):
+            found += [] if node.attr in OS_PATH_WITHOUT_FILES else [written]
+        elif isinstance(node.value, ast.Name) and node.value.id == "os":
+            found += [] if node.attr in OS_WITHOUT_FILES | {"path"} else [written]
+        elif node.attr in PATH_METHODS or (
+            node.attr in PATH_METHODS_THAT_OTHERS_HAVE and "Path(" in ast.unparse(node.value)
+        ):
+            found.append(written)
+    return found
+
+
+SOURCES = sorted([*ROOT.glob("aolog/**/*.py"), *ROOT.glob("bridge/**/*.py")])
+TREES = {module_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+IMPORTS = {name: imports_of(tree) for name, tree in TREES.items()}
+
+
+def is_in(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def importers(library: str, *, run_time: bool = True, module_level: bool = False) -> set[str]:
+    """Modules that import a library or something in it."""
+    return {
+        module
+        for module, imports in IMPORTS.items()
+        for imported in imports
+        if is_in(imported.name, library)
+        and (imported.at_run_time or not run_time)
+        and (imported.at_module_level or not module_level)
+    }
+
+
+def edges(module: str, *, module_level: bool) -> set[str]:
+    """Our modules that a module imports at run time."""
+    targets = set()
+    for imported in IMPORTS[module]:
+        if imported.at_run_time and (imported.at_module_level or not module_level):
+            parent = imported.name.rpartition(".")[0]
+            targets |= {imported.name if imported.name in TREES else parent} & TREES.keys()
+    return targets - {module}
+
+
+# --- the checkers themselves ----------------------------------------------------------------
+
+
+def test_the_checker_sees_what_touches_files():
+    touching = [
+        "open('x')",
+        "import os\nos.open('x', 0)",
+        "import os\nos.path.exists('x')",
+        "import os\nread = os.pread",
+        "from pathlib import Path\nPath('x').stat()",
+        "from pathlib import Path\n(Path('x') / 'y').open()",
+        "def f(path):\n    return path.read_text()",
+        "import shutil",
+        "def f():\n    from tempfile import mkdtemp",
+    ]
+    assert [source for source in touching if not file_touches(ast.parse(source))] == []
+
+
+def test_the_checker_passes_over_what_touches_no_files():
+    harmless = [
+        "import os\nos.fspath('x'); os.urandom(4); os.path.join('a', 'b')",
+        "def f(storage, file):\n    storage.exists('x'); file.stat(); storage.unlink('x')",
+        "from pathlib import Path\nname = str(Path('x').parent)",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mmap",
+        "def open(): ...",
+    ]
+    assert [source for source in harmless if file_touches(ast.parse(source))] == []
+
+
+def test_the_checker_tells_imports_for_types_and_in_functions_apart():
+    source = (
+        "import a\n"
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    from b import c\n"
+        "def f():\n    import d.e\n"
+        "try:\n    import g\nexcept ImportError:\n    pass\n"
+    )
+    assert [i for i in imports_of(ast.parse(source)) if i.name != "typing.TYPE_CHECKING"] == [
+        Import("a", True, True),
+        Import("b.c", False, True),
+        Import("d.e", True, False),
+        Import("g", True, True),
+    ]
+
+
+def test_the_sources_are_found():
+    assert {"aolog", "aolog.frame", "aolog.writer", "bridge.engine"} <= TREES.keys()
+    assert TREES.keys() >= PURE
+
+
+# --- rules ----------------------------------------------------------------------------------
+
+
+def test_only_the_storage_module_touches_files():
+    touching = {
+        module: touches
+        for module, tree in TREES.items()
+        if not is_in(module, *FILES_ALLOWED) and (touches := file_touches(tree))
+    }
+    assert touching == {}
+    assert file_touches(TREES["aolog.storage"]), "the checker is blind"
+
+
+@pytest.mark.parametrize("module", sorted(PURE))
+def test_a_pure_module_imports_nothing_that_acts_on_the_world(module):
+    libraries = {i.name.partition(".")[0] for i in IMPORTS[module] if i.at_run_time}
+    assert libraries & IMPURE_LIBRARIES == set()
+    ours = {target for target in edges(module, module_level=False) if target != "aolog"}
+    assert ours <= PURE, "what a pure module imports is pure"
+
+
+def test_the_log_knows_nothing_of_the_bridge_or_of_kafka():
+    for library in ("bridge", "confluent_kafka"):
+        assert {m for m in importers(library, run_time=False) if is_in(m, "aolog")} == set()
+
+
+def test_only_two_modules_import_the_kafka_client():
+    assert importers("confluent_kafka", run_time=False) <= {"bridge.kafka", "bridge.embedded"}
+
+
+def test_only_the_arrow_module_imports_pyarrow():
+    allowed = {module for module in TREES if is_in(module, "aolog.arrow", "aolog.spark")}
+    assert "aolog.arrow" in importers("pyarrow")
+    assert importers("pyarrow") <= allowed
+
+
+def test_numpy_is_imported_only_where_it_is_used():
+    light = {m for m in TREES if is_in(m, "aolog") and not is_in(m, "aolog.arrow", "aolog.spark")}
+    assert importers("numpy", module_level=True) & light == set()
+
+
+def test_only_command_lines_import_click():
+    allowed = {m for m in TREES if is_in(m, "aolog.cli", "aolog.__main__") or is_in(m, "bridge")}
+    assert importers("click", run_time=False) <= allowed
+
+
+def test_only_command_lines_import_the_command_line():
+    assert importers("aolog.cli") <= {m for m in TREES if is_in(m, "aolog.cli", "aolog.__main__")}
+
+
+def test_readers_do_not_import_what_writes():
+    reading = {"aolog.walk", "aolog.log", "aolog.scan", "aolog.seek", "aolog.reader", "aolog.batch"}
+    writing = {"aolog.writer", "aolog.opening", "aolog.active", "aolog.gather", "aolog.retention"}
+    for module in reading:
+        assert edges(module, module_level=False) & writing == set(), module
+
+
+@pytest.mark.parametrize("package", ["aolog", "bridge"])
+def test_modules_import_one_another_without_a_cycle(package):
+    """Imports in functions do not count, nor does a package's own face, which imports them all."""
+    graph = {
+        module: {m for m in edges(module, module_level=True) if m != package}
+        for module in TREES
+        if is_in(module, package) and module != package
+    }
+    order = list(TopologicalSorter(graph).static_order())
+    assert set(graph) <= set(order)
+
+
+# --- what an import costs -------------------------------------------------------------------
+
+HEAVY = ("numpy", "pyarrow", "click", "pyspark", "confluent_kafka", "rich")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Modules that a fresh process has after the statement."""
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in ended.stdout.split()}
+
+
+def test_importing_the_log_loads_nothing_heavy():
+    loaded = loaded_by("import aolog")
+    assert "aolog" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_appending_and_reading_bytes_loads_nothing_heavy(tmp_path):
+    statement = (
+        "import aolog\n"
+        f"with aolog.Writer({str(tmp_path / 'log')!r}) as log:\n"
+        "    log.append(b'value', key=b'key')\n"
+        f"assert [r.value for r in aolog.Reader({str(tmp_path / 'log')!r})] == [b'value']"
+    )
+    assert loaded_by(statement).isdisjoint(HEAVY)
+
+
+def test_the_check_for_heavy_modules_can_fail():
+    assert "click" in loaded_by("import click")
