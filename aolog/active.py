@@ -104,8 +104,9 @@ class FormatTwoSlab(_Pending):
 
     @property
     def marked(self) -> bool:
-        """Whether the last frame is a mark (or there is none): another would say nothing new."""
-        return self._last_kind == KIND_MARK
+        """Whether the last frame is a mark (or there is none): another would say nothing new. A
+        seal, which says the same, stays the last."""
+        return self._has_seal or self._last_kind == KIND_MARK
 
     def add_records(
         self,

@@ -28,6 +28,7 @@ from aolog.columns import (
     BodyBuilder,
 )
 from aolog.errors import RecordRefused, RecordTooLarge, UsageError
+from aolog.slab import TOPIC_LEN_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -291,6 +292,13 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Arr
         bits |= KEYS | (KEY_NULLS if body.column(key) else 0)
     topic = _column(batch, "topic", (pa.string(),))
     if topic is not None and topic.null_count < len(topic):
+        _check_text(topic, "a topic")
+        lengths = pa.compute.min_max(pa.compute.binary_length(topic)).as_py()
+        if not 0 < lengths["min"] <= lengths["max"] <= TOPIC_LEN_MAX:
+            raise RecordRefused(
+                f"a topic has {lengths['max'] if lengths['min'] else 0} bytes",
+                hint=f"use 1 to {TOPIC_LEN_MAX}, or null for the log's own",
+            )
         bits |= TOPICS | (TOPIC_NULLS if body.column(topic) else 0)
     headers = _column(batch, "headers", (SCHEMA.field("headers").type,))
     if headers is not None and len(headers.flatten()):
@@ -304,11 +312,20 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Arr
     return ArrowFrame(batch.num_rows, bits, body.parts, greatest, least)
 
 
+def _check_text(array: pa.Array, what: str) -> None:
+    """Arrow takes any bytes for text; a frame with such would be refused by every reader."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        raise RecordRefused(f"{what} has no UTF-8 form") from None
+
+
 def _put_headers(body: _Body, headers: pa.Array) -> bool:
     entries = headers.flatten()  # of the records that are there: a null list counts as empty
     names, values = entries.field("key"), entries.field("value")
     if names.null_count:
         raise RecordRefused("a header has no name")
+    _check_text(names, "a header's name")
     lengths = pa.compute.list_value_length(headers).fill_null(0).to_numpy()
     offsets = np.zeros(len(headers) + 1, np.uint32)
     np.cumsum(lengths, out=offsets[1:])

@@ -39,9 +39,6 @@ class RecordFrame(NamedTuple):
     ordinal: int | None
     columns: Columns
 
-    def __len__(self) -> int:
-        return self.columns.records - self.skip
-
     def records(self) -> Iterator[Record]:
         """Its records from `skip` on, made one by one as they are asked for."""
         columns, skip = self.columns, self.skip
@@ -80,7 +77,7 @@ class Batch:
 
     def __init__(self, frames: list[RecordFrame]) -> None:
         self._frames = frames
-        self._len = sum(map(len, frames))
+        self._len = sum(frame.columns.records - frame.skip for frame in frames)
 
     def __len__(self) -> int:
         return self._len

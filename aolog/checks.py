@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aolog.record import Headers
 
 __all__ = [
+    "OFFSET_BYTES",
     "RECORD_BYTES_MAX",
     "check_options",
     "check_record",
@@ -30,7 +31,7 @@ RECORD_BYTES_MAX = BODY_LEN_MAX - (64 << 10)
 BATCH_BYTES_MAX = 1 << 30
 SLAB_BYTES_MAX = 1 << 60
 _INT64 = range(-(1 << 63), 1 << 63)
-_OFFSET_BYTES = 4  # what a variable-length entry costs beside its bytes
+OFFSET_BYTES = 4  # what a variable-length entry costs beside its bytes
 
 BytesLike = bytes | bytearray | memoryview
 
@@ -101,7 +102,7 @@ def _check_headers(headers: object) -> tuple[Headers, int]:
     for name, value in pairs:
         text, length = _as_text(name, "a header's name")
         data = _as_bytes(value, f"value of header {text!r}")
-        size += length + len(data or b"") + 2 * _OFFSET_BYTES
+        size += length + len(data or b"") + 2 * OFFSET_BYTES
         checked.append((text, data))
     return tuple(checked), size
 
@@ -115,10 +116,10 @@ def check_record(
 ) -> tuple[bytes | None, bytes | None, Headers, int | None, str | None, int]:
     """The parts, and the bytes that they take in a frame. Raises RecordRefused."""
     data = _as_bytes(value, "value")
-    size = len(data or b"") + _OFFSET_BYTES
+    size = len(data or b"") + OFFSET_BYTES
     key_data = _as_bytes(key, "key")
     if key_data is not None:
-        size += len(key_data) + _OFFSET_BYTES
+        size += len(key_data) + OFFSET_BYTES
     pairs: Headers = ()
     if headers:
         pairs, headers_size = _check_headers(headers)
@@ -147,7 +148,7 @@ def check_values(values: Iterable[object], max_record_bytes: int) -> Sequence[by
         length = len(value) if value is not None else 0
         if length > max_record_bytes:
             raise too_large(length, max_record_bytes)
-        total += length + _OFFSET_BYTES
+        total += length + OFFSET_BYTES
     if total > RECORD_BYTES_MAX:
         raise RecordTooLarge(
             f"a batch of {total} bytes is over a frame's bound of {RECORD_BYTES_MAX}",

@@ -241,13 +241,13 @@ class _Body:
 
     def __init__(self, body: memoryview) -> None:
         self.body = body
-        self.at = 0
+        self.at = self.end = 0  # of the next part, and of the last one
 
     def take(self, length: int) -> memoryview:
         begin, end = self.at, self.at + length
         if end > len(self.body):
             raise Malformed(f"column ends at {end}, body at {len(self.body)}")
-        self.at = end + padding(end)
+        self.at, self.end = end + padding(end), end
         return self.body[begin:end]
 
     def offsets(self, count: int) -> tuple[memoryview, int]:
@@ -316,6 +316,6 @@ def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
         values_of = reader.binary(entries, nulls=bool(bits & HEADER_NULLS))
         headers = HeaderColumn(offsets, names, values_of)
     values = reader.binary(count, nulls=bool(bits & VALUE_NULLS))
-    if reader.at - padding(len(body)) > len(body) or reader.at < len(body):
+    if reader.end != len(body):
         raise Malformed("bytes behind the last column")
     return Columns(count, None, values, timestamps, keys, topic, topics, headers)

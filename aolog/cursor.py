@@ -47,7 +47,7 @@ _COPY = struct.Struct(
 _HASHED_LEN = _COPY.size - 4
 _FLAG_PROTECTS = 0x1
 _FLAG_NO_ORDINAL = 0x2
-_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _SUFFIX = ".cursor"
 
 
@@ -78,7 +78,7 @@ class Cursor(NamedTuple):
 
 def check_name(name: str) -> None:
     """Raises UsageError if it is no name for a cursor."""
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is no name for a cursor",
             hint="use up to 128 letters, digits, '.', '_' and '-', not beginning with '.' or '-'",
@@ -96,8 +96,8 @@ def cursor_names(log_path: str, storage: Storage) -> list[str]:
     directory = f"{log_path}/{CURSOR_DIRECTORY}"
     if not storage.exists(directory):
         return []
-    names = storage.list_names(directory)
-    return sorted(n.removesuffix(_SUFFIX) for n in names if n.endswith(_SUFFIX))
+    names = (n.removesuffix(_SUFFIX) for n in storage.list_names(directory) if n.endswith(_SUFFIX))
+    return sorted(filter(_NAME.fullmatch, names))  # a file of another kind of name is none of ours
 
 
 def _encode(position: Position, sequence: int) -> bytes:

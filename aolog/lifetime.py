@@ -1,7 +1,8 @@
 """What becomes of open writers and readers at a fork and at the end of the process.
 
 A forked child inherits descriptors, buffers and locks that are its parent's: everything open is
-told so in the child, before any of its code runs. At a clean exit what was not closed is closed.
+told so in the child, before any of its code runs. At a clean exit what was not closed is closed,
+and a writer that is dropped closes itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Protocol
 
 from aolog.errors import AologError
 
-__all__ = ["closed", "opened"]
+__all__ = ["close_quietly", "closed", "opened"]
 
 _log = logging.getLogger("aolog")
 
@@ -41,6 +42,14 @@ def closed(living: Living) -> None:
     _open.discard(living)
 
 
+def close_quietly(living: Living) -> None:
+    """Closes what nobody closed and nobody will."""
+    try:
+        living.close()
+    except AologError as error:
+        _log.error("%s was not closed and now cannot be: %s", living.path, error)
+
+
 def _in_child() -> None:
     for living in list(_open):
         living.after_fork_in_child()
@@ -49,10 +58,7 @@ def _in_child() -> None:
 
 def _at_exit() -> None:
     for living in list(_open):
-        try:
-            living.close()
-        except AologError as error:
-            _log.error("%s was not closed and could not be at exit: %s", living.path, error)
+        close_quietly(living)
 
 
 os.register_at_fork(after_in_child=_in_child)

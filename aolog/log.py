@@ -16,13 +16,13 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from aolog import queuefka
 from aolog.errors import NewerFormat, NotALog
 from aolog.frame import KIND_RECORDS, KIND_SEAL, Frame
 from aolog.slab import (
     DATA_BEGIN,
     HEADER_COPIES,
     HEADER_LEN,
+    MAGIC,
     NO_TIMESTAMP,
     TRAILER_LEN,
     VERSION,
@@ -64,7 +64,7 @@ class Slab:
     successor's name, None for the log's last.
     """
 
-    def __init__(self, file: File, base: int, *, limit: int | None, format_before: int) -> None:
+    def __init__(self, file: File, base: int, *, limit: int | None, log_format: int) -> None:
         self.file = file
         self.base = base
         self.limit = limit
@@ -77,11 +77,9 @@ class Slab:
         self._walked_ordinal = 0
         self._walked_greatest = NO_TIMESTAMP
         self._last_mark = 0
-        first = file.pread(4, 0)
-        size = file.stat().size
-        self.format = format_before if size == 0 else 1 if queuefka.is_format_1(first) else 2
-        if size and self.format == 1 and format_before == 2:
-            self.format = 2  # a damaged header in a format-2 log is never tried as format 1
+        # A log has one format, and a slab too short or too damaged to say its own has the log's:
+        # a damaged header in a format-2 log is never tried as format 1, nor a torn length as 2.
+        self.format = 2 if file.pread(4, 0) == MAGIC[:4] else log_format
         if self.format == 2:
             self._read_header()
 
@@ -110,14 +108,14 @@ class Slab:
                 self.copies_intact += 1
                 if found.base == self.base and self.header is None:
                     self.header = found
+        if self.header is None and (seal := self.seal()) is not None:
+            self.header = seal.header
         if self.header is None and newer is not None:
             raise NewerFormat(
                 f"format version {newer.version}, this release reads up to {VERSION}",
                 hint="upgrade aolog",
                 path=self.file.path,
             )
-        if self.header is None and (seal := self.seal()) is not None:
-            self.header = seal.header
 
     def seal(self) -> Seal | None:
         """The slab's seal, if it has one that is intact."""
@@ -289,7 +287,7 @@ class Log:
         base = self.bases[i]
         file = self.storage.open_read(self.slab_path(base))
         try:
-            return Slab(file, base, limit=self._limit(i), format_before=self._first_format())
+            return Slab(file, base, limit=self._limit(i), log_format=self._first_format())
         except BaseException:
             file.close()
             raise
@@ -333,19 +331,25 @@ class Log:
 
     def find(self, reached: Callable[[SlabHeader], bool]) -> int:
         """The last slab whose header satisfies a condition that, once false, stays false; 0 if
-        none does. Reads O(log n) headers; slabs without one count as their predecessor does."""
+        none does. Reads O(log n) headers; slabs without one count as their predecessor does, and
+        are never the answer."""
         low, high = 0, len(self.bases)
         while high - low > 1:
             middle = probe = (low + high) // 2
             header = None
             while header is None and probe > low:
-                try:
-                    header = self.slab(probe).header
-                except FileNotFoundError:
-                    header = None
+                header = self._header(probe)
                 probe -= 1 if header is None else 0
             if probe == low or (header is not None and reached(header)):
                 low = middle
             else:
                 high = probe
+        while low > 0 and self._header(low) is None:
+            low -= 1
         return low
+
+    def _header(self, i: int) -> SlabHeader | None:
+        try:
+            return self.slab(i).header
+        except FileNotFoundError:
+            return None

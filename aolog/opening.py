@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from aolog.active import FormatOneSlab, FormatTwoSlab
 from aolog.cursor import cursor_names, read_position
-from aolog.errors import AologError, HeaderLost, UsageError
+from aolog.errors import AologError, HeaderLost, StorageFull, TopicMismatch, UsageError
+from aolog.frame import KIND_RECORDS, KIND_SEAL, Frame, padding
 from aolog.log import ASIDE_DIRECTORY
 from aolog.recovery import Case, Decision, LastSlab, decide
-from aolog.slab import NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader, slab_name
+from aolog.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader, slab_name
 from aolog.walk import QueuefkaWalker, Tail
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ __all__ = ["Opening", "Predecessor", "begin_slab", "open_for_append"]
 
 _log = logging.getLogger("aolog")
 
-ADDRESS_MAX = (1 << 63) - 1  # Spark's long, Go's int
 _COPY_BYTES = 1 << 20
 # What an address may exceed a slab's begin by, beside slab_bytes: one frame and the seal.
 _REACH_SPARE = (1 << 32) + (1 << 24)
@@ -72,6 +72,7 @@ class _Found:
     slab: Slab
     ordinal: int
     greatest_us: int
+    tail_end: int  # behind the last byte that is no zero, or else the end of the frames
 
 
 def _known_out(log: Log) -> list[int]:
@@ -95,12 +96,10 @@ def _inspect(log: Log) -> _Found | None:
     if slab.format == 1:
         return _inspect_format_1(slab, stat.size)
     header = slab.header
-    end, records, greatest_us = (
-        slab.end_of_frames() if header else (slab.data_begin, 0, NO_TIMESTAMP)
+    end, records, greatest_us, sealed = (
+        _end_of_frames(slab) if header else (slab.data_begin, 0, NO_TIMESTAMP, False)
     )
-    blank = True
-    if header is not None and stat.size > end:
-        blank = _is_blank(slab, end, stat.size)
+    tail_end = end if header is None else _tail_end(slab, end, stat.size)
     last = LastSlab(
         format=2,
         base=slab.base,
@@ -109,20 +108,38 @@ def _inspect(log: Log) -> _Found | None:
         reach=header.reach if header else _REACH_SPARE * 2,
         has_header=header is not None,
         has_predecessor=len(log.bases) > 1,
-        sealed=slab.seal() is not None,
-        blank=blank,
+        sealed=sealed,
+        blank=tail_end == end,
         same_file=header is not None and header.inode == stat.inode,
         same_boot=header is not None and header.boot_id == log.storage.boot_id(),
     )
-    return _Found(last, slab, records, greatest_us)
+    return _Found(last, slab, records, greatest_us, tail_end)
 
 
-def _is_blank(slab: Slab, begin: int, end: int) -> bool:
-    for at in range(begin, end, _COPY_BYTES):
-        piece = slab.file.pread(min(_COPY_BYTES, end - at), at)
-        if piece.count(0) != len(piece):
-            return False
-    return True
+def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool]:
+    """As `Slab.end_of_frames`, and whether the last frame is a seal. Bodies are read too: after
+    a crash a header may be there without its body."""
+    if (seal := slab.seal()) is not None:
+        return slab.end_offset, seal.records, seal.greatest_us, True
+    records, greatest_us, sealed = 0, NO_TIMESTAMP, False
+    walker = slab.walker()
+    while not isinstance(found := walker.next(), Tail):
+        if isinstance(found, Frame):
+            head = found.header
+            records = head.ordinal + head.records
+            sealed = head.kind == KIND_SEAL
+            if head.kind == KIND_RECORDS:
+                greatest_us = max(greatest_us, head.timestamp_us)
+    return found.begin, records, greatest_us, sealed
+
+
+def _tail_end(slab: Slab, begin: int, end: int) -> int:
+    """Behind the last byte in [begin, end) that is no zero; `begin` if all are."""
+    for at in reversed(range(begin, end, _COPY_BYTES)):
+        piece = slab.file.pread(min(_COPY_BYTES, end - at), at).rstrip(b"\0")
+        if piece:
+            return at + len(piece)
+    return begin
 
 
 def _inspect_format_1(slab: Slab, size: int) -> _Found:
@@ -139,30 +156,38 @@ def _inspect_format_1(slab: Slab, size: int) -> _Found:
         reach=0,
         unfinished=unfinished,
     )
-    return _Found(last, slab, 0, NO_TIMESTAMP)
+    return _Found(last, slab, 0, NO_TIMESTAMP, size)
 
 
-def _carry_out(log: Log, decision: Decision, last: LastSlab) -> str | None:
-    """Copies aside and cuts; where the copy is. Durable on return."""
+def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None, int]:
+    """Copies aside and cuts: where the copy is, and its bytes. Durable on return."""
+    storage, last = log.storage, found.last
+    aside = f"{log.path}/{ASIDE_DIRECTORY}/{last.base + last.end_of_frames:020d}.torn"
     if decision.cut_at is None:
-        return None
-    storage = log.storage
+        if decision.case is Case.UNSEALED and storage.exists(aside):
+            return aside, _size(storage, aside)  # whoever cut was killed before the next slab
+        return None, 0
     file = storage.open_write(log.slab_path(last.base))
-    aside = None
     try:
         if decision.aside:
-            directory = f"{log.path}/{ASIDE_DIRECTORY}"
-            storage.make_directory(directory)
-            aside = f"{directory}/{last.base + decision.cut_at:020d}.torn"
-            pieces = range(decision.cut_at, last.size, _COPY_BYTES)
+            storage.make_directory(f"{log.path}/{ASIDE_DIRECTORY}")
+            pieces = range(decision.cut_at, found.tail_end, _COPY_BYTES)
             storage.write_file(
-                aside, (file.pread(min(_COPY_BYTES, last.size - at), at) for at in pieces)
+                aside, (file.pread(min(_COPY_BYTES, found.tail_end - at), at) for at in pieces)
             )
         file.truncate(decision.cut_at)
         file.datasync()
     finally:
         file.close()
-    return aside
+    return (aside, found.tail_end - decision.cut_at) if decision.aside else (None, 0)
+
+
+def _size(storage: Storage, path: str) -> int:
+    file = storage.open_read(path)
+    try:
+        return file.stat().size
+    finally:
+        file.close()
 
 
 def open_for_append(
@@ -171,7 +196,7 @@ def open_for_append(
     """Recovers the log and says what its next slab follows. The caller holds the writer's lock.
 
     The third value is the offset at which a format-1 slab is continued, else None. Raises
-    HeaderLost where nothing says what the log is.
+    HeaderLost where nothing says what the log is, and TopicMismatch, before anything is changed.
     """
     found = _inspect(log)
     try:
@@ -190,13 +215,19 @@ def open_for_append(
                 path=log.slab_path(found.slab.base),
             )
         header, before = found.slab.header, _last_header(log)
-        aside = _carry_out(log, decision, found.last)
+        known = header or before
+        if topic is not None and known is not None and topic != known.topic:
+            raise TopicMismatch(
+                f"the log's topic is {known.topic!r}, not {topic!r}",
+                hint="leave it out, or give records topics of their own",
+                path=log.path,
+            )
+        aside, cut = _carry_out(log, decision, found)
     finally:
         if found is not None:
             found.slab.close()
     last = found.last
     end = last.end_of_frames if last.has_header else last.size
-    cut = last.size - end if decision.aside else 0
     if last.format == 1:
         offset = None if decision.next_base is not None else decision.cut_at or last.size
         if decision.cut_at == 0:
@@ -205,7 +236,6 @@ def open_for_append(
         opening = Opening(decision.case.value, 0, next_base, cut, aside)
         return _report(log, opening), _format_1_predecessor(next_base), offset
     assert decision.next_base is not None
-    known = header or before
     if known is None:
         raise HeaderLost(
             "no slab's header is intact",
@@ -213,8 +243,11 @@ def open_for_append(
             path=log.path,
         )
     epoch = known.epoch + decision.new_epoch
+    next_base = decision.next_base
+    if not last.sealed:  # behind a seal stands nothing that was to be a record
+        next_base = max(next_base, last.base + end + cut + padding(end + cut))
     predecessor = Predecessor(
-        next_base=decision.next_base,
+        next_base=next_base,
         topic_uuid=known.topic_uuid,
         topic=known.topic,
         epoch=epoch,
@@ -222,10 +255,10 @@ def open_for_append(
         ordinal_unsure=known.ordinal_unsure or header is None,
         base=last.base,
         end=last.base + end,
-        cut=cut,
+        cut=0 if last.sealed else cut,
         greatest_us=max(known.greatest_before_us, found.greatest_us),
     )
-    opening = Opening(decision.case.value, epoch, decision.next_base, cut, aside)
+    opening = Opening(decision.case.value, epoch, next_base, cut, aside)
     return _report(log, opening), predecessor, None
 
 
@@ -273,7 +306,7 @@ def begin_slab(
     After an error the same may be asked again, but for one of the directory's sync.
     """
     reach = slab_bytes + slab_bytes // 8 + _REACH_SPARE
-    if before.next_base + reach > ADDRESS_MAX:
+    if before.next_base + reach > ADDRESS_END:
         raise UsageError("addresses end at 2^63", hint="begin a new log", path=path)
     name = f"{path}/{slab_name(before.next_base)}"
     temporary = name + ".tmp"
@@ -304,8 +337,10 @@ def begin_slab(
         file.datasync()
         storage.rename(temporary, name)
         storage.sync_directory(path)
-    except BaseException:
+    except BaseException as error:
         file.close()
+        if isinstance(error, StorageFull):
+            storage.unlink(temporary)  # it would keep what room there is
         raise
     file.path = name
     return FormatTwoSlab(file, header)

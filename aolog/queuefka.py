@@ -30,7 +30,7 @@ __all__ = [
     "PAYLOAD_LEN_MAX",
     "decode_at",
     "encode_record",
-    "is_format_1",
+    "payload_matches",
     "refusal",
 ]
 
@@ -40,11 +40,6 @@ assert _HEADER.size == FRAME_HEADER_LEN
 
 # A first length above this is format 2's magic (DESIGN 13); no payload is as long.
 PAYLOAD_LEN_MAX = 0xFF000000
-
-
-def is_format_1(first_bytes: bytes) -> bool:
-    """Whether a slab that begins so is of format 1. An empty slab: its predecessor's format."""
-    return len(first_bytes) >= 4 and struct.unpack_from("<I", first_bytes)[0] <= PAYLOAD_LEN_MAX
 
 
 def encode_record(payload: bytes) -> list[Buffer]:

@@ -6,10 +6,13 @@ lock but its own cursor's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from datetime import datetime
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, TypeVar
 
 from aolog import lifetime, seek
 from aolog.batch import Batch, RecordFrame
@@ -37,9 +40,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Reader", "Start"]
 
+_T = TypeVar("_T")
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
 BATCH_BYTES = 64 << 10  # frames are put together up to this: larger ones gain nothing
+_LOOKS_MAX = 3  # at a listing, before it is given up that slabs vanish under it
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Reader:
@@ -69,7 +75,7 @@ class Reader:
         resync: bool = False,
         storage: Storage | None = None,
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = str(Path(path).absolute())  # slabs to come do not move with the process
         self._storage = storage or Storage()
         self._on_gap = on_gap
         self._strict = strict
@@ -89,7 +95,10 @@ class Reader:
             if cursor is not None:
                 self._cursor = CursorFile(self.path, cursor, self._storage)
                 position = self._cursor.position
-            place = self._place(start) if position is None else self._resume(position)
+            if position is None:
+                place = self._place(start)
+            else:
+                place = self._listed(partial(self._resume, position))
         except BaseException:
             self._release()
             raise
@@ -99,7 +108,7 @@ class Reader:
     # --- where ------------------------------------------------------------------------------
 
     def _place(self, where: Start, ordinal: int | None = None) -> Place:
-        for _ in range(3):  # slabs may be pruned while they are looked at
+        for _ in range(_LOOKS_MAX):  # slabs may be pruned while they are looked at
             self._log.refresh()
             self._log.require_slabs()
             try:
@@ -215,12 +224,15 @@ class Reader:
     def stand_at(self, position: Position) -> None:
         """Goes where a cursor stands, without holding it. Raises CursorForeign, CursorDiverged."""
         self._check()
-        place = self._resume(position)
+        place = self._listed(lambda: self._resume(position))
         self._scan.close()
         self._stand(place)
 
     def tell(self) -> int:
         """Address of the next record that `read` returns, or of where it will be."""
+        frame = self._frame
+        if frame is not None and self._address >= frame.address + frame.columns.records:
+            return frame.end  # all of it was read
         return self._address
 
     @property
@@ -293,11 +305,15 @@ class Reader:
         while True:
             if self._records is None and not self._begin_frame():
                 return
-            assert self._records is not None
-            for record in self._records:
+            records = self._records
+            assert records is not None
+            for record in records:
                 self._passed(record)
                 yield record
-            self._left()
+                if self._records is not records:
+                    break  # the caller read or sought: on from there
+            else:
+                self._left()
 
     def _passed(self, record: Record) -> None:
         self._address = record.address + 1
@@ -422,7 +438,7 @@ class Reader:
         Where the log's writer syncs, what the cursor passes is made durable first, so that a
         cursor is never ahead of its log. Raises UsageError without a cursor, StorageError.
         """
-        self.commit_at(self._address, self._ordinal)
+        self.commit_at(self.tell(), self._ordinal)
 
     def commit_at(self, address: int, ordinal: int | None) -> None:
         """As `commit`, for a position that this reader has passed: what was acknowledged may be
@@ -433,28 +449,38 @@ class Reader:
                 "the reader has no cursor to commit", hint='open it with cursor="name"'
             )
         i = self._log.position(address)
-        if i >= 0 and self._log.format == 2 and i + 1 == len(self._log.bases):
-            try:
+        if i >= 0 and i + 1 == len(self._log.bases):
+            with contextlib.suppress(FileNotFoundError):
                 slab = self._log.slab(i)
-            except FileNotFoundError:
-                slab = None
-            if slab is not None and slab.header is not None and slab.header.synced:
-                slab.file.datasync()
+                if slab.header is None or slab.header.synced:  # format 1 does not say: as if
+                    slab.file.datasync()
         here, self._address = self._address, address
         try:
-            uuid, epoch = self._identity()
+            uuid, epoch = self._listed(self._identity)
         finally:
             self._address = here
         self._cursor.commit(Position(address, ordinal, uuid, epoch, self._protect))
 
     def lag(self) -> Lag:
         """What lies between the position and the end of the log as it is now."""
-        return self.lag_from(self._address, self._ordinal)
+        return self.lag_from(self.tell(), self._ordinal)
 
     def lag_from(self, address: int, ordinal: int | None) -> Lag:
         """As `lag`, from another position."""
         self._check()
         self._log.refresh()
+        return self._listed(lambda: self._lag(address, ordinal))
+
+    def _listed(self, look: Callable[[], _T]) -> _T:
+        """What `look` finds in the listed slabs, which may be pruned meanwhile."""
+        for _ in range(_LOOKS_MAX):
+            try:
+                return look()
+            except FileNotFoundError:
+                self._log.refresh(force=True)
+        return look()
+
+    def _lag(self, address: int, ordinal: int | None) -> Lag:
         end = seek.latest(self._log)
         here = max(address, self._log.bases[0])
         records = None
@@ -504,6 +530,7 @@ class Reader:
             lifetime.closed(self)
 
     def _release(self) -> None:
+        self._records = self._frame = self._held = None  # what is asked next is refused
         if self._cursor is not None:
             self._cursor.close()
         if self._watch is not None:
@@ -536,5 +563,4 @@ def _microseconds(moment: datetime) -> int:
         raise UsageError(
             "a datetime without a time zone", hint="use datetime.now(timezone.utc) and the like"
         )
-    whole = int(moment.timestamp() // 1)  # exact: a float of today's seconds has no microseconds
-    return whole * 1_000_000 + moment.microsecond
+    return (moment - _EPOCH) // timedelta(microseconds=1)  # exact, as a float of seconds is not

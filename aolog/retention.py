@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from aolog.cursor import cursor_names, read_position
-from aolog.errors import UsageError
+from aolog.errors import NoSuchCursor, UsageError
 from aolog.log import RETENTION_LOCK, Log
+from aolog.slab import slab_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +122,10 @@ def protected_from(path: str, storage: Storage) -> int | None:
     damaged cursor raises: nothing may go that it might need."""
     needs = []
     for name in cursor_names(path, storage):
-        position = read_position(path, name, storage, durable=True)
+        try:
+            position = read_position(path, name, storage, durable=True)
+        except NoSuchCursor:  # deleted since the listing
+            continue
         if position.protects:
             needs.append(position.address)
     return min(needs, default=None)
@@ -132,33 +136,45 @@ def prune(
 ) -> Pruned:
     """Removes what retention lets go, under the retention lock; durable on return.
 
-    Any process may call it, beside a writer and readers: the last slab stays.
+    Any process may call it, beside a writer and readers: the last slab stays. dry_run: only says
+    what would go, and touches nothing.
     """
+    if dry_run:
+        return _decide(path, storage, retention, needed)[1]
     lock = storage.open_lock(f"{path}/{RETENTION_LOCK}")
     try:
         lock.lock()
-        log = Log(path, storage)
-        try:
-            slabs = []
-            for base, end in zip(log.bases, [*log.bases[1:], 0], strict=True):
-                slab = storage.open_read(log.slab_path(base))
-                stat = slab.stat()
-                slab.close()
-                slabs.append(SlabSize(base, end, stat.size, stat.mtime_ns / 1e9))
-            decided = plan(
-                slabs,
-                retention,
-                protected_from=protected_from(path, storage),
-                now_s=time.time(),
-                needed=needed,
-            )
-            going = slabs[: decided.drop]
-            for slab_size in going if not dry_run else ():
-                storage.unlink(log.slab_path(slab_size.base))
-                storage.sync_directory(path)
-        finally:
-            log.close()
+        going, pruned = _decide(path, storage, retention, needed)
+        for slab in going:
+            storage.unlink(f"{path}/{slab_name(slab.base)}")
+            storage.sync_directory(path)
     finally:
         lock.close()
+    return pruned
+
+
+def _decide(
+    path: str, storage: Storage, retention: Retention, needed: int
+) -> tuple[list[SlabSize], Pruned]:
+    """Which slabs are to go, and what that comes to."""
+    log = Log(path, storage)
+    try:
+        slabs = []
+        for base, end in zip(log.bases, [*log.bases[1:], 0], strict=True):
+            slab = storage.open_read(log.slab_path(base))
+            stat = slab.stat()
+            slab.close()
+            slabs.append(SlabSize(base, end, stat.size, stat.mtime_ns / 1e9))
+    finally:
+        log.close()
+    decided = plan(
+        slabs,
+        retention,
+        protected_from=protected_from(path, storage),
+        now_s=time.time(),
+        needed=needed,
+    )
+    going = slabs[: decided.drop]
     end = going[-1].end if going else (slabs[0].base if slabs else 0)
-    return Pruned(len(going), sum(slab.bytes for slab in going), end, decided.room)
+    size = sum(slab.bytes for slab in going)
+    return going, Pruned(len(going), size, end, decided.room)

@@ -213,6 +213,8 @@ class Scan:
                 reason = "torn_or_corrupt"
             elif head.predecessor_base == self._left_base:
                 reason = "corrupt"
+            elif first:  # the slab that was left was the last of what is gone
+                reason = "pruned"
             self._open_gap(self.address, end, reason)
         self._close_gap(None if head is None or head.ordinal_unsure else head.base_ordinal)
         if head is not None and head.predecessor_cut:
@@ -224,8 +226,8 @@ class Scan:
 
     def _open_gap(self, begin: int, end: int, reason: GapReason) -> None:
         gap = self._gap
-        if gap is None:
-            self._gap = _OpenGap(begin, end, reason, self.ordinal)
+        if gap is None:  # from where it is wanted on: the loss is counted from there
+            self._gap = _OpenGap(max(begin, self.address), end, reason, self.ordinal)
         else:
             worst = max(gap.reason, reason, key=_MILD_TO_GRAVE.index)
             self._gap = _OpenGap(gap.begin, max(gap.end, end), worst, gap.expected)

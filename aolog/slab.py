@@ -25,10 +25,12 @@ import xxhash
 from aolog.frame import ALIGNMENT, KIND_SEAL, Buffer, encode_frame, padding
 
 __all__ = [
+    "ADDRESS_END",
     "DATA_BEGIN",
     "HEADER_COPIES",
     "HEADER_LEN",
     "INDEX_SPACING",
+    "MAGIC",
     "NO_PREDECESSOR",
     "NO_TIMESTAMP",
     "ORDINALS_MAX",
@@ -56,6 +58,7 @@ HEADER_LEN = 512  # one sector of the smallest kind, written as one
 HEADER_COPIES = (0, 4096)
 DATA_BEGIN = 8192
 
+ADDRESS_END = 1 << 63  # addresses are below it: Spark's long, Go's int
 TOPIC_LEN_MAX = 249  # bytes; Kafka's bound for a topic's name
 ORDINALS_MAX = (1 << 32) - 1  # records a slab: ordinals in it are u32
 NO_PREDECESSOR = (1 << 64) - 1
@@ -66,7 +69,7 @@ FLAG_ORDINAL_UNSURE = 0x2  # the predecessor was lost whole: base_ordinal is a l
 
 INDEX_SPACING = 16 << 10  # bytes of slab an index entry: a seek reads no more than this
 
-_NAME = re.compile(r"^(\d{20})\.slab$")
+_NAME = re.compile(r"([0-9]{20})\.slab")
 _HEADER = struct.Struct(
     "<"
     "8s"  # magic
@@ -206,8 +209,9 @@ def slab_name(base: int) -> str:
 
 def slab_base(name: str) -> int | None:
     """The address that a file's name says; None if it is no slab's name."""
-    match = _NAME.match(name)
-    return int(match[1]) if match else None
+    match = _NAME.fullmatch(name)
+    base = int(match[1]) if match else ADDRESS_END
+    return base if base < ADDRESS_END else None
 
 
 # --- index ----------------------------------------------------------------------------------

@@ -169,6 +169,9 @@ class File:
         if fd >= 0:
             os.close(fd)
 
+    def __del__(self) -> None:
+        self.close()  # whoever drops a reader without closing it leaks no descriptor and no lock
+
 
 class Directory(File):
     """An open directory: the unit that is locked, and whose entries need a sync of their own."""
@@ -245,9 +248,9 @@ class Storage:
     def _open(self, path: str, flags: int) -> File:
         try:
             return File(path, os.open(path, flags | os.O_CLOEXEC, 0o666))
-        except FileNotFoundError:
-            raise
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
+                raise
             raise translate(error, path, "open") from error
 
     def rename(self, old: str, new: str) -> None:
@@ -274,6 +277,9 @@ class Storage:
                 file.pwrite_all([part], at)
                 at += len(part)
             file.datasync()
+        except StorageError:
+            self.unlink(temporary)  # on a full disk it would keep what room there is
+            raise
         finally:
             file.close()
         self.rename(temporary, path)

@@ -131,6 +131,11 @@ def cursors(path: str | os.PathLike[str], *, storage: Storage | None = None) -> 
 
     storage = storage or Storage()
     where = os.fspath(path)
+    log = Log(where, storage)
+    try:
+        log.require_slabs()
+    finally:
+        log.close()
     listed = []
     for name in cursor_names(where, storage):
         position = read_position(where, name, storage)

@@ -18,10 +18,12 @@ right header, whose hash binds it to its place.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog import queuefka
 from aolog.frame import (
+    ALIGNMENT,
     FRAME_HEADER_LEN,
     KIND_RECORDS,
     MAGIC_BYTES,
@@ -32,6 +34,8 @@ from aolog.frame import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aolog.storage import File
 
 __all__ = ["Damage", "Outcome", "QueuefkaWalker", "Tail", "Walker"]
@@ -79,7 +83,8 @@ class Walker:
         self._chunk_view = memoryview(b"")
         self._chunk_at = offset
         self._searched: tuple[int, int, int] | None = None  # tail begin, size, mtime_ns
-        self._unmarked = range(0)  # offsets known to hold no mark
+        self._mark = -1  # offset of the last header seen that says "durable"
+        self._unmarked_to = 0  # no other is there from it to here
 
     def next(self) -> Outcome:
         """What stands at `offset`; moves behind it unless it is a tail. A tail may be asked for
@@ -135,17 +140,19 @@ class Walker:
     def _bad(self) -> Outcome:
         """Nothing intact at `offset`: a tail, damage, or a write that has been finished since."""
         begin = self.offset
-        self._forget()
         state = self._file.stat()
-        if (again := self._frame_at(begin)) is not None:
-            self.offset = again.end
-            return again
         seen = (begin, state.size, state.mtime_ns)
         end = state.size if self.limit is None else min(state.size, self.limit)
         if seen == self._searched:  # nothing was written since the last search
             self._forget()
             return Tail(begin, max(begin, end), self._blank)
-        found = self._search(begin + 8, end)
+        if (near := self._near(begin)) is not None:
+            return self._damage(begin, near, end)
+        self._forget()
+        if (again := self._frame_at(begin)) is not None:
+            self.offset = again.end
+            return again
+        found = self._search(begin + ALIGNMENT, end)
         self._forget()
         if found is None:
             self._searched = seen
@@ -154,10 +161,23 @@ class Walker:
         if (again := self._frame_at(begin)) is not None:
             self.offset = again.end
             return again
+        return self._damage(begin, found, end)
+
+    def _damage(self, begin: int, found: int, end: int) -> Damage:
         self.offset = found
-        durable = self._marked_behind(found, end)
-        self._forget()
-        return Damage(begin, found, durable)
+        return Damage(begin, found, self._marked_behind(found, end))
+
+    def _near(self, begin: int) -> int | None:
+        """The next intact frame in the bytes at hand, if the file still holds the same bad ones
+        before it. Without this, each damaged place would cost a chunk to be read again."""
+        at = begin - self._chunk_at
+        for offset, header in _headers(self._chunk, self._chunk_at, begin + ALIGNMENT, self._salt):
+            body = self._chunk_view[offset - self._chunk_at :][: header.frame_len]
+            if len(body) < header.frame_len or not body_matches(header, body[FRAME_HEADER_LEN:]):
+                continue
+            bad = self._chunk_view[at : at + offset - begin]
+            return offset if self._file.pread(len(bad), begin) == bad else None
+        return None
 
     _blank = True
 
@@ -168,26 +188,26 @@ class Walker:
                 return False
         return True
 
+    def _chunks(self, begin: int, end: int) -> Iterator[tuple[bytes, int]]:
+        """What stands in [begin, end), so that each header is whole in one of the pieces; small
+        pieces first, as what is looked for is mostly near."""
+        at, size = begin, HOP_BYTES
+        while at + FRAME_HEADER_LEN <= end:
+            chunk = self._file.pread(min(size, end - at), at)
+            yield chunk, at
+            if len(chunk) < FRAME_HEADER_LEN:
+                return
+            at += (len(chunk) - FRAME_HEADER_LEN) // ALIGNMENT * ALIGNMENT + ALIGNMENT
+            size = min(2 * size, CHUNK_BYTES)
+
     def _search(self, begin: int, end: int) -> int | None:
         """The first intact frame in [begin, end): header and body both right."""
-        at = begin
         bodies, self._bodies = self._bodies, True
         try:
-            while at + FRAME_HEADER_LEN <= end:
-                chunk = self._file.pread(min(CHUNK_BYTES, end - at), at)
-                i = chunk.find(MAGIC_BYTES)
-                while 0 <= i <= len(chunk) - FRAME_HEADER_LEN:
-                    offset = at + i
-                    if (
-                        offset % 8 == 0
-                        and decode_header(chunk, i, offset, self._salt) is not None
-                        and self._frame_at(offset) is not None
-                    ):
+            for chunk, at in self._chunks(begin, end):
+                for offset, _ in _headers(chunk, at, at, self._salt):
+                    if self._frame_at(offset) is not None:
                         return offset
-                    i = chunk.find(MAGIC_BYTES, i + 1)
-                if len(chunk) < FRAME_HEADER_LEN:
-                    break
-                at += (len(chunk) - FRAME_HEADER_LEN) // 8 * 8 + 8
         finally:
             self._bodies = bodies
         return None
@@ -195,26 +215,34 @@ class Walker:
     def _marked_behind(self, offset: int, end: int) -> bool:
         """Whether a frame from `offset` on says that all before it was durable.
 
-        Headers suffice: a header's own hash vouches for its flag. Each offset is looked at once
-        in a walker's life, so that many damaged places do not make it quadratic.
+        Headers suffice: a header's own hash vouches for its flag. Each byte is looked at once in
+        a walker's life, so that many damaged places do not make it quadratic.
         """
-        begin = offset
-        if offset in self._unmarked:
-            offset = self._unmarked.stop
-        hops = Walker(self._file, self._salt, offset, limit=end, bodies=False)
-        while offset < end:
-            found = hops._frame_at(offset)
-            if found is None:
-                next_found = hops._search(offset + 8, end)
-                if next_found is None:
-                    break
-                offset = next_found
-                continue
-            if found.header.durable:
-                return True
-            offset = found.end
-        self._unmarked = range(min(begin, self._unmarked.start or begin), end)
+        if offset <= self._mark:
+            return True
+        at = max(offset, self._unmarked_to)
+        pieces = chain([(self._chunk, self._chunk_at)], self._chunks(at, end))
+        for chunk, chunk_at in pieces:
+            for place, header in _headers(chunk, chunk_at, max(at, chunk_at), self._salt):
+                if header.durable:
+                    self._mark, self._unmarked_to = place, place + ALIGNMENT
+                    return True
+        self._unmarked_to = max(at, end)
         return False
+
+
+def _headers(
+    chunk: bytes, chunk_at: int, begin: int, salt: int
+) -> Iterator[tuple[int, FrameHeader]]:
+    """Right headers at `begin` or behind it, with their offsets, in bytes from `chunk_at` on."""
+    i = chunk.find(MAGIC_BYTES, begin - chunk_at)
+    while 0 <= i <= len(chunk) - FRAME_HEADER_LEN:
+        offset = chunk_at + i
+        if offset % ALIGNMENT == 0:
+            header = decode_header(chunk, i, offset, salt)
+            if header is not None:
+                yield offset, header
+        i = chunk.find(MAGIC_BYTES, i + 1)
 
 
 class QueuefkaWalker:
@@ -241,7 +269,7 @@ class QueuefkaWalker:
     def next(self) -> Outcome:
         """As Walker.next."""
         found = self._frame_at(self.offset)
-        if found is None:
+        if found is None and self._is_stale(self.offset):
             self._chunk = b""
             found = self._frame_at(self.offset)
         if found is None:
@@ -267,6 +295,15 @@ class QueuefkaWalker:
                 return None
         return memoryview(self._chunk)[at : at + size]
 
+    def _is_stale(self, offset: int) -> bool:
+        """Whether the frame that stands at `offset` may be another than in the bytes at hand."""
+        claimed = self._claimed_end(offset)
+        at = offset - self._chunk_at
+        if claimed is None or at < 0 or claimed - self._chunk_at > len(self._chunk):
+            return True
+        bad = self._chunk[at : claimed - self._chunk_at]
+        return self._file.pread(len(bad), offset) != bad
+
     def _claimed_end(self, offset: int) -> int | None:
         """Where the frame at `offset` says that it ends; None if that is behind the end."""
         head = self._bytes(offset, queuefka.FRAME_HEADER_LEN)
@@ -276,8 +313,12 @@ class QueuefkaWalker:
         return end if end <= self._end() else None
 
     def claims_more_than_there_is(self, offset: int) -> bool:
-        """Whether what stands at `offset` can be a frame whose end was not written."""
-        return self._claimed_end(offset) is None and self._search(offset + 1, self._end()) is None
+        """Whether what stands at `offset` can be a frame whose end was not written. False where
+        the search for a frame behind it came to its bound: what may be intact is not cut."""
+        end = self._end()
+        if self._claimed_end(offset) is not None:
+            return False
+        return self._search(offset + 1, end) is None and self._searched_to_end
 
     def _frame_at(self, offset: int) -> Frame | None:
         head = self._bytes(offset, queuefka.FRAME_HEADER_LEN)
@@ -304,15 +345,34 @@ class QueuefkaWalker:
         self._chunk = b""
         return Tail(begin, max(begin, end), blank=False)
 
+    _searched_to_end = True  # whether the last search was not given up
+
     def _search(self, begin: int, end: int) -> int | None:
         work = 0
-        for offset in range(begin, end - queuefka.FRAME_HEADER_LEN):
-            claimed = self._claimed_end(offset)
-            if claimed is None or claimed == offset + queuefka.FRAME_HEADER_LEN:
-                continue
-            work += claimed - offset
+        self._searched_to_end = True
+        for offset, claimed in self._claims(begin, end):
+            work += claimed
             if work > self.RESYNC_BYTES_MAX:
+                self._searched_to_end = False
                 return None
             if self._frame_at(offset) is not None:
                 return offset
         return None
+
+    def _claims(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Offsets in [begin, end) at which a frame that ends before `end` may stand, and the
+        length that it would have. Most bytes are none, so numpy sifts them."""
+        import numpy as np
+
+        for at in range(begin, end - queuefka.FRAME_HEADER_LEN, CHUNK_BYTES):
+            octets = np.frombuffer(self._file.pread(CHUNK_BYTES + 3, at), np.uint8)
+            count = min(len(octets) - 3, end - queuefka.FRAME_HEADER_LEN - at)
+            if count <= 0:
+                return
+            lengths = np.zeros(count, np.int64)
+            for i in range(4):
+                lengths |= octets[i : i + count].astype(np.int64) << (8 * i)
+            room = end - queuefka.FRAME_HEADER_LEN - at - np.arange(count)
+            fitting = np.flatnonzero((lengths > 0) & (lengths <= room))
+            for i in fitting.tolist():
+                yield at + i, queuefka.FRAME_HEADER_LEN + int(lengths[i])

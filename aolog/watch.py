@@ -6,7 +6,10 @@ A watch is set up before the log is looked at, so that nothing that happens in b
 from __future__ import annotations
 
 import time
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from inotify_simple import INotify
 
 __all__ = ["Watch", "watch"]
 
@@ -40,17 +43,29 @@ class _Closing:
 
 
 class _Inotify(_Closing):
+    _inotify: INotify | None = None
+
     def __init__(self, path: str) -> None:
         from inotify_simple import INotify, flags
 
-        self._inotify = INotify(nonblocking=True)
-        self._inotify.add_watch(path, flags.MODIFY | flags.MOVED_TO | flags.CREATE | flags.DELETE)
+        inotify = INotify(nonblocking=True)
+        try:
+            inotify.add_watch(path, flags.MODIFY | flags.MOVED_TO | flags.CREATE | flags.DELETE)
+        except OSError:
+            inotify.close()
+            raise
+        self._inotify = inotify
 
     def wait(self, timeout_s: float | None) -> None:
+        assert self._inotify is not None
         self._inotify.read(timeout=None if timeout_s is None else max(0, int(timeout_s * 1000)))
 
     def close(self) -> None:
-        self._inotify.close()
+        if self._inotify is not None:
+            self._inotify.close()
+
+    def __del__(self) -> None:
+        self.close()  # a dropped reader's too, as its files
 
 
 class _Poll(_Closing):

@@ -15,12 +15,20 @@ import logging
 import os
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
 
 from aolog import lifetime, queuefka
 from aolog import retention as retention_module
 from aolog.active import FormatOneSlab, FormatTwoSlab
-from aolog.checks import check_options, check_record, check_topic, check_values, too_large
+from aolog.checks import (
+    OFFSET_BYTES,
+    check_options,
+    check_record,
+    check_topic,
+    check_values,
+    too_large,
+)
 from aolog.columns import encode_columns
 from aolog.errors import (
     AologError,
@@ -31,8 +39,8 @@ from aolog.errors import (
     RecordRefused,
     RetentionFull,
     StorageError,
+    StorageFull,
     SyncFailed,
-    TopicMismatch,
     UsageError,
 )
 from aolog.gather import OpenBatch
@@ -45,6 +53,7 @@ from aolog.opening import (
     open_for_append,
 )
 from aolog.retention import Retention
+from aolog.slab import DATA_BEGIN
 from aolog.storage import Directory, Storage
 from aolog.ticker import Ticker
 
@@ -65,6 +74,7 @@ SLAB_BYTES = 64 << 20  # a file large enough that opening one is rare, small eno
 BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger ones lose more
 MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger ones
 _RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
+_RETRY_S = 1.0  # between attempts of the writer's own thread, after an error
 _AGE_CHECK_S = 10.0  # how often max_age_s is looked at while nothing rolls
 _OUR_NAMES = {CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, "lost+found"}
 
@@ -88,6 +98,8 @@ class Writer:
     Thread-safe. In a forked child it refuses every call (Forked) and touches nothing.
     Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError.
     """
+
+    _is_open = False
 
     def __init__(
         self,
@@ -121,7 +133,7 @@ class Writer:
             flush_seconds=flush_seconds,
             sync_seconds=sync_seconds,
         )
-        self.path = os.fspath(path)
+        self.path = str(Path(path).absolute())  # slabs to come do not move with the process
         self._storage = storage or Storage()
         self._format_1 = format == "queuefka"
         if first_address < 0 or first_address >= 1 << 63 or first_address % 8:
@@ -154,10 +166,9 @@ class Writer:
         self._batch: OpenBatch | None = None
         self._unflushed_records = 0
         self._slab: FormatTwoSlab | FormatOneSlab | None = None
-        self._slab_begun_s = 0.0
-        self._armed = False
         self._flush_due_s = self._sync_due_s = self._mark_due_s = float("inf")
-        self._age_due_s = float("inf")
+        self._age_due_s = self._slab_due_s = float("inf")
+        self._looks_s = float("inf")  # when the ticker looks next; inf: when it is woken
         self._ticker = Ticker(self, f"aolog-writer {self.path}")
 
         self._directory = self._open_directory()
@@ -167,9 +178,10 @@ class Writer:
             self._directory.close()
             raise
         lifetime.opened(self)
+        self._is_open = True
         if self.retention.max_age_s is not None:
             self._age_due_s = time.monotonic() + _AGE_CHECK_S
-            self._arm()
+            self._wake_in_time()
 
     # --- opening ----------------------------------------------------------------------------
 
@@ -195,12 +207,7 @@ class Writer:
             opening, self._before, offset = open_for_append(
                 log, first_base=first_address, fresh_uuid=_fresh_uuid, topic=topic
             )
-            if topic is not None and topic != self._before.topic:
-                raise TopicMismatch(
-                    f"the log's topic is {self._before.topic!r}, not {topic!r}",
-                    hint="leave it out, or give records topics of their own",
-                    path=self.path,
-                )
+            self._remove_unborn()
             fresh = not log.bases
         finally:
             log.close()
@@ -209,6 +216,7 @@ class Writer:
             self._slab = begin_format_1_slab(
                 self.path, self._storage, self._before.next_base, offset
             )
+            self._slab_begins()
         elif fresh or opening.next_base != self._before.end:
             self._begin_slab()  # the log must say at once who it is, and where an epoch begins
         self._durable = self._end_of_slabs()
@@ -231,6 +239,8 @@ class Writer:
                 if log.format == 1
                 else 'open it with format="aolog"',
             )
+
+    def _remove_unborn(self) -> None:
         for name in self._storage.list_names(self.path):
             if name.endswith(".slab.tmp"):  # born and never named: it holds no record
                 self._storage.unlink(f"{self.path}/{name}")
@@ -301,13 +311,13 @@ class Writer:
                 and timestamp is None
                 and topic is None
             ):
-                moment, size = None, len(value) + 4
+                moment, size = None, len(value) + OFFSET_BYTES
             else:
                 value, key, headers, moment, topic, size = check_record(
                     value, key, headers, timestamp, topic
                 )
-            if size > self._max_record_bytes:
-                raise too_large(size, self._max_record_bytes)
+            if size - OFFSET_BYTES > self._max_record_bytes:  # the value's: it is always there
+                raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
             if self._format_1:
                 return self._append_format_1(value, key, headers, moment, topic)
             batch = self._batch
@@ -479,9 +489,35 @@ class Writer:
     def _flush_locked(self) -> None:
         self._cut_batch()
         if self._slab is not None:
-            self._slab.write_pending()
+            self._write_pending(self._slab)
         self._unflushed_records = 0
         self._flush_due_s = float("inf")
+        if self._sync_policy == "interval" and self._durable < self._end_of_slabs():
+            self._sync_due_s = min(self._sync_due_s, time.monotonic() + self._sync_seconds)
+        self._wake_in_time()
+
+    def _write_pending(self, slab: FormatTwoSlab | FormatOneSlab) -> None:
+        """On a full disk, what retention lets go makes room."""
+        try:
+            slab.write_pending()
+        except StorageFull:
+            if not self._let_go(needed=self._slab_bytes):
+                raise
+            slab.write_pending()
+
+    def _let_go(self, *, needed: int = 0) -> bool:
+        """Prunes what may go now; whether anything went. Its errors are met by whoever appends when
+        a slab is to begin."""
+        if not self.retention.bounded:
+            return False
+        try:
+            pruned = retention_module.prune(
+                self.path, self._storage, self.retention, needed=needed
+            )
+        except AologError as error:
+            _log.warning("nothing is pruned: %s", error)
+            return False
+        return pruned.slabs > 0
 
     def _flush_if_due(self) -> None:
         slab, batch = self._slab, self._batch
@@ -539,10 +575,13 @@ class Writer:
     def _is_aged(self) -> bool:
         return (
             self._slab_seconds is not None
-            and self._slab is not None
-            and self._slab.offset > (0 if self._format_1 else 8192)
-            and time.monotonic() - self._slab_begun_s >= self._slab_seconds
+            and self._has_frames()
+            and time.monotonic() >= self._slab_due_s
         )
+
+    def _has_frames(self) -> bool:
+        slab = self._slab
+        return slab is not None and slab.offset > (0 if self._format_1 else DATA_BEGIN)
 
     def _roll(self) -> None:
         """Ends the slab and begins the next. After an error it goes on where it stopped."""
@@ -555,7 +594,7 @@ class Writer:
         if slab is None:
             return
         self._cut_batch()
-        slab.write_pending()
+        self._write_pending(slab)
         with self._sync_lock:
             self._datasync(slab)
             self._durable = slab.base + slab.offset
@@ -620,20 +659,35 @@ class Writer:
             raise self._sync_failed(error) from error
         with self._sync_lock:
             self._slab = slab
-            self._slab_begun_s = time.monotonic()
+            self._slab_begins()
             self._durable = slab.base + slab.offset
+
+    def _slab_begins(self) -> None:
+        if self._slab_seconds is not None:
+            self._slab_due_s = time.monotonic() + self._slab_seconds
 
     # --- the writer's own thread ------------------------------------------------------------
 
     def _arm(self) -> None:
         """Something waits: the ticker is to look after it."""
-        now = time.monotonic()
         if self._flush_seconds is not None:
-            self._flush_due_s = min(self._flush_due_s, now + self._flush_seconds)
+            due_s = time.monotonic() + self._flush_seconds
+            self._flush_due_s = min(self._flush_due_s, due_s)
         self._mark_due_s = float("inf")
-        if not self._armed:
-            self._armed = True
+        self._wake_in_time()
+
+    def _wake_in_time(self) -> None:
+        """The ticker may sleep for longer than what is due now allows."""
+        due_s = self._next_due_s()
+        if due_s < self._looks_s:
+            self._looks_s = due_s
             self._ticker.wake()
+
+    def _next_due_s(self) -> float:
+        due_s = min(self._flush_due_s, self._sync_due_s, self._mark_due_s, self._age_due_s)
+        if self._batch is None and self._has_frames():
+            due_s = min(due_s, self._slab_due_s)
+        return due_s
 
     def _tick(self) -> float | None:
         now = time.monotonic()
@@ -643,26 +697,20 @@ class Writer:
             if isinstance(self._trouble, SyncFailed):
                 return None
             if now >= self._flush_due_s:
-                self._quietly(self._flush_locked)
-                self._flush_due_s = float("inf") if self._trouble is None else now + 1.0
+                self._quietly(self._flush_by_policy)
+                self._flush_due_s = float("inf") if self._trouble is None else now + _RETRY_S
             self._tick_slab(now)
             slab = self._slab
             written = self._end_of_slabs() if slab is None else slab.base + slab.written
             unsynced = self._sync_policy == "interval" and self._durable < written
-            if unsynced:
-                self._sync_due_s = min(self._sync_due_s, now + self._sync_seconds)
+            if not unsynced:  # by a call of the user's, for instance
+                self._sync_due_s = float("inf")
         if unsynced and now >= self._sync_due_s:
             self._quietly(lambda: self._sync_and_forget(written))
         with self._lock:
             self._tick_mark(now)
-            dues = [self._flush_due_s, self._sync_due_s, self._mark_due_s, self._age_due_s]
-            if self._slab_seconds is not None and self._slab is not None:
-                dues.append(max(self._slab_begun_s + self._slab_seconds, now + 0.01))
-            due = min(dues)
-            if due == float("inf"):
-                self._armed = False
-                return None
-            return max(0.0, due - time.monotonic())
+            self._looks_s = due_s = self._next_due_s()
+            return None if due_s == float("inf") else max(0.0, due_s - time.monotonic())
 
     def _sync_and_forget(self, target: int) -> None:
         self._sync_due_s = float("inf")
@@ -672,12 +720,10 @@ class Writer:
         """Seals an aged slab, lets go what is too old."""
         if self._is_aged() and self._batch is None:
             self._quietly(self._end_slab)
+            self._slab_due_s = float("inf") if self._slab is None else now + _RETRY_S
         if now >= self._age_due_s:
             self._age_due_s = now + _AGE_CHECK_S
-            self._quietly(self._prune_aged)
-
-    def _prune_aged(self) -> None:
-        retention_module.prune(self.path, self._storage, self.retention)
+            self._let_go()
 
     def _tick_mark(self, now: float) -> None:
         """A mark once everything is durable and nothing came for a while."""
@@ -703,27 +749,25 @@ class Writer:
 
     def close(self) -> None:
         """Flushes, seals, syncs, gives the log free. Idempotent. Raises StorageFull or
-        StorageFailed with the log still open: nothing is lost, free space and call again."""
+        StorageFailed with the log still open: nothing is lost, free space and call again. Raises
+        SyncFailed, also for one that the writer's own thread met, with the log given free."""
         if isinstance(self._trouble, LogClosed | Forked):
             return
         self._ticker.stop()
         with self._lock:
+            if isinstance(self._trouble, LogClosed):  # by another thread meanwhile
+                return
             try:
-                if isinstance(self._trouble, SyncFailed):
-                    if self._slab is not None:
-                        self._slab.file.close()  # as it is: the next writer recovers it
-                        self._slab = None
-                else:
-                    if self._trouble is not None:
-                        self._face_trouble()
-                    self._flush_locked()
-                    self._end_slab()
+                if self._trouble is not None:
+                    self._face_trouble()
+                self._flush_locked()
+                self._end_slab()
             except SyncFailed:
-                self._release()
+                self._release()  # the slab as it is: the next writer recovers it
                 raise
             except StorageError:
                 self._ticker = Ticker(self, f"aolog-writer {self.path}")
-                self._armed = False
+                self._looks_s = float("inf")
                 raise
             self._release()
 
@@ -734,6 +778,7 @@ class Writer:
         self._trouble = LogClosed("the writer is closed", hint="open another", path=self.path)
         self._directory.close()
         self._room.notify_all()
+        self._is_open = False
         lifetime.closed(self)
 
     def after_fork_in_child(self) -> None:
@@ -746,11 +791,16 @@ class Writer:
             self._slab.file.close()
             self._slab = None
         self._directory.close()
+        self._is_open = False
         self._trouble = Forked(
             "the writer was opened before a fork",
             hint="open a Writer of its own in the child, on another log",
             path=self.path,
         )
+
+    def __del__(self) -> None:
+        if self._is_open:  # dropped without being closed: what it took is not lost
+            lifetime.close_quietly(self)
 
     def __enter__(self) -> Self:
         return self
