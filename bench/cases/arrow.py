@@ -1,0 +1,149 @@
+"""arrow: a log's batches to Arrow, against reading its bytes and hashing them once.
+
+The value column is what the target is about, at the default batch size and at four times that.
+All six columns follow, of a log whose records are only values, and of one that uses them all.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aolog
+from bench import limits
+from bench.measure import Contender, Group, Promise, Skipped
+from bench.payloads import Proof, prove
+from bench.peers.aolog_log import BATCH_BYTES, log_path, slab_paths, write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.cases.plan import Plan, Values
+    from bench.peers.peer import Peer
+
+__all__ = ["ALL_COLUMNS", "VALUE_COLUMN", "groups"]
+
+VALUE_COLUMN = "aolog, value column"
+ALL_COLUMNS = "aolog, all six columns"
+_MERGED = "aolog, value column, 1 MiB"
+_MERGED_BYTES = 1 << 20
+_PROMISE = Promise("-", "xxh3 a batch")
+
+
+def groups(plan: Plan) -> Iterator[Group]:
+    for record_bytes in plan.record_bytes:
+        values = plan.values(record_bytes)
+        for batch_bytes in (BATCH_BYTES, 4 * BATCH_BYTES):
+            for full in (False, True):
+                with plan.fixture() as directory:
+                    yield _group(plan, values, record_bytes, batch_bytes, directory, full=full)
+
+
+def _group(
+    plan: Plan, values: Values, record_bytes: int, batch_bytes: int, directory: str, *, full: bool
+) -> Group:
+    write_log(directory, values.all, batch_bytes=batch_bytes, full=full)
+    paths, records = slab_paths(directory), len(values.all)
+    contenders = [
+        limits.read_blocks(paths, records, values.proof, hashed=False),
+        limits.read_blocks(paths, records, values.proof, hashed=True),
+    ]
+    skipped = list(plan.skipped)
+    if find_spec("pyarrow") is None:
+        skipped.append(Skipped("aolog, to Arrow", "pyarrow is not installed"))
+    else:
+        contenders += [
+            _log_contender(VALUE_COLUMN, ["value"], values, directory),
+            _log_contender(ALL_COLUMNS, None, values, directory),
+        ]
+        if not full and batch_bytes == BATCH_BYTES:
+            contenders.append(
+                _log_contender(_MERGED, ["value"], values, directory, max_bytes=_MERGED_BYTES)
+            )
+            contenders += _peer_contenders(plan, values, directory)
+    used = "all columns used" if full else "values only"
+    return Group(
+        "arrow",
+        f"to Arrow, batches of {batch_bytes >> 10} KiB, {used}, {record_bytes}-byte values",
+        "from opening to the last record batch; each batch is dropped",
+        record_bytes,
+        contenders,
+        (limits.READ_AND_HASH,),
+        skipped,
+        batch_bytes=batch_bytes,
+        is_target=not full,
+    )
+
+
+def _log_contender(
+    name: str,
+    columns: list[str] | None,
+    values: Values,
+    directory: str,
+    *,
+    max_bytes: int = BATCH_BYTES,
+) -> Contender:
+    def batches() -> Iterator[Any]:
+        with aolog.Reader(log_path(directory), strict=True) as reader:
+            while (batch := reader.read_batch(max_bytes)) is not None:
+                yield batch.to_arrow(columns)
+
+    def arrays() -> Iterator[Any]:
+        for batch in batches():
+            batch.validate(full=True)
+            yield batch.column("value")
+
+    note = "read_batch()" if max_bytes == BATCH_BYTES else f"read_batch({max_bytes})"
+    return _contender(name, _PROMISE, values, batches, arrays, note)
+
+
+def _contender(
+    name: str,
+    promise: Promise,
+    values: Values,
+    pieces: Callable[[], Iterator[Any]],
+    arrays: Callable[[], Iterator[Any]],
+    note: str,
+) -> Contender:
+    """pieces: of any kind with a length, timed. arrays: the values, for the proof."""
+
+    def work() -> int:
+        records = 0
+        for piece in pieces():
+            records += len(piece)
+        return records
+
+    @contextmanager
+    def session(_: str) -> Iterator[Callable[[], int]]:
+        yield work
+
+    def proof(_: str) -> Proof:
+        return prove(value for array in arrays() for value in array.to_pylist())
+
+    return Contender(name, promise, len(values.all), session, proof, values.proof, note)
+
+
+def _peer_contenders(plan: Plan, values: Values, parent: str) -> Iterator[Contender]:
+    """The others' values as arrays, as their users would make them."""
+    for i, peer in enumerate(plan.peers):
+        if "arrow" not in peer.runs or peer.name == "aolog":
+            continue
+        directory = Path(parent, str(i))
+        directory.mkdir()
+        yield _peer_contender(peer, values, str(directory))
+
+
+def _peer_contender(peer: Peer, values: Values, directory: str) -> Contender:
+    sink = peer.sink(directory)
+    try:
+        sink.append_each(values.all)
+    finally:
+        sink.close()
+
+    def arrays() -> Iterator[Any]:
+        return peer.arrays(directory)
+
+    promise = Promise("-", peer.promise.checksum)
+    return _contender(peer.name, promise, values, arrays, arrays, peer.note)

@@ -1,0 +1,163 @@
+"""Measures contenders beside each other: interleaved rounds, medians, ratios.
+
+A round runs each contender once, A B C then A B C again, so that whatever drifts (clock, heat,
+neighbours) meets all alike. The first round is a warm-up that counts for nothing but this: every
+contender's records are read back and compared with what was given, so that no figure is of work
+that was not done. The garbage collector runs between the timed parts and never inside one.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from bench.payloads import Proof
+
+__all__ = ["Contender", "Group", "Measured", "Promise", "Skipped", "Wrong", "measure"]
+
+Work: TypeAlias = "Callable[[], int]"
+
+
+class Wrong(Exception):
+    """A contender did other work than it was given: its figure would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a contender's user gets for the time. survives: "OS" is a crash of the process, not of
+    the machine, on return of the timed part; a sync that it makes on the way is named.     checksum: over what, if any. Unequal promises are unequal work: every row says its own."""
+
+    survives: str
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One way to do a group's work.
+
+    session: given an empty directory, is entered untimed, gives the work, which is timed and
+    answers how many records it did, and is left untimed. proof: reads back, untimed, what the
+    session left; None where the contender knows no records. expected: what the proof must be.
+    """
+
+    name: str
+    promise: Promise
+    records: int
+    session: Callable[[str], AbstractContextManager[Work]]
+    proof: Callable[[str], Proof] | None
+    expected: Proof
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A contender that could not run, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Contenders for the same work. timed: what the time is of. baselines: whom the others are
+    compared with. batch_bytes: of the log, where that is what the group is about. is_target:
+    whether the group decides about the target."""
+
+    case: str
+    title: str
+    timed: str
+    record_bytes: int
+    contenders: list[Contender]
+    baselines: tuple[str, ...]
+    skipped: list[Skipped] = field(default_factory=list)
+    batch_bytes: int | None = None
+    is_target: bool = False
+
+
+@dataclass(slots=True)
+class Measured:
+    """Times of one contender, a round each, in nanoseconds a record. stored_bytes: what the
+    session left in its directory, 0 for readers. digest: of the records that it proved."""
+
+    contender: Contender
+    wall_ns: list[float] = field(default_factory=list)
+    cpu_ns: list[float] = field(default_factory=list)
+    stored_bytes: int = 0
+    digest: str | None = None
+
+    @property
+    def median_ns(self) -> float:
+        return statistics.median(self.wall_ns)
+
+    @property
+    def median_cpu_ns(self) -> float:
+        return statistics.median(self.cpu_ns)
+
+    def ratio_to(self, other: Measured) -> float:
+        """Of the medians."""
+        return self.median_ns / other.median_ns
+
+
+def measure(
+    group: Group, *, rounds: int, directory: str, progress: Callable[[str], None]
+) -> list[Measured]:
+    """The group's contenders, measured. Raises Wrong where one did not do its work."""
+    measured = [Measured(contender) for contender in group.contenders]
+    for i in range(rounds + 1):
+        for one in measured:
+            at = f"round {i} of {rounds}" if i else "warm-up"
+            progress(f"{group.title}: {at}: {one.contender.name}")
+            _round(one, directory, warm_up=i == 0)
+    return measured
+
+
+def _round(one: Measured, parent: str, *, warm_up: bool) -> None:
+    contender = one.contender
+    directory = tempfile.mkdtemp(prefix="round-", dir=parent)
+    try:
+        with contender.session(directory) as work:
+            wall_s, cpu_s, records = _timed(work)
+        if records != contender.records:
+            raise Wrong(f"{contender.name}: did {records} records of {contender.records}")
+        if warm_up:
+            one.stored_bytes = _bytes_in(directory)
+            if contender.proof is not None:
+                proof = contender.proof(directory)
+                if proof != contender.expected:
+                    raise Wrong(f"{contender.name}: gave {proof} for {contender.expected}")
+                one.digest = proof.digest
+        else:
+            one.wall_ns.append(wall_s * 1e9 / records)
+            one.cpu_ns.append(cpu_s * 1e9 / records)
+    finally:
+        shutil.rmtree(directory)
+
+
+def _timed(work: Work) -> tuple[float, float, int]:
+    gc.collect()
+    gc.disable()
+    try:
+        cpu_s, wall_s = time.process_time(), time.perf_counter()
+        records = work()
+        return time.perf_counter() - wall_s, time.process_time() - cpu_s, records
+    finally:
+        gc.enable()
+
+
+def _bytes_in(directory: str) -> int:
+    """Allocated, not claimed: lmdb's file is sparse."""
+    return sum(
+        min(path.stat().st_size, path.stat().st_blocks * 512)
+        for path in Path(directory).rglob("*")
+        if path.is_file()
+    )

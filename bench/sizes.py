@@ -1,0 +1,31 @@
+"""How much is measured. `small` is for tests: it proves that all of it runs, and times nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["SIZES", "Size"]
+
+
+class Size(NamedTuple):
+    """records: a contender's in each round, fewer where they would pass `bytes_max`.
+    records_slow: of a contender that takes a thousand times longer. rounds: that count."""
+
+    records: int
+    bytes_max: int
+    records_slow: int
+    record_bytes: tuple[int, ...]
+    rounds: int
+
+    def records_of(self, record_bytes: int) -> int:
+        return max(1, min(self.records, self.bytes_max // record_bytes))
+
+
+SIZES = {
+    # several frames even at 256 KiB a frame, for each length
+    "small": Size(6_000, 600_000, 120, (100,), 2),
+    # 20 MB: as large as the last cache; ten times as much gave the same ratios
+    "normal": Size(200_000, 50_000_000, 2_000, (100,), 11),
+    # several slabs
+    "large": Size(2_000_000, 200_000_000, 10_000, (20, 100, 1024), 7),
+}

@@ -1,0 +1,219 @@
+"""The bench runs, and every contender does the work that it is timed for. No time is asserted."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bench import measure, target
+from bench.cases import CASES
+from bench.cases.arrow import VALUE_COLUMN
+from bench.limits import RAW_BLOCKS, READ, READ_AND_HASH
+from bench.payloads import make_payloads, prove
+from bench.peers import MSGPACK
+from bench.sizes import SIZES
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no records
+
+
+def run_bench(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "bench", *arguments],
+        cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False,
+        timeout=100,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Every case at the small size, through the command line: what it printed, and its JSON."""
+    directory = tmp_path_factory.mktemp("bench")
+    path = directory / "out.json"
+    work = directory / "work"
+    work.mkdir()
+    done = run_bench("--size", "small", "--dir", str(work), "--json", str(path))
+    assert done.returncode == 0, done.stderr
+    assert list(work.iterdir()) == []  # nothing is left behind
+    return done.stdout, json.loads(path.read_text(encoding="utf-8"))
+
+
+def results_of(document, case):
+    return [r for g in document["groups"] if g["case"] == case for r in g["results"]]
+
+
+def test_all_cases_run_and_the_machine_is_named(run):
+    _, document = run
+    assert {group["case"] for group in document["groups"]} == set(CASES)
+    assert document["machine"]["cpu"]
+    assert document["machine"]["versions"]["aolog"]
+    assert " on /" in document["machine"]["file_system"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_contender_gives_back_the_records_that_it_was_given(run, case):
+    _, document = run
+    size = SIZES["small"]
+    values = make_payloads(size.records_of(100), 100)
+    expected = {len(values): prove(values).digest}
+    few = values[: size.records_slow]
+    expected[len(few)] = prove(few).digest
+    results = results_of(document, case)
+    assert any(result["name"].startswith("aolog") for result in results)
+    for result in results:
+        assert result["expected_digest"] == expected[result["records"]], result["name"]
+        if result["name"] in LIMITS:
+            assert result["digest"] is None
+        else:
+            assert result["digest"] == expected[result["records"]], result["name"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_json_has_medians_and_ratios_of_them(run, case):
+    _, document = run
+    for group in document["groups"]:
+        medians = {r["name"]: r["median_ns"] for r in group["results"]}
+        for result in group["results"] if group["case"] == case else []:
+            times = result["wall_ns"]
+            assert len(times) == len(result["cpu_ns"]) == group["rounds"] == SIZES["small"].rounds
+            assert result["median_ns"] == statistics.median(times) > 0
+            assert (result["min_ns"], result["max_ns"]) == (min(times), max(times))
+            assert set(result["ratios"]) == set(group["baselines"])
+            for name, ratio in result["ratios"].items():
+                assert ratio == pytest.approx(result["median_ns"] / medians[name])
+
+
+def test_every_row_says_what_survives_and_what_is_checked(run):
+    stdout, document = run
+    for group in document["groups"]:
+        assert f"\n{group['title']}: " in stdout
+        for result in group["results"]:
+            assert result["survives"]
+            assert result["checksum"]
+    for result in results_of(document, "append"):
+        assert result["survives"].startswith("OS")
+        assert result["stored_bytes"] > 100 * result["records"]
+
+
+def test_all_installed_peers_take_part(run):
+    _, document = run
+    peers = {"msgpack": MSGPACK, "pyarrow": "arrow IPC", "lmdb": "lmdb",
+             "persistqueue": "persist-queue", "sqlite3": "sqlite WAL"}  # fmt: skip
+    for module, name in peers.items():
+        pytest.importorskip(module)
+        assert name in {result["name"] for result in results_of(document, "append")}
+
+
+def test_no_target_is_judged_at_the_small_size(run):
+    stdout, document = run
+    assert document["target"] == {}
+    assert "target" not in stdout
+
+
+def test_a_check_that_could_not_fail_is_refused():
+    for arguments in (["--size", "small"], ["--only", "append"]):
+        done = run_bench("--check", *arguments)
+        assert done.returncode == 2
+        assert "--check needs" in done.stderr
+
+
+def test_a_peer_that_is_not_installed_is_named_and_left_out(tmp_path):
+    """A module in front of the real one says what a missing one says."""
+    (tmp_path / "lmdb.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'lmdb'\", name='lmdb')\n", encoding="utf-8"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = run_bench("--size", "small", "--only", "append_many", env={"PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr
+    assert "    lmdb: not installed" in done.stdout.splitlines()
+    assert not any(line.startswith("lmdb ") for line in done.stdout.splitlines())
+
+
+def test_the_command_line_imports_no_peer_until_it_runs_one():
+    code = (
+        "import sys, bench.__main__\n"
+        "print([m for m in ('numpy', 'pyarrow', 'msgpack', 'lmdb', 'aolog') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# --- measuring ------------------------------------------------------------------------------
+
+
+def contender(name, log, *, did=3, proof=None):
+    @contextmanager
+    def session(directory):
+        assert list(Path(directory).iterdir()) == []
+        log.append(f"open {name}")
+
+        def work():
+            log.append(f"work {name}")
+            Path(directory, "file").write_bytes(b"12345")
+            return did
+
+        yield work
+        log.append(f"close {name}")
+
+    return measure.Contender(
+        name, measure.Promise("OS", "none"), 3, session, proof, prove([b"a", b"b", b"c"])
+    )
+
+
+def group(*contenders, is_target=False):
+    return measure.Group(
+        "case", "title", "all of it", 1, list(contenders), (contenders[0].name,),
+        is_target=is_target,
+    )  # fmt: skip
+
+
+def test_contenders_take_turns_and_the_warm_up_does_not_count(tmp_path):
+    log = []
+    found = measure.measure(
+        group(contender("a", log), contender("b", log)),
+        rounds=2, directory=str(tmp_path), progress=lambda _: None,
+    )  # fmt: skip
+    assert [entry for entry in log if entry.startswith("work")] == ["work a", "work b"] * 3
+    assert [len(one.wall_ns) for one in found] == [2, 2]
+    assert [one.stored_bytes for one in found] == [5, 5]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_contender_that_did_other_work_is_no_result(tmp_path):
+    wrong = [
+        contender("short", [], did=2),
+        contender("altered", [], proof=lambda _: prove([b"a", b"b", b"x"])),
+        contender("split elsewhere", [], proof=lambda _: prove([b"ab", b"", b"c"])),
+    ]
+    for one in wrong:
+        with pytest.raises(measure.Wrong, match=one.name):
+            measure.measure(group(one), rounds=1, directory=str(tmp_path), progress=lambda _: None)
+
+
+@pytest.mark.parametrize(("value_ns", "holds"), [(29.0, True), (30.0, True), (31.0, False)])
+def test_the_target_is_three_times_reading_and_hashing(value_ns, holds):
+    results = [
+        measure.Measured(contender(READ_AND_HASH, []), [10.0, 9.0, 11.0]),
+        measure.Measured(contender(VALUE_COLUMN, []), [value_ns, 500.0, 1.0]),
+    ]
+    judged = group(*(one.contender for one in results), is_target=True)
+    (figure,) = target.figures([(judged, results)])
+    assert figure.ratio == value_ns / 10
+    assert figure.holds is holds
+    assert f"{value_ns / 10:.2f} times" in str(figure)
+    assert target.figures([(group(*judged.contenders), results)]) == []
+
+
+def test_payloads_are_the_same_in_every_run():
+    assert make_payloads(3, 20) == make_payloads(5, 20)[:3]
+    assert {len(value) for value in make_payloads(100, 1024)} == {1024}
+    assert len(set(make_payloads(1000, 20))) == 1000
