@@ -7,7 +7,8 @@ this module imports pyarrow, and only when it is called.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +50,14 @@ SCHEMA = pa.schema(
         pa.field("topic", pa.string()),
     ]
 )
+_BINARY, _STRING, _INT64, _TIMESTAMP = (
+    pa.binary(),
+    pa.string(),
+    pa.int64(),
+    pa.timestamp("us", "UTC"),
+)
+_HEADERS = pa.list_(_HEADER)
+_NO_ENTRIES = pa.array([], _HEADER)
 _ARROW_MAX = (1 << 31) - 1  # bytes of a column with 32-bit offsets
 
 
@@ -76,9 +85,7 @@ def _binary(pieces: list[_Piece], kind: pa.DataType) -> pa.Array:
     """The pieces as one array of binary or string."""
     total = sum(len(p.column.data) for p in pieces if p.column is not None)
     if total > _ARROW_MAX:
-        raise UsageError(
-            f"a column of {total} bytes is over Arrow's 2 GiB", hint="iterate over its records"
-        )
+        raise _too_large(total)
     count = sum(piece.entries for piece in pieces)
     if all(piece.column is None for piece in pieces):
         return pa.nulls(count, kind)
@@ -106,6 +113,12 @@ def _binary(pieces: list[_Piece], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, count, buffers)
 
 
+def _too_large(size: int) -> UsageError:
+    return UsageError(
+        f"a column of {size} bytes is over Arrow's 2 GiB", hint="iterate over its records"
+    )
+
+
 def _plain(value: memoryview) -> BinaryColumn:
     offsets = memoryview(np.array([0, len(value)], np.uint32).tobytes())
     return BinaryColumn(None, offsets, value)
@@ -119,10 +132,13 @@ def _repeated(text: str, count: int) -> BinaryColumn:
 
 def _address(frames: list[RecordFrame]) -> pa.Array:
     pieces = [np.arange(f.address, f.address + f.columns.records) for f in frames]
-    return pa.array(pieces[0] if len(pieces) == 1 else np.concatenate(pieces), pa.int64())
+    numbers = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    return pa.Array.from_buffers(_INT64, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _timestamp(frames: list[RecordFrame]) -> pa.Array:
+    if frames[0].timestamp_us is None:  # a log has one format
+        return pa.nulls(sum(f.columns.records for f in frames), _TIMESTAMP)
     pieces = []
     for frame in frames:
         if frame.columns.timestamps is not None:
@@ -130,14 +146,27 @@ def _timestamp(frames: list[RecordFrame]) -> pa.Array:
         else:
             pieces.append(np.full(frame.columns.records, frame.timestamp_us or 0, np.int64))
     stamps = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-    mask = np.full(len(stamps), frames[0].timestamp_us is None)  # a log has one format
-    kind = pa.timestamp("us", "UTC")
-    if mask.any():
-        return pa.nulls(len(stamps), kind)
-    return pa.Array.from_buffers(kind, len(stamps), [None, pa.py_buffer(stamps)])
+    return pa.Array.from_buffers(_TIMESTAMP, len(stamps), [None, pa.py_buffer(stamps)])
+
+
+def _one(count: int, column: BinaryColumn | None, kind: pa.DataType) -> pa.Array:
+    """A column of one frame, without a copy."""
+    if column is None:
+        return pa.nulls(count, kind)
+    validity, offsets, data = column
+    if len(data) > _ARROW_MAX:
+        raise _too_large(len(data))
+    buffers = [
+        None if validity is None else pa.py_buffer(validity),
+        pa.py_buffer(offsets),
+        pa.py_buffer(data),
+    ]
+    return pa.Array.from_buffers(kind, count, buffers)
 
 
 def _value(frames: list[RecordFrame]) -> pa.Array:
+    if len(frames) == 1 and (values := frames[0].columns.values) is not None:
+        return _one(frames[0].columns.records, values, _BINARY)
     return _binary(
         [
             _Piece(
@@ -150,10 +179,14 @@ def _value(frames: list[RecordFrame]) -> pa.Array:
 
 
 def _key(frames: list[RecordFrame]) -> pa.Array:
+    if len(frames) == 1:
+        return _one(frames[0].columns.records, frames[0].columns.keys, _BINARY)
     return _binary([_Piece(f.columns.records, f.columns.keys) for f in frames], pa.binary())
 
 
 def _topic(frames: list[RecordFrame]) -> pa.Array:
+    if len(frames) == 1 and frames[0].columns.topic is None:
+        return _one(frames[0].columns.records, frames[0].columns.topics, _STRING)
     pieces = []
     for frame in frames:
         columns = frame.columns
@@ -166,6 +199,9 @@ def _topic(frames: list[RecordFrame]) -> pa.Array:
 
 def _headers(frames: list[RecordFrame]) -> pa.Array:
     count = sum(f.columns.records for f in frames)
+    if all(f.columns.headers is None for f in frames):
+        buffers = [None, pa.py_buffer(bytes(4 * (count + 1)))]
+        return pa.Array.from_buffers(_HEADERS, count, buffers, children=[_NO_ENTRIES])
     offsets = np.zeros(count + 1, np.int32)
     names, values = [], []
     at, begin = 1, 0
@@ -193,7 +229,8 @@ def _headers(frames: list[RecordFrame]) -> pa.Array:
     )
 
 
-_COLUMNS: dict[str, Callable[[list[RecordFrame]], pa.Array]] = {
+_Maker: TypeAlias = "Callable[[list[RecordFrame]], pa.Array]"
+_COLUMNS: dict[str, _Maker] = {
     "address": _address,
     "timestamp": _timestamp,
     "key": _key,
@@ -205,14 +242,21 @@ _COLUMNS: dict[str, Callable[[list[RecordFrame]], pa.Array]] = {
 
 def to_arrow(batch: Batch, columns: Iterable[str] | None) -> pa.RecordBatch:
     """See Batch.to_arrow."""
-    wanted = SCHEMA.names if columns is None else list(columns)
-    for name in wanted:
+    schema, makers = _plan(None if columns is None else tuple(columns))
+    frames = batch.frames
+    made = pa.RecordBatch.from_arrays([make(frames) for make in makers], schema=schema)
+    skip = frames[0].skip
+    return made.slice(skip) if skip else made
+
+
+@lru_cache(maxsize=64)  # a schema costs as much to make as a column
+def _plan(names: tuple[str, ...] | None) -> tuple[pa.Schema, list[_Maker]]:
+    if names is None:
+        return SCHEMA, list(_COLUMNS.values())
+    for name in names:
         if name not in _COLUMNS:
             raise UsageError(f"no column {name!r}", hint=f"there are {', '.join(_COLUMNS)}")
-    schema = pa.schema([SCHEMA.field(name) for name in wanted])
-    made = pa.RecordBatch.from_arrays([_COLUMNS[n](batch.frames) for n in wanted], schema=schema)
-    skip = batch.frames[0].skip
-    return made.slice(skip) if skip else made
+    return pa.schema([SCHEMA.field(name) for name in names]), [_COLUMNS[n] for n in names]
 
 
 # --- from Arrow -----------------------------------------------------------------------------

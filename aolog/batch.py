@@ -6,7 +6,7 @@ a copy; small frames are held together so that they become Arrow in one step.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,7 @@ from aolog.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from types import ModuleType
 
     import numpy as np
     import pyarrow as pa
@@ -67,6 +68,14 @@ class RecordFrame(NamedTuple):
         )
 
 
+@cache
+def _arrow() -> ModuleType:
+    """Imported once: `from ... import` in the method costs 2 us a batch."""
+    from aolog import arrow
+
+    return arrow
+
+
 class Batch:
     """Records in the order of the log. Views stay valid as long as the batch is kept.
 
@@ -77,7 +86,9 @@ class Batch:
 
     def __init__(self, frames: list[RecordFrame]) -> None:
         self._frames = frames
-        self._len = sum(frame.columns.records - frame.skip for frame in frames)
+        self._len = 0
+        for frame in frames:
+            self._len += frame.columns.records - frame.skip
 
     def __len__(self) -> int:
         return self._len
@@ -111,9 +122,8 @@ class Batch:
         `headers` list<struct<key: string, value: binary>>, `topic` string, or those named, in
         the order named. Zero-copy from a single frame; pyarrow is imported here. Raises
         UsageError for an unknown column, and where a column is over Arrow's 2 GiB."""
-        from aolog.arrow import to_arrow
-
-        return to_arrow(self, columns)
+        made: pa.RecordBatch = _arrow().to_arrow(self, columns)
+        return made
 
     def __repr__(self) -> str:
         return f"<aolog.Batch of {len(self)} records>"

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -236,6 +237,10 @@ def _bitmap(entries: Sequence[object]) -> bytes:
 # --- decode ---------------------------------------------------------------------------------
 
 
+_make_binary = partial(tuple.__new__, BinaryColumn)  # a third of the class's own call
+_make_columns = partial(tuple.__new__, Columns)
+
+
 class _Body:
     """A cursor over the body: takes columns off its front, checks every length and offset."""
 
@@ -270,8 +275,8 @@ def _never_falls(numbers: memoryview) -> bool:
         return ordered == sorted(ordered)
     import numpy as np
 
-    asarray = np.frombuffer(numbers, dtype="<u4")
-    return bool((asarray[1:] >= asarray[:-1]).all())
+    asarray = np.frombuffer(numbers, np.uint32)
+    return 0 not in (asarray[1:] >= asarray[:-1]).tobytes()
 
 
 def _check_text(column: BinaryColumn) -> None:
@@ -285,6 +290,22 @@ def _check_text(column: BinaryColumn) -> None:
         raise Malformed("text is not UTF-8") from error
 
 
+def _decode_values(body: memoryview, count: int) -> Columns:
+    """The commonest body, only values, in fewer calls than the rest need."""
+    end = 4 * (count + 1)
+    begin = end + padding(end)
+    if begin > len(body):
+        raise Malformed(f"column ends at {end}, body at {len(body)}")
+    offsets = body[:end]
+    numbers = offsets.cast("I")
+    if numbers[0] != 0 or not _never_falls(numbers):
+        raise Malformed("offsets fall")
+    if begin + numbers[count] != len(body):
+        raise Malformed("the last column does not end where the body does")
+    values = _make_binary((None, offsets, body[begin:]))
+    return _make_columns((count, None, values, None, None, None, None, None))
+
+
 def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
     """The columns of a body whose hash was right. Raises Malformed if they are nonsense."""
     if bits == 0:
@@ -293,6 +314,8 @@ def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
         return Columns(1, value=body)
     if bits & ~KNOWN or not bits & VALUES or count == 0:
         raise Malformed(f"unknown columns {bits:#x} of {count} records")
+    if bits == VALUES:
+        return _decode_values(body, count)
     reader = _Body(body)
     timestamps = keys = topics = headers = topic = None
     if bits & TIMESTAMPS:

@@ -24,9 +24,11 @@ from __future__ import annotations
 
 import struct
 import sys
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import xxhash
+from xxhash import xxh3_64_intdigest, xxh32_intdigest
 
 __all__ = [
     "ALIGNMENT",
@@ -106,7 +108,11 @@ class FrameHeader(NamedTuple):
     @property
     def frame_len(self) -> int:
         """Bytes from the frame's begin to the next one's."""
-        return frame_len(self.body_len)
+        body_len = self.body_len  # as `frame_len`, without three calls: each frame asks twice
+        return FRAME_HEADER_LEN + body_len + -body_len % ALIGNMENT
+
+
+_make_header = partial(tuple.__new__, FrameHeader)  # a third of `_make`'s cost
 
 
 class Frame(NamedTuple):
@@ -173,10 +179,10 @@ def decode_header(buffer: Buffer, at: int, offset: int, salt: int) -> FrameHeade
     fields = _HEADER.unpack_from(buffer, at)
     if fields[0] != MAGIC:
         return None
-    hashed = bytes(buffer[at : at + _HASHED_LEN])
-    if xxhash.xxh32_intdigest(hashed, _seed(offset, salt)) != fields[9]:
+    hashed = buffer[at : at + _HASHED_LEN]
+    if xxh32_intdigest(hashed, _seed(offset, salt)) != fields[9]:
         return None
-    header = FrameHeader._make(fields[1:9])
+    header = _make_header(fields[1:9])
     if header.kind not in KINDS or header.flags & ~FLAGS_KNOWN or header.body_len > BODY_LEN_MAX:
         return None
     if header.records > header.frame_len:  # address of record i is the frame's + i
@@ -186,4 +192,4 @@ def decode_header(buffer: Buffer, at: int, offset: int, salt: int) -> FrameHeade
 
 def body_matches(header: FrameHeader, padded_body: Buffer) -> bool:
     """Whether the body, padding included, is the one that was written."""
-    return bool(xxhash.xxh3_64_intdigest(padded_body) == header.body_hash)
+    return xxh3_64_intdigest(padded_body) == header.body_hash

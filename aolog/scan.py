@@ -13,6 +13,7 @@ gap. A scan moves only forward; seek.py finds where it begins.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog.batch import RecordFrame
@@ -50,6 +51,9 @@ class _OpenGap(NamedTuple):
     expected: int | None
 
 
+_make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
+
+
 class Scan:
     """Frames of a log from a place on. Not thread-safe. The log's listing is its own."""
 
@@ -75,6 +79,8 @@ class Scan:
 
     def next(self) -> ScanOutcome | None:
         """The next frame or gap; None: nothing more for now, ask again."""
+        if self._out:
+            return self._out.popleft()
         return None if self.peek() is None else self._out.popleft()
 
     def peek(self) -> ScanOutcome | None:
@@ -94,24 +100,31 @@ class Scan:
     # --- within a slab: each step is True if it got further ----------------------------------
 
     def _step(self, slab: Slab) -> bool:
-        outcome = self._walker.next() if self._walker is not None else None
-        if outcome is None:
+        walker = self._walker
+        if walker is None:
             return self._leave(slab, None)
+        if frames := walker.run():
+            for frame in frames:
+                self._intact(slab, frame)
+            return True
+        outcome = walker.next()
         if isinstance(outcome, Tail):
             return self._leave(slab, outcome)
-        if isinstance(outcome, Damage):
-            self._open_gap(
-                slab.base + outcome.begin, slab.base + outcome.end, self._reason(slab, outcome)
-            )
-            return True
-        head = outcome.header
+        if isinstance(outcome, Frame):
+            self._intact(slab, outcome)
+        else:
+            begin, end = slab.base + outcome.begin, slab.base + outcome.end
+            self._open_gap(begin, end, self._reason(slab, outcome))
+        return True
+
+    def _intact(self, slab: Slab, frame: Frame) -> None:
+        head = frame.header
         ordinal = None if slab.header is None else slab.header.base_ordinal + head.ordinal
         if head.kind == KIND_RECORDS:
-            self._take(slab, outcome, ordinal)
+            self._take(slab, frame, ordinal)
         else:
             self._close_gap(ordinal)
-            self.address = max(self.address, slab.base + outcome.end)
-        return True
+            self.address = max(self.address, slab.base + frame.end)
 
     def _take(self, slab: Slab, frame: Frame, ordinal: int | None) -> None:
         head = frame.header
@@ -121,12 +134,15 @@ class Scan:
         except Malformed:  # a right hash over nonsense is damage like any other
             self._open_gap(address, end, "corrupt")
             return
-        self._close_gap(ordinal)
-        skip = min(max(self.address - address, 0), head.records)
+        if self._gap is not None:
+            self._close_gap(ordinal)
+        skip = 0 if self.address <= address else min(self.address - address, head.records)
         if skip < head.records:
             timestamp_us = head.timestamp_us if slab.format == 2 else None
             size = frame.end - frame.offset
-            self._out.append(RecordFrame(address, end, size, skip, timestamp_us, ordinal, columns))
+            self._out.append(
+                _make_frame((address, end, size, skip, timestamp_us, ordinal, columns))
+            )
         self.address = max(self.address, end)
         self.ordinal = None if ordinal is None else ordinal + head.records
 

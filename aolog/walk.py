@@ -18,6 +18,7 @@ right header, whose hash binds it to its place.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Damage", "Outcome", "QueuefkaWalker", "Tail", "Walker"]
 
-CHUNK_BYTES = 1 << 20  # a read: large enough that a 64-KiB frame rarely crosses its end
+CHUNK_BYTES = (1 << 20) + (16 << 10)  # a read: 16 frames of 64 KiB, or 4 of 256, with their headers
 HOP_BYTES = 32 << 10  # a read when only headers are wanted: two index entries' distance
 
 
@@ -61,6 +62,9 @@ class Tail(NamedTuple):
 
 
 Outcome: TypeAlias = Frame | Damage | Tail
+
+
+_make_frame = partial(tuple.__new__, Frame)  # a third of the class's own call
 
 
 class Walker:
@@ -95,6 +99,29 @@ class Walker:
         self.offset = found.end
         return found
 
+    def run(self) -> list[Frame]:
+        """The intact frames from `offset` on that are at hand, and moves behind them; none if
+        `next` is to be asked. Frame after frame in one loop: half the cost of asking for each."""
+        frames = []
+        offset, chunk, view, chunk_at = self.offset, self._chunk, self._chunk_view, self._chunk_at
+        at, end = offset - chunk_at, len(chunk)
+        while 0 <= at <= end - FRAME_HEADER_LEN:
+            header = decode_header(chunk, at, offset, self._salt)
+            if header is None:
+                break
+            length = header.frame_len
+            body = view[at + FRAME_HEADER_LEN : at + length]
+            if at + length > end or not body_matches(header, body):
+                break
+            if len(body) != header.body_len:
+                body = body[: header.body_len]
+            at += length
+            end_of_frame = chunk_at + at
+            frames.append(_make_frame((offset, end_of_frame, header, body)))
+            offset = end_of_frame
+        self.offset = offset
+        return frames
+
     def _end(self) -> int:
         size = self._file.stat().size
         return size if self.limit is None else min(size, self.limit)
@@ -114,25 +141,35 @@ class Walker:
 
     def _frame_at(self, offset: int) -> Frame | None:
         """The intact frame at `offset`, else None."""
-        if self._load(offset, FRAME_HEADER_LEN) < FRAME_HEADER_LEN:
+        at = offset - self._chunk_at
+        if (
+            not 0 <= at <= len(self._chunk) - FRAME_HEADER_LEN
+            and self._load(offset, FRAME_HEADER_LEN) < FRAME_HEADER_LEN
+        ):
             return None
-        header = decode_header(self._chunk, offset - self._chunk_at, offset, self._salt)
+        at = offset - self._chunk_at
+        header = decode_header(self._chunk, at, offset, self._salt)
         if header is None:
             return None
-        end = offset + header.frame_len
+        length = header.frame_len
+        end = offset + length
         if not self._bodies:
             if end - self._chunk_at > len(self._chunk) and end > self._end():
                 return None
             return Frame(offset, end, header, memoryview(b""))
-        if end - self._chunk_at > len(self._chunk) and end > self._end():
-            return None  # asked of the file's size first: no length allocates what is not there
-        if self._load(offset, header.frame_len) < header.frame_len:
+        if at + length > len(self._chunk):
+            if end > self._end():
+                return None  # asked of the file's size first: no length allocates what is not there
+            if self._load(offset, length) < length:
+                return None
+            at = offset - self._chunk_at
+        begin = at + FRAME_HEADER_LEN
+        body = self._chunk_view[begin : at + length]
+        if not body_matches(header, body):
             return None
-        begin = offset - self._chunk_at + FRAME_HEADER_LEN
-        view = self._chunk_view
-        if not body_matches(header, view[begin : end - self._chunk_at]):
-            return None
-        return Frame(offset, end, header, view[begin : begin + header.body_len])
+        if len(body) != header.body_len:
+            body = body[: header.body_len]
+        return Frame(offset, end, header, body)
 
     def _forget(self) -> None:
         self._chunk, self._chunk_view = b"", memoryview(b"")
@@ -277,6 +314,25 @@ class QueuefkaWalker:
         self.offset = found.end
         return found
 
+    def run(self) -> list[Frame]:
+        """As Walker.run."""
+        frames = []
+        chunk, chunk_at = self._chunk, self._chunk_at
+        view, at, end = memoryview(chunk), self.offset - self._chunk_at, len(chunk)
+        while 0 <= at <= end - queuefka.FRAME_HEADER_LEN:
+            length, stored = queuefka.decode_at(chunk, at)
+            begin = at + queuefka.FRAME_HEADER_LEN
+            if not 0 < length <= end - begin:
+                break
+            body = view[begin : begin + length]
+            if not queuefka.payload_matches(stored, body):
+                break
+            header = FrameHeader(KIND_RECORDS, 0, length, stored, 0, 0, 1, 0)
+            frames.append(Frame(chunk_at + at, chunk_at + begin + length, header, body))
+            at = begin + length
+        self.offset = chunk_at + at
+        return frames
+
     def _end(self) -> int:
         size = self._file.stat().size
         return size if self.limit is None else min(size, self.limit)
@@ -335,11 +391,17 @@ class QueuefkaWalker:
 
     def _bad(self) -> Outcome:
         begin, end = self.offset, self._end()
-        behind = self._claimed_end(begin)
-        if behind is not None and (self._frame_at(behind) is not None):
-            self.offset = behind
-            return Damage(begin, behind, durable=False)
-        if self._resync and (found := self._search(begin + 1, end)) is not None:
+        found = self._claimed_end(begin)
+        if found is not None and self._frame_at(found) is None:
+            found = None
+        if found is None and self._resync:
+            found = self._search(begin + 1, end)
+        if found is not None:
+            if self._is_stale(begin):
+                self._chunk = b""
+                if (again := self._frame_at(begin)) is not None:  # finished since
+                    self.offset = again.end
+                    return again
             self.offset = found
             return Damage(begin, found, durable=False)
         self._chunk = b""
