@@ -305,13 +305,18 @@ class QueuefkaWalker:
 
     def next(self) -> Outcome:
         """As Walker.next."""
-        found = self._frame_at(self.offset)
-        if found is None and self._is_stale(self.offset):
-            self._chunk = b""
-            found = self._frame_at(self.offset)
+        found = self._fresh_frame_at(self.offset)
         if found is None:
             return self._bad()
         self.offset = found.end
+        return found
+
+    def _fresh_frame_at(self, offset: int) -> Frame | None:
+        """The frame at `offset`, read again if it is not intact in the bytes at hand."""
+        found = self._frame_at(offset)
+        if found is None and self._is_stale(offset):
+            self._chunk = b""
+            found = self._frame_at(offset)
         return found
 
     def run(self) -> list[Frame]:
@@ -397,11 +402,9 @@ class QueuefkaWalker:
         if found is None and self._resync:
             found = self._search(begin + 1, end)
         if found is not None:
-            if self._is_stale(begin):
-                self._chunk = b""
-                if (again := self._frame_at(begin)) is not None:  # finished since
-                    self.offset = again.end
-                    return again
+            if (again := self._fresh_frame_at(begin)) is not None:  # finished since
+                self.offset = again.end
+                return again
             self.offset = found
             return Damage(begin, found, durable=False)
         self._chunk = b""

@@ -511,9 +511,7 @@ class Writer:
         if not self.retention.bounded:
             return False
         try:
-            pruned = retention_module.prune(
-                self.path, self._storage, self.retention, needed=needed
-            )
+            pruned = retention_module.prune(self.path, self._storage, self.retention, needed=needed)
         except AologError as error:
             _log.warning("nothing is pruned: %s", error)
             return False

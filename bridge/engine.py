@@ -2,14 +2,16 @@
 
     state       event                      next         commands
     connecting  connected                  sending      -
-    connecting  failed, to be tried again  backing_off  Disconnect
+    connecting  failed, to be tried again  backing_off  Commit, Disconnect
     sending     delivered                  sending      -
-    sending     failed, to be tried again  backing_off  Disconnect
+    sending     failed, to be tried again  backing_off  Commit, Disconnect
     sending     tick, commit due           sending      Commit
     sending     stop                       stopping     -
     backing_off tick, delay over           connecting   Connect
     stopping    all acknowledged, or late  stopped      Commit, Disconnect
+    stopping    failed, to be tried again  stopped      Commit, Disconnect
     sending     suspect                    backing_off  Commit, Disconnect; then carefully
+    sending     nothing refused carefully  backing_off  Commit, Disconnect; then as before
     sending     refused at an address      backing_off  Commit, Disconnect; then up to there
     sending     all before it acknowledged failed       Commit, Disconnect
     any         refused, no address        failed       Commit, Disconnect
@@ -24,11 +26,14 @@ Lanes. Each destination partition is a lane, in which the order of the log is ke
 record carries a delivery callback: a *mark* does, and stands for its predecessors in the lane
 since the mark before it. That is sound because the producer is idempotent and gapless: a
 partition takes its records in order or takes none behind the first that failed, so delivered
-after means delivered before. Each mark is entered here before the first of its records is sent,
-so the cursor cannot pass a record whatever becomes of it. A second proof is kept beside the
-first: offsets in a partition only grow, so between two marks there must be at least as many
-offsets as records; fewer means that one of them vanished, and the lane is sent again from the
-cursor.
+after means delivered before. Kafka checks the order only of producers that it knows: from a new
+one it takes any request first, also the second after it refused the first (seen with Kafka 4).
+So on each connection a lane is *opened* by one record alone, and the rest waits until that is
+acknowledged. Each mark is entered here before the first of its records is sent, so the cursor
+cannot pass a record whatever becomes of it. A second proof is kept beside the first: offsets in
+a partition only grow, so between two marks there must be at least as many offsets as records;
+fewer means that one of them vanished. The lane is sent again from the cursor, and what it is
+seen to hold is *distrusted*: what stands behind a hole does not vouch for what is before it.
 
 The cursor is the least address that no lane has acknowledged. Whoever drives this machine keeps
 the clock, the log and the producer.
@@ -40,6 +45,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 __all__ = [
@@ -109,9 +115,12 @@ Command: TypeAlias = Connect | Disconnect | Commit
 @dataclass(slots=True)
 class Lane:
     """One destination partition. last_address, last_offset: of the last mark that was
-    acknowledged, -1 before there is one."""
+    acknowledged, -1 before there is one. opened: one was on this connection. distrusted: a hole
+    was found in it."""
 
     outstanding: deque[Mark] = field(default_factory=deque)
+    opened: bool = False
+    distrusted: bool = False
     last_address: int = -1
     last_offset: int = -1
 
@@ -121,7 +130,11 @@ class Lane:
 
 
 class Engine:
-    """See the module. Times are seconds of any clock that only grows."""
+    """See the module. Times are seconds of any clock that only grows.
+
+    in_doubt: whether records were under way when the connection before, or another process, was
+    given up: they may arrive yet.
+    """
 
     def __init__(
         self,
@@ -133,6 +146,7 @@ class Engine:
         backoff_s: float = 0.2,
         backoff_max_s: float = 30.0,
         outstanding_max: int = 100_000,
+        in_doubt: bool = False,
         entropy: random.Random | None = None,
     ) -> None:
         self.state = State.BACKING_OFF
@@ -144,6 +158,7 @@ class Engine:
         self.failure: str | None = None
         self.failed_at: int | None = None
         self.careful_to: int | None = None
+        self.in_doubt = in_doubt
         self.attempts = 0
         self._commit_s = commit_s
         self._stop_s = stop_s
@@ -176,6 +191,16 @@ class Engine:
         """Stopped or failed: no command will follow."""
         return self.state in {State.STOPPED, State.FAILED}
 
+    def opened(self, key: LaneKey) -> bool:
+        """Whether more than one record may be sent to the lane."""
+        lane = self.lanes.get(key)
+        return lane is not None and lane.opened
+
+    def distrusts(self, key: LaneKey) -> bool:
+        """Whether what the lane is seen to hold proves nothing."""
+        lane = self.lanes.get(key)
+        return lane is not None and lane.distrusted
+
     # --- events -------------------------------------------------------------------------------
 
     def connected(self, resume: dict[LaneKey, int]) -> list[Command]:
@@ -184,6 +209,9 @@ class Engine:
         if self.state is not State.CONNECTING:
             return []
         self.state = State.SENDING
+        self.in_doubt = False
+        if self.failed_at is None:
+            self.failure = None
         for key, address in resume.items():
             self.note_held(key, address)
         return self._stand()
@@ -191,7 +219,8 @@ class Engine:
     def note_held(self, key: LaneKey, address: int) -> None:
         """The lane is known to hold everything of its own up to this address."""
         lane = self.lanes.setdefault(key, Lane())
-        lane.last_address = max(lane.last_address, address)
+        if not lane.distrusted:
+            lane.last_address = max(lane.last_address, address)
 
     def holds(self, key: LaneKey, address: int) -> bool:
         """Whether the record has arrived already, before a crash or a new connection."""
@@ -206,39 +235,39 @@ class Engine:
             self.outstanding += mark.records
         self.read_to = read_to
 
-    def stands(self) -> list[Command]:
+    def stands(self, *, now_s: float) -> list[Command]:
         """To be asked after a batch of which nothing was left to send."""
-        return self._stand()
+        return self._reached(now_s)
 
     def delivered(self, key: LaneKey, address: int, offset: int, *, now_s: float) -> list[Command]:
         """A mark was acknowledged, and with it all before it in its lane."""
         lane = self.lanes.get(key)
         if lane is None or self.state not in {State.SENDING, State.STOPPING}:
             return []
-        records = 0
-        while lane.outstanding and lane.outstanding[0].last_address <= address:
-            records += lane.outstanding.popleft().records
+        done = list(takewhile(lambda mark: mark.last_address <= address, lane.outstanding))
+        records = sum(mark.records for mark in done)
         if records and lane.last_offset >= 0 and 0 <= offset < lane.last_offset + records:
             vanished = lane.last_offset + records - offset
+            lane.distrusted = True
             return self.failed(
                 f"{vanished} records before address {address} have no offset in {key[0]}/{key[1]}",
                 now_s=now_s,
             )
+        for _ in done:
+            lane.outstanding.popleft()
+        lane.opened = True
         lane.last_address = max(lane.last_address, address)
         lane.last_offset = max(lane.last_offset, offset)
         self.outstanding -= records
         self.acknowledged += records
         self.attempts = 0
-        if self.careful_to is not None and self.position.address >= self.careful_to:
-            self.careful_to = None  # nothing was refused this time: on at full speed
-            return self._retry(now_s, at_once=True)
-        return self._stand() or self._finish_if_done(now_s)
+        return self._reached(now_s) or self._finish_if_done(now_s)
 
     def suspect(self, reason: str, *, now_s: float) -> list[Command]:
         """Something among what was sent was refused; nothing says which record."""
         if self.over:
             return []
-        self.careful_to = self.read_to.address
+        self.careful_to = self.read_to.address if self.outstanding else None
         return self.failed(reason, now_s=now_s)
 
     def failed(self, reason: str, *, now_s: float) -> list[Command]:
@@ -300,9 +329,11 @@ class Engine:
     def _rewind(self) -> None:
         """Everything from the cursor on is to be read again."""
         self.read_to = self.position
+        self.in_doubt = self.in_doubt or self.outstanding > 0
         self.outstanding = 0
         for lane in self.lanes.values():
             lane.outstanding.clear()
+            lane.opened = False
             lane.last_offset = -1  # offsets may not follow on: others write there too
 
     def _retry(self, now_s: float, *, at_once: bool) -> list[Command]:
@@ -318,6 +349,13 @@ class Engine:
         self._retry_at_s = now_s + delay * self._entropy.uniform(0.5, 1.0)
         self.state = State.BACKING_OFF
         return commands
+
+    def _reached(self, now_s: float) -> list[Command]:
+        """What follows where a bound is reached that was set by a refusal."""
+        if self.careful_to is not None and self.position.address >= self.careful_to:
+            self.careful_to = None  # nothing was refused this time: on at full speed
+            return self._retry(now_s, at_once=True)
+        return self._stand()
 
     def _stand(self) -> list[Command]:
         """Ends before a refused record once everything before it is acknowledged."""

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Gap, Reader, Record
-from aolog.errors import StorageError, SyncFailed
+from aolog.errors import AddressPruned, StorageError, SyncFailed
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
 from bridge.engine import Command, Commit, Connect, Engine, LaneKey, Position, State
@@ -79,7 +79,7 @@ class Forwarder:
 
     topic: for records that name none; the log's own if None. prune_delivered: removes slabs that
     the cursor and every other protecting cursor have passed. Raises what Reader and `check`
-    raise; UsageError where there is no topic.
+    raise.
     """
 
     def __init__(
@@ -106,12 +106,20 @@ class Forwarder:
             )  # fmt: skip  # one call, one place
             start = Position(self._reader.tell(), self._reader.ordinal)
             self._drain_to = self._reader.end() if drain else None
+            if not self._reader.has_cursor_position:
+                self._notes.save()  # before the cursor is: after it they would count as lost
             self._reader.commit()  # from now on it protects what it has not passed
         except BaseException:
             self._reader.close()
             raise
         self._cluster = Cluster(bootstrap_servers, settings or {})
-        self._engine = Engine(start, now_s=time.monotonic(), commit_s=commit_s, stop_s=stop_s)
+        self._engine = Engine(
+            start,
+            now_s=time.monotonic(),
+            commit_s=commit_s,
+            stop_s=stop_s,
+            in_doubt=not self._notes.clean,
+        )
         self._prune_delivered = prune_delivered
         self._partitions: dict[str, int] = {}
         self._topic_asked_s: dict[str, float] = {}
@@ -123,6 +131,7 @@ class Forwarder:
         self._idle = False
         self._mark_every = MARK_EVERY
         self._waiting: list[Outgoing] = []
+        self._opening: set[LaneKey] = set()
         self._pending: Batch | None = None
         self._rate_from = (time.monotonic(), 0)
         self._rate = 0.0
@@ -178,11 +187,17 @@ class Forwarder:
     def _drained(self) -> bool:
         if self._drain_to is None or self._engine.state is not State.SENDING:
             return False
-        return self._engine.position.address >= self._drain_to and self._pending is None
+        if self._pending is not None:
+            return False
+        if self._engine.position.address >= self._drain_to:
+            return True
+        return self._idle and not self._engine.outstanding  # what is left cannot be read
 
     def _finish(self) -> None:
         """The last word of the notes: whether anything may still be in flight."""
-        self._notes.clean = self._engine.outstanding == 0 and self._engine.state is State.STOPPED
+        engine = self._engine
+        under_way = engine.outstanding > 0 or engine.in_doubt
+        self._notes.clean = engine.state is State.STOPPED and not under_way
         self._save_notes()
 
     def _failure(self) -> DestinationError:
@@ -256,11 +271,12 @@ class Forwarder:
         self._cluster.connect(careful=careful)
         self._mark_every = 1 if careful else MARK_EVERY
         self._partitions.clear()
+        self._topic_asked_s.clear()
         lanes = dict(self._notes.lanes)
         if not lanes:
             self._do(self._engine.connected({}))
             return
-        reader = self._cluster.reader()
+        reader = self._cluster.reader(self._asked_to_stop)
         try:
             held = self._read_back(reader, lanes)
         except NotReachable as error:
@@ -269,39 +285,60 @@ class Forwarder:
             return
         finally:
             reader.close()
-        self._notes.clean = False
+        if self._notes.clean:
+            self._notes.clean = False  # before anything is sent: a crash is no clean stop
+            self._save_notes()
         self._do(self._engine.connected(held))
+
+    def _asked_to_stop(self) -> bool:
+        return self._stop_asked
 
     def _disconnect(self) -> None:
         self._cluster.disconnect()
         self._waiting.clear()
+        self._opening.clear()
         self._pending = None
+        self._idle = False
         if not self._engine.over:
-            self._reader.seek_position(*self._engine.position)
+            self._go_back(self._engine.position)
+
+    def _go_back(self, position: Position) -> None:
+        """To be read again from there; what retention has removed meanwhile is a gap."""
+        try:
+            self._reader.seek_position(*position)
+        except AddressPruned:
+            begin, ordinal = self._reader.seek("earliest"), self._reader.ordinal
+            before = position.ordinal
+            lost = None if ordinal is None or before is None else max(0, ordinal - before)
+            self._on_gap(Gap(position.address, begin, "pruned", lost))
 
     def _read_back(self, reader: ReadBack, lanes: dict[LaneKey, LaneNote]) -> dict[LaneKey, int]:
         """The last address that each lane holds. After an unclean stop it waits until a
-        predecessor's last request has landed."""
+        predecessor's last request has landed. Partitions that are gone hold nothing."""
+        there = {topic: reader.partitions(topic, ANSWER_S) for topic in {key[0] for key in lanes}}
+        lanes = {
+            key: note
+            for key, note in lanes.items()
+            if key[1] < there[key[0]] and not self._engine.distrusts(key)
+        }
         held = {key: note.address for key, note in lanes.items()}
+        seen: dict[LaneKey, int] = {}
         settle_until_s = time.monotonic() + SETTLE_MAX_S
-        moved = True
-        while moved:
+        while True:
             moved = False
             for key, note in lanes.items():
                 first, end = reader.ends(key, ANSWER_S)
-                begin = max(note.offset, first)
+                if end == seen.get(key):
+                    continue
+                seen[key], moved = end, True
+                begin = max(min(note.offset, end), first)  # beyond the end: the topic is a new one
                 if begin < end:
                     stamp = reader.last_stamp(key, self._notes.source, begin, end, ANSWER_S * 2)
                     held[key] = max(held[key], -1 if stamp is None else stamp)
-                    note.offset, note.address = max(note.offset, end - 1), held[key]
-                    moved = moved or end - 1 > begin
-            if self._notes.clean or time.monotonic() > settle_until_s:
-                break
-            if moved or not self._notes.clean:
-                time.sleep(SETTLE_S)
-                ends = {key: reader.ends(key, ANSWER_S)[1] for key in lanes}
-                moved = any(ends[key] - 1 > lanes[key].offset for key in lanes)
-        return held
+                note.offset, note.address = max(begin, end - 1), held[key]
+            if self._notes.clean or not moved or time.monotonic() > settle_until_s:
+                return held
+            time.sleep(SETTLE_S)
 
     # --- from the log to the lanes ------------------------------------------------------------
 
@@ -310,6 +347,7 @@ class Forwarder:
         self._idle = batch is None
         if batch is None:  # the position moves on over seals and gaps
             self._engine.read(Position(self._reader.tell(), self._reader.ordinal), [])
+            self._do(self._engine.stands(now_s=time.monotonic()))
             return
         self._pending = batch
         records, read_to = self._until_refused(batch)
@@ -323,13 +361,14 @@ class Forwarder:
             _first_ordinal(batch),
             self._lane_of,
             self._engine.holds,
+            self._engine.opened,
             mark_every=self._mark_every,
         )
         self._skipped += len(records) - len(outgoing)
         self._engine.read(read_to, marks)
         self._waiting = outgoing
         self._send_waiting()
-        self._do(self._engine.stands())
+        self._do(self._engine.stands(now_s=time.monotonic()))
 
     def _until_refused(self, batch: Batch) -> tuple[list[Record], Position]:
         """The batch's records, up to one that the cluster will not take."""
@@ -355,9 +394,12 @@ class Forwarder:
         now_s = time.monotonic()
         asked_s = self._topic_asked_s.setdefault(topic, now_s)
         try:
-            partitions = self._cluster.partitions(topic, ANSWER_S)
+            partitions = self._lanes_in_use(topic, self._cluster.partitions(topic, ANSWER_S))
             if partitions:
                 self._note_lanes(topic, partitions)
+        except Refused as error:
+            self._do(self._engine.refused(str(error), address, now_s=now_s))
+            return False
         except (NotReachable, StorageError) as error:
             if isinstance(error, SyncFailed):
                 raise
@@ -367,22 +409,34 @@ class Forwarder:
             return False
         for event in self._cluster.poll(0):
             self._take(event)
+        if self._engine.state is not State.SENDING:
+            return False
         if partitions:
             self._partitions[topic] = partitions
             self._topic_asked_s.pop(topic, None)
             return True
-        if now_s - asked_s > TOPIC_WAIT_S and not self._engine.over:
+        if now_s - asked_s > TOPIC_WAIT_S:
             reason = f"there is no topic {topic!r}"
             self._do(self._engine.refused(reason, address, now_s=now_s))
         time.sleep(IDLE_S)
         return False
+
+    def _lanes_in_use(self, topic: str, partitions: int) -> int:
+        """Into how many lanes the topic's records are cut. Where one has records that the cursor
+        has not passed, as many as they were cut into: in a topic that has grown since, they would
+        be looked for in other lanes, and missing ones be taken for held."""
+        noted = sum(name == topic for name, _ in self._notes.lanes)
+        position = self._engine.position.address
+        lanes = self._engine.lanes.items()
+        ahead = any(name == topic and lane.last_address >= position for (name, _), lane in lanes)
+        return noted if ahead and 0 < noted < partitions else partitions
 
     def _note_lanes(self, topic: str, partitions: int) -> None:
         """Before a lane is first used it is durable from where to read it back."""
         new = [key for p in range(partitions) if (key := (topic, p)) not in self._notes.lanes]
         if not new:
             return
-        reader = self._cluster.reader()
+        reader = self._cluster.reader(self._asked_to_stop)
         try:
             for key in new:
                 first, end = reader.ends(key, ANSWER_S)
@@ -404,9 +458,14 @@ class Forwarder:
     def _send_waiting(self) -> None:
         """Sends what is planned, as far as the client's queue takes it."""
         epoch, source = self._reader.epoch, self._notes.source
-        send = self._cluster.send
+        send, opened, opening = self._cluster.send, self._engine.opened, self._opening
         waiting = self._waiting
         for i, (record, lane, marked) in enumerate(waiting):
+            if lane in opening:
+                if not opened(lane):
+                    self._waiting = waiting[i:]
+                    return
+                opening.discard(lane)
             stamp = encode_stamp(source, epoch, record.address, record.timestamp)
             headers: list[tuple[str, str | bytes | None]] = [*record.headers, (HEADER_NAME, stamp)]
             mark = record.address if marked else None
@@ -420,6 +479,8 @@ class Forwarder:
             if not sent:
                 self._waiting = waiting[i:]
                 return
+            if marked and not opened(lane):
+                opening.add(lane)
             if not i % 4096 and i:
                 self._cluster.serve()
         self._waiting = []

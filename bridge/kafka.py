@@ -23,7 +23,7 @@ from bridge.errors import WrongSetting
 from bridge.stamp import decode_stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bridge.engine import LaneKey
 
@@ -71,8 +71,14 @@ _CAREFUL: dict[str, object] = {
     "linger.ms": 0,
     "max.in.flight.requests.per.connection": 1,
 }
+_NAME_WAIT_S = 1.0  # ends with the first callback; it may lag behind the error by a moment
 _PURGE_POLLS = 20  # a second at most; what is left then goes with the producer
-_FOREIGN = ("test.mock.",)
+_OTHER_NAMES = {  # the client's aliases
+    "request.required.acks": "acks",
+    "delivery.timeout.ms": "message.timeout.ms",
+    "metadata.broker.list": "bootstrap.servers",
+}
+_FOREIGN = ("test.mock.", "transactional.id", "bootstrap.servers")
 _CALLBACKS = ("_cb", "on_delivery", "logger")
 _CONSUMER_ONLY = {"linger.ms", "compression.type", "compression.codec"}
 
@@ -83,6 +89,10 @@ _NEVER = {
     KafkaError.TOPIC_EXCEPTION,
     KafkaError.RECORD_LIST_TOO_LARGE,
     KafkaError.INVALID_TIMESTAMP,
+}
+_NO_TOPIC = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- the library's public names begin so
 }
 _FORBIDDEN = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -131,15 +141,17 @@ def check(settings: dict[str, str]) -> None:
     """Raises WrongSetting for a setting that the client does not know or that is not ours to
     give. Connects to nothing."""
     for key in settings:
-        if key in _FIXED:
+        name = _OTHER_NAMES.get(key, key)
+        if name in _FIXED:
             raise WrongSetting(
                 f"{key} is set by the bridge, its guarantees rest on it", hint="leave it out"
             )
-        if key.startswith(_FOREIGN) or key.endswith(_CALLBACKS) or key == "bootstrap.servers":
+        if name.startswith(_FOREIGN) or name.endswith(_CALLBACKS):
             raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
     try:
         Producer({**_DEFAULTS, **settings, **_FIXED, "log_level": 0}, logger=_client_log)
-    except (KafkaException, ValueError, TypeError) as error:
+        ReadBack(dict(settings), bool).close()
+    except (KafkaException, ValueError, TypeError, AttributeError) as error:
         raise WrongSetting(f"the Kafka client refuses a setting: {_words(error)}") from None
 
 
@@ -190,6 +202,7 @@ class Cluster:
         counts."""
         producer, self._producer = self._producer, None
         self._generation += 1
+        self.reachable = False
         if producer is not None:
             # Purged first: after a fatal error what is in flight would never leave the queue.
             # Not flushed: with a fatal error pending, flush runs callbacks in a state in which
@@ -250,9 +263,9 @@ class Cluster:
         try:
             self._producer.poll(timeout_s)
         except KafkaException as error:
-            if self._careful:  # the refused record's own callback names it
+            if self._careful:  # the refused record's own callback names it: it comes at once
                 with contextlib.suppress(KafkaException):
-                    self._producer.poll(0)
+                    self._producer.poll(_NAME_WAIT_S)
             self._fail(error.args[0], None)
             self._generation += 1
 
@@ -262,7 +275,8 @@ class Cluster:
         if generation != self._generation:
             return
         if error is None:
-            self._events.append(Delivered(lane, address, message.offset()))
+            offset = message.offset()
+            self._events.append(Delivered(lane, address, -1 if offset is None else offset))
         else:
             self._fail(error, address)
 
@@ -298,7 +312,7 @@ class Cluster:
 
     def partitions(self, topic: str, timeout_s: float) -> int:
         """How many partitions a topic has; 0 if there is no such topic (asking may create it).
-        Raises NotReachable."""
+        Raises NotReachable, and Refused for what can be no topic's name."""
         assert self._producer is not None
         try:
             found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
@@ -309,23 +323,23 @@ class Cluster:
             return len(found.partitions)
         if found.error.code() in _FORBIDDEN:
             self._fail(found.error, None)
-        if found.error.code() in {
-            KafkaError.UNKNOWN_TOPIC_OR_PART,
-            KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- a public name
-        }:
+        if found.error.code() in _NO_TOPIC:
             return 0
+        if found.error.code() == KafkaError.TOPIC_EXCEPTION:
+            raise Refused(f"{topic!r} is no name for a topic")
         raise NotReachable(found.error.str())
 
-    def reader(self) -> ReadBack:
-        """For looking into partitions. Close it."""
-        return ReadBack(self._settings)
+    def reader(self, give_up: Callable[[], bool]) -> ReadBack:
+        """For looking into partitions. give_up: asked now and then. Close it."""
+        return ReadBack(self._settings, give_up)
 
 
 class ReadBack:
     """Looks into destination partitions: their ends, and our stamps in them. No group is joined
     and nothing is committed."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], give_up: Callable[[], bool]) -> None:
+        self._give_up = give_up
         kept = {k: v for k, v in settings.items() if k not in _CONSUMER_ONLY}
         self._consumer = Consumer(
             {
@@ -339,8 +353,20 @@ class ReadBack:
             logger=_client_log,
         )
 
+    def partitions(self, topic: str, timeout_s: float) -> int:
+        """How many partitions a topic has; 0 if there is no such topic, and none is created.
+        Raises NotReachable."""
+        try:
+            found = self._consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+        except KafkaException as error:
+            raise NotReachable(_words(error)) from error
+        if found.error is not None and found.error.code() not in _NO_TOPIC:
+            raise NotReachable(found.error.str())
+        return len(found.partitions)
+
     def ends(self, lane: LaneKey, timeout_s: float) -> tuple[int, int]:
         """(first offset, offset behind the last). Raises NotReachable."""
+        self._mind(lane)
         try:
             found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
         except KafkaException as error:
@@ -353,13 +379,15 @@ class ReadBack:
         self, lane: LaneKey, source: bytes, begin: int, end: int, timeout_s: float
     ) -> int | None:
         """The greatest address stamped by `source` in [begin, end); None if there is none.
-        Records of strangers are passed over. Raises NotReachable if nothing comes for so long."""
+        Records of strangers are passed over. Raises NotReachable if nothing comes for so long,
+        and where it is to give up."""
         greatest: int | None = None
         at = begin
         self._consumer.assign([TopicPartition(*lane, begin)])
         try:
             while at < end:
-                messages = self._consumer.consume(10_000, timeout=0.2)
+                messages = self._consumer.consume(min(10_000, end - at), timeout=0.2)
+                self._mind(lane)
                 if not messages:
                     timeout_s -= 0.2
                     if timeout_s <= 0:
@@ -377,6 +405,11 @@ class ReadBack:
         finally:
             self._consumer.unassign()
         return greatest
+
+    def _mind(self, lane: LaneKey) -> None:
+        """Raises where it is to give up: many lanes, or a long one, take long."""
+        if self._give_up():
+            raise NotReachable(f"told to stop before {lane[0]}/{lane[1]} was read back")
 
     def _position(self, lane: LaneKey) -> int:
         """Where the consumer stands: behind control records, which are not handed out."""

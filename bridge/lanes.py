@@ -40,7 +40,8 @@ class LaneNote:
 class LaneNotes:
     """All lanes of one log and cursor. source: the UUID in the stamps: the log's, or in format
     1, which has none, one of the bridge's own. clean: nothing was in flight when it stopped.
-    lost: the file was there and is unreadable, so nothing bounds how far to read back."""
+    lost: the file was gone or unreadable once, so for a lane that is not noted since, nothing
+    bounds how far to read back."""
 
     path: str
     storage: Storage
@@ -77,11 +78,18 @@ class LaneNotes:
             }
             if saved["version"] != _VERSION or topic_uuid not in {None, source}:
                 raise ValueError("of another log or version")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             _log.warning("%s is unreadable (%s): destinations are read back whole", path, error)
             fresh.lost = True
             return fresh
-        return cls(path, storage, source, clean=bool(saved["clean"]), lanes=lanes)
+        return cls(
+            path,
+            storage,
+            source,
+            clean=bool(saved["clean"]),
+            lost=bool(saved["lost"]),
+            lanes=lanes,
+        )
 
     def save(self) -> None:
         """Durable on return. Raises StorageFull and the like; what was saved before stays."""
@@ -93,6 +101,7 @@ class LaneNotes:
             "version": _VERSION,
             "source": self.source.hex(),
             "clean": self.clean,
+            "lost": self.lost,
             "lanes": lanes,
         }
         self.storage.make_directory(os.path.dirname(self.path))  # noqa: PTH120 -- as in storage

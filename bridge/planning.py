@@ -1,7 +1,8 @@
 """Cutting a batch into lanes and marks. Pure.
 
 The last record of a batch in each lane carries a callback, and each 256th before it: so the
-cursor follows closely and almost no record pays for a callback.
+cursor follows closely and almost no record pays for a callback. The first record of a lane that
+is not opened yet has a mark of its own (see engine).
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ def plan(
     first_ordinal: int | None,
     lane_of: Callable[[Record], LaneKey],
     holds: Callable[[LaneKey, int], bool],
+    opened: Callable[[LaneKey], bool],
     *,
     mark_every: int = MARK_EVERY,
 ) -> tuple[list[Outgoing], list[tuple[LaneKey, Mark]]]:
     """The records to send, in order, and the marks to enter before the first is sent.
 
     first_ordinal: of the first record, None in format 1. holds: whether a lane has a record
-    already; such a one is left out.
+    already; such a one is left out. opened: whether a lane may be sent more than one record.
     """
     kept: list[tuple[Record, LaneKey]] = []
     open_marks: dict[LaneKey, list[tuple[int, int, int | None]]] = {}
@@ -50,10 +52,11 @@ def plan(
         if holds(lane, record.address):
             continue
         ordinal = None if first_ordinal is None else first_ordinal + i
+        alone = lane not in open_marks and not opened(lane)
         members = open_marks.setdefault(lane, [])
         members.append((len(kept), record.address, ordinal))
         kept.append((record, lane))
-        if len(members) == mark_every:
+        if alone or len(members) == mark_every:
             marks.append((lane, _mark(members)))
             marked.add(members[-1][0])
             members.clear()

@@ -1,0 +1,441 @@
+"""What the tests of the log share: logs in all shapes, a storage that is watched, a writer's death.
+
+`import` from here by its full name, `tests.aolog.conftest`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import pytest
+
+import aolog
+from aolog import lifetime
+from aolog.log import Log
+from aolog.record import Gap, Record
+from aolog.storage import Directory, File, Storage
+from aolog.verify import verify
+from aolog.walk import Tail
+
+if TYPE_CHECKING:
+    from aolog.frame import Buffer
+
+ROOT = Path(__file__).parents[2]
+SOON_S = 20.0  # a generous bound for what must happen soon; nothing waits for it when all is well
+
+
+@pytest.fixture
+def log_path(tmp_path: Path) -> str:
+    """Where a log may be: nothing is there yet."""
+    return str(tmp_path / "log")
+
+
+@pytest.fixture(scope="session")
+def small_disk() -> Iterator[Callable[[int], Path]]:
+    """Mounts an empty file system of so many bytes. A skip where that is not allowed."""
+    mounted: list[Path] = []
+
+    def mount(size: int) -> Path:
+        where = Path(f"/tmp/aolog-disk-{os.getpid()}-{len(mounted)}")
+        where.mkdir()
+        made = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(where)],
+            capture_output=True,
+            check=False,
+        )
+        if made.returncode:
+            where.rmdir()
+            pytest.skip(f"needs root to mount a small disk: {made.stderr.decode().strip()}")
+        mounted.append(where)
+        return where
+
+    yield mount
+    for where in mounted:
+        subprocess.run(["umount", "--lazy", str(where)], check=True)
+        where.rmdir()
+
+
+# --- looking at a log ------------------------------------------------------------------------
+
+
+def slab_files(path: str) -> list[Path]:
+    """The log's slabs in order."""
+    return sorted(Path(path).glob("*.slab"))
+
+
+class FrameAt(NamedTuple):
+    """Where a frame of records lies. begin, end: offsets in its slab. records: how many."""
+
+    slab: Path
+    base: int
+    begin: int
+    end: int
+    kind: int
+    records: int
+
+    @property
+    def address(self) -> int:
+        return self.base + self.begin
+
+
+def frames_of(path: str) -> list[FrameAt]:
+    """All frames of an intact log, marks and seals too."""
+    log = Log(path, Storage())
+    found = []
+    try:
+        for i in range(len(log.bases)):
+            slab = log.open_slab(i)
+            walker = slab.walker()
+            while not isinstance(frame := walker.next(), Tail):
+                head = frame.header
+                place = (Path(slab.file.path), slab.base, frame.offset, frame.end)
+                found.append(FrameAt(*place, head.kind, head.records))
+            slab.close()
+    finally:
+        log.close()
+    return found
+
+
+def snapshot(path: str) -> dict[str, bytes | None]:
+    """Every name under a path, with what is in it."""
+    return {
+        str(at.relative_to(path)): at.read_bytes() if at.is_file() else None
+        for at in sorted(Path(path).rglob("*"))
+    }
+
+
+def read_all(path: str, **options: object) -> list[Record]:
+    """Every record, one by one."""
+    with aolog.Reader(path, **options) as reader:
+        return list(reader)
+
+
+def values(path: str, **options: object) -> list[bytes | None]:
+    """Every record's value."""
+    return [record.value for record in read_all(path, **options)]
+
+
+class Way(NamedTuple):
+    """A way to read everything from a place on."""
+
+    records: list[Record]
+    gaps: list[Gap]
+
+
+def one_by_one(path: str, **options: object) -> Way:
+    with aolog.Reader(path, **options) as reader:
+        records = []
+        while (record := reader.read()) is not None:
+            records.append(record)
+        return Way(records, reader.gaps)
+
+
+def by_iteration(path: str, **options: object) -> Way:
+    with aolog.Reader(path, **options) as reader:
+        return Way(list(reader), reader.gaps)
+
+
+def by_batch(path: str, **options: object) -> Way:
+    with aolog.Reader(path, **options) as reader:
+        records: list[Record] = []
+        while (batch := reader.read_batch()) is not None:
+            assert len(batch) > 0
+            records += batch
+        return Way(records, reader.gaps)
+
+
+def by_small_batch(path: str, **options: object) -> Way:
+    with aolog.Reader(path, **options) as reader:
+        records: list[Record] = []
+        while (batch := reader.read_batch(max_bytes=1)) is not None:
+            records += batch
+        return Way(records, reader.gaps)
+
+
+def by_arrow(path: str, **options: object) -> Way:
+    pytest.importorskip("pyarrow")
+    with aolog.Reader(path, **options) as reader:
+        records: list[Record] = []
+        while (batch := reader.read_batch()) is not None:
+            records += from_arrow_rows(batch.to_arrow())
+        return Way(records, reader.gaps)
+
+
+def by_follow(path: str, **options: object) -> Way:
+    with aolog.Reader(path, **options) as reader:
+        return Way(list(reader.follow(timeout=0.0)), reader.gaps)
+
+
+def by_mixture(path: str, **options: object) -> Way:
+    """All of them in turn, on one reader."""
+    with aolog.Reader(path, **options) as reader:
+        records: list[Record] = []
+        turn = 0
+        while True:
+            turn += 1
+            if turn % 3 == 0:
+                batch = reader.read_batch(max_bytes=200)
+                got = [] if batch is None else list(batch)
+            else:
+                record = reader.read()
+                got = [] if record is None else [record]
+            if not got:
+                return Way(records, reader.gaps)
+            records += got
+
+
+WAYS = [one_by_one, by_iteration, by_batch, by_small_batch, by_arrow, by_follow, by_mixture]
+
+
+def from_arrow_rows(batch: object) -> list[Record]:
+    """Arrow's rows as records."""
+    columns = {
+        name: batch.column(name).to_pylist()  # type: ignore[attr-defined]
+        for name in ("address", "key", "value", "headers", "topic")
+    }
+    stamps = batch.column("timestamp").cast("int64").to_pylist()  # type: ignore[attr-defined]
+    return [
+        Record(address, stamp, key, value, tuple((h["key"], h["value"]) for h in headers), topic)
+        for address, stamp, key, value, headers, topic in zip(
+            columns["address"],
+            stamps,
+            columns["key"],
+            columns["value"],
+            columns["headers"],
+            columns["topic"],
+            strict=True,
+        )
+    ]
+
+
+def assert_clean(path: str) -> None:
+    """Nothing is lost, damaged or left over."""
+    report = verify(path)
+    assert report.ok, report
+    assert report.tail_bytes == 0
+
+
+# --- a writer's death ------------------------------------------------------------------------
+
+
+def kill(writer: aolog.Writer) -> None:
+    """What SIGKILL does to a writer: buffers are gone, files stay as they are, the lock is free."""
+    writer._ticker.stop()
+    writer.after_fork_in_child()
+    lifetime.closed(writer)
+
+
+def copy_of(path: str, to: Path) -> str:
+    """The log as it is on disk at this moment, as a machine's restart from an image would find it:
+    the same directory's content in other inodes."""
+    shutil.copytree(path, to)
+    return str(to)
+
+
+class Child:
+    """A Python process that runs `code` and answers in lines. SIGKILLed at the end."""
+
+    def __init__(self, code: str, *arguments: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+
+    def line(self) -> str:
+        """The next line that it says."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode().strip()
+
+    def say(self, line: str) -> None:
+        """A line for it."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> list[str]:
+        """SIGKILL; what it said that was not read yet, whole lines only."""
+        self.process.send_signal(signal.SIGKILL)
+        out, _ = self.process.communicate()
+        return [line.decode() for line in out.split(b"\n")[:-1]]
+
+    def wait(self) -> tuple[str, str]:
+        """Its output and errors, once it has ended well."""
+        out, err = self.process.communicate(timeout=SOON_S)
+        assert self.process.returncode == 0, err.decode()
+        return out.decode(), err.decode()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def eventually(condition: Callable[[], object], within_s: float = SOON_S) -> None:
+    """Fails unless the condition comes true soon."""
+    until = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < until, "did not come true"
+        time.sleep(0.002)
+
+
+def in_thread(call: Callable[[], object]) -> Call:
+    """The call, begun in a thread of its own."""
+    return Call(call)
+
+
+class Call:
+    """A call in a thread of its own."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._result: object = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._call()
+        except BaseException as error:
+            self._error = error
+
+    def waits(self, for_s: float = 0.15) -> bool:
+        """Whether it is still under way after a while."""
+        self._thread.join(for_s)
+        return self._thread.is_alive()
+
+    def result(self) -> object:
+        """What it returned or raised, soon."""
+        self._thread.join(SOON_S)
+        assert not self._thread.is_alive(), "hangs"
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+# --- storage that is watched -----------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+class Operation(NamedTuple):
+    """What was asked of the storage: write, truncate, datasync, sync (a directory's), rename,
+    unlink, create, mkdir. name: of the file, as it is below the log's directory."""
+
+    what: str
+    name: str
+
+
+class WatchedFile(File):
+    """A file whose changes are told to its storage first."""
+
+    def __init__(self, storage: WatchedStorage, path: str, fd: int) -> None:
+        super().__init__(path, fd)
+        self.storage = storage
+
+    def pwrite_all(self, parts: Sequence[Buffer], offset: int) -> None:
+        self.storage.meet(
+            "write", self.path, lambda: super(WatchedFile, self).pwrite_all(parts, offset)
+        )
+
+    def datasync(self) -> None:
+        self.storage.meet("datasync", self.path, super().datasync)
+
+    def truncate(self, size: int) -> None:
+        self.storage.meet("truncate", self.path, lambda: super(WatchedFile, self).truncate(size))
+
+
+class WatchedDirectory(Directory):
+    """The same for a directory."""
+
+    def __init__(self, storage: WatchedStorage, path: str, fd: int) -> None:
+        super().__init__(path, fd)
+        self.storage = storage
+
+    def sync(self) -> None:
+        self.storage.meet("sync", self.path, super().sync)
+
+
+class WatchedStorage(Storage):
+    """The real file system, with a list of what was changed and a say in it.
+
+    operations: what was done, in order. before: called with each Operation before it is done; may
+    raise in its place. reads: how often files, directories or names were read.
+    """
+
+    def __init__(self, before: Callable[[Operation], None] | None = None) -> None:
+        self.operations: list[Operation] = []
+        self.before = before
+        self.lists = 0
+
+    def meet(self, what: str, path: str, call: Callable[[], object]) -> None:
+        operation = Operation(what, Path(path).name)
+        if self.before is not None:
+            self.before(operation)
+        call()
+        self.operations.append(operation)
+
+    def count(self, what: str) -> int:
+        return sum(operation.what == what for operation in self.operations)
+
+    def list_names(self, path: str) -> list[str]:
+        self.lists += 1
+        return super().list_names(path)
+
+    def open_directory(self, path: str) -> Directory:
+        plain = super().open_directory(path)
+        fd, plain.fd = plain.fd, -1
+        return WatchedDirectory(self, path, fd)
+
+    def _open(self, path: str, flags: int) -> File:
+        made: list[File] = []
+
+        def call() -> None:
+            plain = super(WatchedStorage, self)._open(path, flags)
+            fd, plain.fd = plain.fd, -1
+            made.append(WatchedFile(self, path, fd))
+
+        if flags & os.O_TRUNC:
+            self.meet("create", path, call)
+        else:
+            call()
+        return made[0]
+
+    def rename(self, old: str, new: str) -> None:
+        self.meet("rename", new, lambda: super(WatchedStorage, self).rename(old, new))
+
+    def unlink(self, path: str) -> None:
+        self.meet("unlink", path, lambda: super(WatchedStorage, self).unlink(path))
+
+
+def raising_at(n: int, error: Callable[[], BaseException]) -> Callable[[Operation], None]:
+    """Lets n operations through and raises at every one behind them."""
+    left = n
+
+    def before(_: Operation) -> None:
+        nonlocal left
+        if left == 0:
+            raise error()
+        left -= 1
+
+    return before

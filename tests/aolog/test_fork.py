@@ -1,0 +1,262 @@
+"""Fork: what a child inherits is its parent's, and says so."""
+
+from __future__ import annotations
+
+import pytest
+
+import aolog
+from tests.aolog.conftest import Child, assert_clean, read_all, values
+
+# Each runs in a process of its own: a fork of pytest would inherit far more than a log.
+PRELUDE = """
+import os, sys, threading, time, traceback, aolog
+path = sys.argv[1]
+
+def in_child(call):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            call()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+
+def raises(error, call):
+    try:
+        call()
+    except error:
+        return
+    raise AssertionError(f"{call} did not raise {error}")
+"""
+
+
+def run(code: str, path: str) -> None:
+    with Child(PRELUDE + code, path) as child:
+        _, errors = child.wait()
+        assert "Traceback" not in errors, errors
+
+
+def test_every_call_in_the_child_is_refused_and_changes_nothing(log_path: str) -> None:
+    run(
+        """
+w = aolog.Writer(path, flush_seconds=None, sync="never")
+w.append(b"in memory")
+
+def child():
+    for call in (lambda: w.append(b"no"), lambda: w.append_many([b"no"]), w.flush, w.sync):
+        raises(aolog.Forked, call)
+    w.close()
+    w.close()
+
+before = {name: open(f"{path}/{name}", "rb").read() for name in os.listdir(path)}
+in_child(child)
+assert before == {name: open(f"{path}/{name}", "rb").read() for name in os.listdir(path)}
+w.append(b"parent goes on")
+w.close()
+""",
+        log_path,
+    )
+    assert values(log_path) == [b"in memory", b"parent goes on"]
+    assert_clean(log_path)
+
+
+def test_a_child_that_exits_cleanly_writes_nothing_of_its_parents(log_path: str) -> None:
+    run(
+        """
+import gc
+w = aolog.Writer(path, flush_seconds=None, sync="never")
+w.append(b"once")
+pid = os.fork()
+if pid == 0:
+    sys.exit(0)  # at-exit handlers run
+os.waitpid(pid, 0)
+pid = os.fork()
+if pid == 0:
+    del w
+    gc.collect()
+    sys.exit(0)
+os.waitpid(pid, 0)
+w.close()
+""",
+        log_path,
+    )
+    assert values(log_path) == [b"once"]
+    assert_clean(log_path)
+
+
+def test_the_lock_stays_with_the_parent(log_path: str) -> None:
+    run(
+        """
+w = aolog.Writer(path)
+in_child(lambda: raises(aolog.LogLocked, lambda: aolog.Writer(path)))
+in_child(lambda: w.close())
+in_child(lambda: None)
+raises(aolog.LogLocked, lambda: aolog.Writer(path))
+in_child(lambda: raises(aolog.LogLocked, lambda: aolog.Writer(path)))
+w.append(b"a")
+w.close()
+""",
+        log_path,
+    )
+    assert values(log_path) == [b"a"]
+
+
+def test_the_lock_goes_with_the_parent_though_children_live(log_path: str) -> None:
+    code = """
+w = aolog.Writer(path, flush_seconds=None)
+w.append(b"a")
+w.flush()
+pid = os.fork()
+if pid == 0:
+    print("child", os.getpid(), flush=True)
+    sys.stdin.readline()
+    os._exit(0)
+sys.stdin.readline()
+"""
+    with Child(PRELUDE + code, log_path) as child:
+        assert child.line().startswith("child")
+        with pytest.raises(aolog.LogLocked):
+            aolog.Writer(log_path)
+        child.process.kill()
+        child.process.wait()
+        with aolog.Writer(log_path) as writer:  # the grandchild holds nothing
+            assert writer.opening.case == "@D unsealed"
+        child.say("end")
+
+
+def test_a_child_may_have_logs_of_its_own(log_path: str) -> None:
+    run(
+        """
+w = aolog.Writer(path + "-parent", flush_seconds=0.01)
+w.append(b"parent")
+
+def child():
+    with aolog.Writer(path + "-child", flush_seconds=0.01) as mine:
+        mine.append(b"child")
+        time.sleep(0.1)
+        assert len(list(aolog.Reader(path + "-child"))) == 1
+    with aolog.Reader(path + "-parent") as r:
+        list(r)
+
+in_child(child)
+w.append(b"parent")
+time.sleep(0.1)
+assert len(list(aolog.Reader(path + "-parent"))) == 2  # its thread is alive
+w.close()
+""",
+        log_path,
+    )
+    assert values(log_path + "-parent") == [b"parent"] * 2
+    assert values(log_path + "-child") == [b"child"]
+
+
+def test_the_child_may_go_on_with_the_log_when_the_parent_has_closed_it(log_path: str) -> None:
+    run(
+        """
+w = aolog.Writer(path)
+w.append(b"parent")
+w.close()
+
+def child():
+    with aolog.Writer(path) as mine:
+        mine.append(b"child")
+
+in_child(child)
+with aolog.Writer(path) as w:
+    w.append(b"parent")
+""",
+        log_path,
+    )
+    assert values(log_path) == [b"parent", b"child", b"parent"]
+
+
+def test_readers_and_cursors_are_the_parents_too(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"a", b"b", b"c", b"d"])
+    run(
+        """
+r = aolog.Reader(path, cursor="c")
+f = aolog.Reader(path)
+next(f.follow(0.0))
+assert r.read().value == b"a"
+r.commit()
+
+def child():
+    for call in (r.read, r.commit, r.read_batch, r.lag, f.read, lambda: r.seek("latest")):
+        raises(aolog.Forked, call)
+    r.close()
+    raises(aolog.CursorLocked, lambda: aolog.Reader(path, cursor="c"))
+    with aolog.Reader(path) as mine:
+        assert mine.read().value == b"a"
+
+in_child(child)
+assert r.read().value == b"b"
+assert f.read().value == b"b"
+r.commit()
+raises(aolog.CursorLocked, lambda: aolog.Reader(path, cursor="c"))
+r.close()
+""",
+        log_path,
+    )
+    assert values(log_path, cursor="c") == [b"c", b"d"]
+
+
+def test_a_fork_while_threads_append_and_sync_hangs_nobody(log_path: str) -> None:
+    run(
+        """
+w = aolog.Writer(path, slab_bytes=20_000, flush_seconds=0.001, sync_seconds=0.001)
+stop = False
+
+def work(which):
+    i = 0
+    while not stop:
+        w.append(b"%d %d" % (which, i) + bytes(100))
+        i += 1
+        if i % 10 == 0:
+            w.sync()
+    counts[which] = i
+
+counts = {}
+threads = [threading.Thread(target=work, args=(which,)) for which in range(3)]
+for t in threads:
+    t.start()
+
+def child():
+    raises(aolog.Forked, lambda: w.append(b"no"))
+    raises(aolog.Forked, w.sync)
+    w.close()
+
+for _ in range(30):
+    in_child(child)
+    time.sleep(0.005)
+stop = True
+for t in threads:
+    t.join()
+w.close()
+found = [r.value for r in aolog.Reader(path)]
+assert len(found) == sum(counts.values()), (len(found), counts)
+""",
+        log_path,
+    )
+    assert_clean(log_path)
+    assert len(read_all(log_path)) > 0
+
+
+def test_a_program_started_from_the_parent_inherits_nothing(log_path: str) -> None:
+    run(
+        """
+import subprocess
+w = aolog.Writer(path)
+r = aolog.Reader(path, cursor="c")
+r.commit()
+next(r.follow(0.0), None)
+out = subprocess.run(["ls", "-l", "/proc/self/fd"], capture_output=True, text=True, close_fds=False).stdout
+assert path not in out, out
+assert "inotify" not in out, out
+w.close()
+""",
+        log_path,
+    )

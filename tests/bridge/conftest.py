@@ -1,0 +1,374 @@
+"""What tests of the bridge share: logs, forwarders in a thread or a process, and a consumer that
+owes nothing to the bridge's own code."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from aolog import Reader, Record, Writer
+from aolog.cursor import read_position
+from aolog.storage import Storage
+from bridge import forwarder as forwarder_module
+from bridge.embedded import EmbeddedBroker
+from bridge.forwarder import Forwarder, Status
+
+TOPIC = "t"
+PARTITIONS = 4
+# One generous bound for whatever must happen soon; nothing here waits for it when all is well.
+SOON_S = 60.0
+
+
+class Message(NamedTuple):
+    """What a consumer got. The stamp is taken apart here by the table in bridge/stamp.py, not by
+    its code."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+    uuid: bytes
+    epoch: int
+    address: int
+    timestamp_us: int | None
+
+
+def message_of(found: Any) -> Message:
+    *headers, (name, stamp) = found.headers()
+    assert name == "aolog"
+    uuid, epoch, address, timestamp_us = struct.unpack("<16sIQq", stamp)
+    return Message(
+        found.topic(),
+        found.partition(),
+        found.offset(),
+        found.key(),
+        found.value(),
+        tuple(headers),
+        found.timestamp()[1],
+        uuid,
+        epoch,
+        address,
+        None if timestamp_us == -(1 << 63) else timestamp_us,
+    )
+
+
+def consume(
+    bootstrap_servers: str, topic: str = TOPIC, partitions: int = PARTITIONS
+) -> list[Message]:
+    """All that is there, partition by partition, in order of offsets without a hole."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "test",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+            "log_level": 0,
+        }
+    )
+    try:
+        places = [TopicPartition(topic, p) for p in range(partitions)]
+        ends = [consumer.get_watermark_offsets(place, timeout=SOON_S) for place in places]
+        consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in enumerate(ends)])
+        missing = sum(high - low for low, high in ends)
+        found: list[Message] = []
+        until_s = time.monotonic() + SOON_S
+        while missing > 0 and time.monotonic() < until_s:
+            for message in consumer.consume(min(missing, 1000), timeout=0.2):
+                assert message.error() is None, message.error()
+                found.append(message_of(message))
+                missing -= 1
+        assert missing == 0
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda m: (m.partition, m.offset))
+
+
+def records_of(log: Path) -> list[Record]:
+    with Reader(log) as reader:
+        return list(reader)
+
+
+def cursor_of(log: Path, name: str = "bridge") -> int:
+    return read_position(str(log), name, Storage()).address
+
+
+def fill(log: Path, count: int, *, keys: int = 50, size: int = 20, **options: Any) -> None:
+    """Records of which each says its number."""
+    with Writer(log, **options) as writer:
+        append(writer, range(count), keys=keys, size=size)
+
+
+def append(writer: Writer, numbers: Iterable[int], *, keys: int = 50, size: int = 20) -> None:
+    for number in numbers:
+        key = b"k%d" % (number % keys) if keys else None
+        writer.append((b"%d " % number).ljust(size, b"."), key=key, timestamp=number * 1_000_777)
+
+
+def assert_arrived(
+    records: list[Record], messages: list[Message], *, topic: str = TOPIC, complete: bool = True
+) -> None:
+    """Each record once, whole, in the order of the log within its partition."""
+    by_address: dict[int, Message] = {}
+    last: dict[int, int] = {}
+    for message in messages:
+        assert message.address not in by_address, f"address {message.address} arrived twice"
+        assert message.address > last.get(message.partition, -1), "out of order"
+        by_address[message.address] = message
+        last[message.partition] = message.address
+    lost = [r.address for r in records if r.address not in by_address]
+    if complete:
+        assert lost == []
+    assert by_address.keys() <= {r.address for r in records}
+    where: dict[bytes | None, int] = {}
+    for record in records:
+        message = by_address.get(record.address)
+        if message is None:
+            continue
+        assert message[3:6] == (record.key, record.value, record.headers)
+        assert message.timestamp_us == record.timestamp
+        assert message.topic == (record.topic or topic)
+        if record.timestamp is not None:
+            assert message.timestamp_ms == max(1, record.timestamp // 1000)
+        assert where.setdefault(record.key, message.partition) == message.partition
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """The client's own words on each refused connection would fill pages."""
+    logger = logging.getLogger("bridge.librdkafka")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    yield
+    logger.setLevel(level)
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        broker.create_topic(TOPIC, PARTITIONS)
+        yield broker
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+# --- in a thread -----------------------------------------------------------------------------
+
+
+class Run:
+    """A forwarder in a thread of its own."""
+
+    def __init__(self, forwarder: Forwarder) -> None:
+        self.forwarder = forwarder
+        self.statuses: list[Status] = []
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.forwarder.run(self.statuses.append, every_s=0.02)
+        except BaseException as error:
+            self.error = error
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def status(self) -> Status:
+        wait_until(lambda: self.statuses or not self.alive)
+        return self.statuses[-1]
+
+    def until(self, reached: Callable[[Status], object], seconds: float = SOON_S) -> Status:
+        """The first status from now on of which it holds."""
+        seen = 0
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            alive = self.alive
+            for status in self.statuses[seen:]:
+                seen += 1
+                if reached(status):
+                    return status
+            if not alive:
+                break
+            time.sleep(0.01)
+        last = self.statuses[-1] if self.statuses else None
+        raise AssertionError(f"it did not come to that: {last}, {self.error!r}")
+
+    def end(self, seconds: float = SOON_S) -> Status:
+        """The last status, once it has ended by itself. Raises what it raised."""
+        self._thread.join(seconds)
+        assert not self.alive, f"it goes on: {self.statuses[-1:]}"
+        if self.error is not None:
+            raise self.error
+        return self.statuses[-1]
+
+    def stop(self) -> Status:
+        self.forwarder.stop()
+        return self.end(8.0)
+
+
+def wait_until(reached: Callable[[], object], seconds: float = SOON_S) -> None:
+    until_s = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < until_s, "it did not come to that"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def forward(
+    broker: EmbeddedBroker, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Run]]:
+    """Starts a forwarder on the log; whatever becomes of it, each commit is checked: nothing
+    before the cursor is missing from the broker."""
+    runs: list[Run] = []
+    committed: list[int] = []
+    commit = Forwarder._commit
+
+    def watched(self: Forwarder, position: Any) -> None:
+        commit(self, position)
+        committed.append(position.address)
+
+    monkeypatch.setattr(Forwarder, "_commit", watched)
+    monkeypatch.setattr(forwarder_module, "SETTLE_S", 0.05)
+    monkeypatch.setattr(forwarder_module, "ANSWER_S", 1.0)
+
+    def start(path: Path = log, **options: Any) -> Run:
+        options = {
+            "topic": TOPIC,
+            "bootstrap_servers": broker.bootstrap_servers,
+            "commit_s": 0.05,
+            **options,
+        }
+        run = Run(Forwarder(path, **options))
+        runs.append(run)
+        return run
+
+    yield start
+    for run in runs:
+        run.forwarder.stop()
+    for run in runs:
+        run._thread.join(10)
+        assert not run.alive
+    assert committed == sorted(committed)
+
+
+# --- in a process ----------------------------------------------------------------------------
+
+
+class Process:
+    """`python -m bridge` with what it says."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self._stderr = directory / f"stderr-{time.monotonic_ns()}"
+        with self._stderr.open("wb") as stderr:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "bridge", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+        self.lines: list[str] = []
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.popen.stdout is not None
+        for line in self.popen.stdout:
+            self.lines.append(line)
+        self.popen.stdout.close()
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text(errors="replace")
+
+    @property
+    def statuses(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.lines if line.endswith("\n")]
+
+    def until(self, reached: Callable[[dict[str, Any]], object], seconds: float = SOON_S) -> Any:
+        seen = 0
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            alive = self.popen.poll() is None
+            for status in self.statuses[seen:]:
+                seen += 1
+                if reached(status):
+                    return status
+            if not alive:
+                break
+            time.sleep(0.01)
+        raise AssertionError(f"it did not come to that: {self.lines[-1:]}, {self.stderr[-2000:]}")
+
+    def end(self, seconds: float = SOON_S) -> int:
+        """Its exit status; there is never a traceback."""
+        try:
+            code = self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it goes on: {self.lines[-1:]}, {self.stderr}") from None
+        self._listener.join(SOON_S)
+        assert "Traceback" not in self.stderr
+        return code
+
+    def terminate(self, seconds: float = 8.0) -> int:
+        """Its exit status after SIGTERM."""
+        self.popen.send_signal(signal.SIGTERM)
+        return self.end(seconds)
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.wait()
+        self._listener.join(SOON_S)
+
+
+@pytest.fixture
+def bridge(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Starts `python -m bridge ARGUMENTS`."""
+    started: list[Process] = []
+
+    def start(*arguments: str | os.PathLike[str]) -> Process:
+        process = Process(tmp_path, *map(os.fspath, arguments))
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.popen.poll() is None:
+            process.kill()
+        process._listener.join(SOON_S)
+
+
+@pytest.fixture
+def run(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> Callable[..., Process]:
+    """Starts `python -m bridge run` on the log and the embedded broker."""
+
+    def start(*arguments: str, path: Path = log, servers: str | None = None) -> Process:
+        return bridge(
+            "run", "--log", path, "--topic", TOPIC, "--json", "--status-seconds", "0.05",
+            "--bootstrap-servers", servers or broker.bootstrap_servers, *arguments,
+        )  # fmt: skip  # a command line
+
+    return start

@@ -1,0 +1,373 @@
+"""The command line of the bridge: what it refuses before it touches anything, what it says and
+in which form, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aolog import Reader, Writer
+from bridge import report as report_module
+from bridge.errors import WrongSetting
+from bridge.forwarder import Status
+from bridge.kafka import check
+from bridge.report import reporter
+from tests.bridge.conftest import Process, append, cursor_of, fill
+
+if TYPE_CHECKING:
+    from bridge.embedded import EmbeddedBroker
+
+NOWHERE = "127.0.0.1:1"  # nobody listens on port 1
+
+
+@pytest.fixture
+def refuse(bridge: Callable[..., Process], log: Path) -> Callable[..., str]:
+    """Runs it on the log with arguments that it refuses; what it says on standard error."""
+
+    def refuse(*arguments: str, status: int = 2, path: Path | None = None) -> str:
+        process = bridge("run", "--log", path or log, "--bootstrap-servers", NOWHERE, *arguments)
+        assert process.end(30) == status
+        assert process.lines == []
+        return process.stderr
+
+    return refuse
+
+
+def state_of(log: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(log)): p.read_bytes() for p in log.rglob("*") if p.is_file()}
+
+
+# --- settings -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["nonsense=1", "acks=0", "message.timeout.ms=5", "linger.ms=abc", "fetch.max.bytes=10"],
+)
+def test_a_wrong_setting_is_refused_before_anything_is_written(
+    refuse: Callable[..., str], log: Path, setting: str
+) -> None:
+    fill(log, 10)
+    before = state_of(log)
+    said = refuse("--topic", "t", "-X", setting)
+    assert said.startswith("aolog-bridge: wrong_setting: ")
+    assert len(said.splitlines()) == 1
+    assert state_of(log) == before
+
+
+# Each of these would break a promise, or reach the client under another name.
+FORBIDDEN = [
+    "acks=0", "acks=all", "request.required.acks=1", "enable.idempotence=false",
+    "enable.gapless.guarantee=false", "message.timeout.ms=5", "delivery.timeout.ms=5",
+    "bootstrap.servers=x:1", "metadata.broker.list=x:1", "transactional.id=x",
+    "test.mock.num.brokers=3", "error_cb=x", "stats_cb=x", "on_delivery=x", "logger=x",
+]  # fmt: skip
+# These are the client's to refuse: the producer's, or that of the consumer that reads back.
+WRONG = [
+    "nonsense=1", "linger.ms=abc", "compression.type=bogus", "max.in.flight=7", "opaque=1",
+    "queuing.strategy=lifo", "default.topic.config=1", "batch.num.messages=",
+    "receive.message.max.bytes=1000", "max.poll.interval.ms=1000", "retries=0x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", [*FORBIDDEN, *WRONG])
+def test_a_setting_that_the_promises_forbid_or_the_client_refuses_is_an_error(
+    setting: str,
+) -> None:
+    key, _, value = setting.partition("=")
+    with pytest.raises(WrongSetting) as caught:
+        check({key: value})
+    assert caught.value.exit_status == 2
+    if setting in FORBIDDEN:
+        assert key in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["compression.type=zstd", "linger.ms=50", "batch.num.messages=10", "client.id=x",
+     "security.protocol=SSL", "queue.buffering.max.messages=5", "partitioner=murmur2",
+     "message.max.bytes=4000000"],
+)  # fmt: skip
+def test_an_ordinary_setting_is_none(setting: str) -> None:
+    key, _, value = setting.partition("=")
+    check({key: value})
+    assert key
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-X", "novalue"],
+        ["-X", "=1"],
+        ["--commit-seconds", "0"],
+        ["--stop-seconds", "-1"],
+        ["--status-seconds", "x"],
+        ["--nonsense"],
+        ["extra"],
+    ],
+    ids=" ".join,
+)
+def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(
+    refuse: Callable[..., str], log: Path, arguments: list[str]
+) -> None:
+    fill(log, 1)
+    before = state_of(log)
+    assert "Usage:" in refuse("--topic", "t", *arguments)
+    assert state_of(log) == before
+
+
+@pytest.mark.parametrize("missing", ["--log", "--bootstrap-servers"])
+def test_the_log_and_the_cluster_have_to_be_named(
+    bridge: Callable[..., Process], log: Path, missing: str
+) -> None:
+    arguments = {"--log": str(log), "--bootstrap-servers": NOWHERE}
+    del arguments[missing]
+    process = bridge("run", *(part for pair in arguments.items() for part in pair))
+    assert process.end(30) == 2
+    assert missing in process.stderr
+
+
+# --- logs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["nothing", "a file", "an empty directory", "other files"])
+def test_what_is_not_a_log_is_refused_and_left_as_it_is(
+    refuse: Callable[..., str], tmp_path: Path, what: str
+) -> None:
+    path = tmp_path / "x"
+    if what == "a file":
+        path.write_bytes(b"hello")
+    elif what != "nothing":
+        path.mkdir()
+        if what == "other files":
+            (path / "notes.txt").write_bytes(b"hello")
+    before = sorted(map(str, tmp_path.rglob("x*")))
+    said = refuse("--topic", "t", path=path)
+    assert said.startswith("aolog-bridge: not_a_log: ")
+    assert str(path) in said
+    assert sorted(map(str, tmp_path.rglob("x*"))) == before
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "", "x" * 200])
+def test_a_cursors_name_is_checked(refuse: Callable[..., str], log: Path, name: str) -> None:
+    fill(log, 1)
+    assert "usage" in refuse("--topic", "t", "--cursor", name)
+    assert not (log / "cursors").exists()
+
+
+def test_a_damaged_cursor_is_refused_with_its_own_exit_status_and_kept(
+    refuse: Callable[..., str], log: Path
+) -> None:
+    fill(log, 10)
+    with Reader(log, cursor="bridge") as reader:
+        reader.commit()
+    cursor = log / "cursors/bridge.cursor"
+    cursor.write_bytes(b"\xff" * 8192)
+    assert "cursor_corrupt" in refuse("--topic", "t", status=3)
+    assert cursor.read_bytes() == b"\xff" * 8192
+
+
+def test_another_cursors_name_makes_another_forwarding(
+    run: Callable[..., Process], log: Path
+) -> None:
+    fill(log, 100)
+    assert run("--drain").end() == 0
+    second = run("--drain", "--cursor", "second")
+    assert second.end() == 0
+    assert second.statuses[-1]["acknowledged"] == 100
+    assert cursor_of(log, "second") == cursor_of(log, "bridge")
+
+
+# --- what it says ---------------------------------------------------------------------------
+
+
+def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
+    run: Callable[..., Process], log: Path
+) -> None:
+    fill(log, 500)
+    process = run("--drain")
+    assert process.end() == 0
+    kinds = {
+        "state": str, "reachable": bool, "position": int, "committed": int, "acknowledged": int,
+        "skipped": int, "outstanding": int, "lag_records": int, "lag_bytes": int,
+        "lag_seconds": float, "lost_records": int, "gaps": int, "error": type(None), "rate": float,
+    }  # fmt: skip
+    assert tuple(kinds) == Status._fields
+    assert len(process.lines) >= 2
+    for line in process.lines:
+        status = json.loads(line)
+        assert list(status) == list(kinds)
+        for name, kind in kinds.items():
+            assert type(status[name]) is kind or name == "error"
+    last = process.statuses[-1]
+    assert (last["state"], last["acknowledged"], last["lag_records"]) == ("stopped", 500, 0)
+    assert last["position"] == last["committed"] == cursor_of(log)
+    assert last["outstanding"] == last["skipped"] == last["gaps"] == 0
+
+
+def test_with_json_an_error_is_an_object_too(bridge: Callable[..., Process], log: Path) -> None:
+    process = bridge("run", "--log", log, "--bootstrap-servers", NOWHERE, "--json")
+    assert process.end(30) == 2
+    told = json.loads(process.stderr)["error"]
+    assert told["code"] == "not_a_log"
+    assert told["path"] == str(log)
+    assert "no such directory" in told["message"]
+
+
+def test_without_json_it_logs_its_states_and_how_it_ended(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> None:
+    fill(log, 300)
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--drain",
+        "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    assert process.end() == 0
+    assert process.lines == []
+    assert "stopped: 300 acknowledged, 0 pending" in process.stderr.splitlines()[-1]
+
+
+def test_secrets_in_settings_are_not_said(
+    bridge: Callable[..., Process], log: Path, broker: EmbeddedBroker
+) -> None:
+    fill(log, 10)
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--bootstrap-servers", broker.bootstrap_servers,
+        "--verbose", "--json", "--drain", "-X", "sasl.password=hunter2",
+        "-X", "ssl.key.password=hunter2",
+    )  # fmt: skip  # a command line
+    assert process.end() == 0
+    assert "hunter2" not in process.stderr + "".join(process.lines)
+    refused = bridge(
+        "run", "--log", log, "--topic", "t", "--bootstrap-servers", broker.bootstrap_servers,
+        "--verbose", "-X", "sasl.password=hunter2", "-X", "nonsense=1",
+    )  # fmt: skip  # a command line
+    assert refused.end() == 2
+    assert "hunter2" not in refused.stderr
+
+
+def test_a_reader_of_its_output_that_goes_away_ends_it_without_a_traceback(
+    broker: EmbeddedBroker, log: Path
+) -> None:
+    fill(log, 10)
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "bridge", "run", "--log", str(log), "--topic", "t", "--json",
+            "--status-seconds", "0.05", "--bootstrap-servers", broker.bootstrap_servers,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip  # a command line
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(30) == 1
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_on_a_terminal_there_is_one_live_line(broker: EmbeddedBroker, log: Path) -> None:
+    fill(log, 2000)
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "bridge", "run", "--log", str(log), "--topic", "t", "--drain",
+            "--bootstrap-servers", broker.bootstrap_servers,
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=child,
+        env={**os.environ, "COLUMNS": "150", "TERM": "xterm"},
+    )  # fmt: skip  # a command line
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(parent, 65536)
+        except OSError:  # the terminal's other side is closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(parent)
+    assert process.communicate(timeout=30)[0] == b""
+    assert process.returncode == 0
+    assert b"2,000 acknowledged" in shown
+    assert b"stopped" in shown
+    assert b"Traceback" not in shown
+
+
+STATUS = Status(
+    state="sending", reachable=True, position=1, committed=1, acknowledged=10, skipped=0,
+    outstanding=0, lag_records=5, lag_bytes=9, lag_seconds=0.1, lost_records=0, gaps=0,
+    error=None, rate=3.0,
+)  # fmt: skip  # one value
+
+
+def test_log_lines_come_with_a_change_of_state_and_seldom_else(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
+    with reporter(as_json=False, drain=False) as say:
+        for _ in range(50):
+            say(STATUS)
+        say(STATUS._replace(state="backing_off", error="away"))
+        say(STATUS._replace(lag_records=None, gaps=2, lost_records=7))
+    assert [record.message for record in caplog.records] == [
+        "sending: 10 acknowledged, 5 pending, 3/s",
+        "backing_off: 10 acknowledged, 5 pending, 3/s (away)",
+        "sending: 10 acknowledged, ? pending, 3/s, 7 lost in 2 gaps of the log",
+    ]
+
+
+# --- the rest -------------------------------------------------------------------------------
+
+
+def test_help_names_every_command_with_an_example(bridge: Callable[..., Process]) -> None:
+    process = bridge("--help")
+    assert process.end(30) == 0
+    text = "".join(process.lines)
+    assert {"run", "demo", "completion"} <= set(text.split())
+    for command in ("run", "demo", "completion"):
+        shown = bridge(command, "--help")
+        assert shown.end(30) == 0
+        assert "Example" in "".join(shown.lines)
+
+
+def test_it_completes_in_every_shell_that_click_knows(bridge: Callable[..., Process]) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        process = bridge("completion", shell)
+        assert process.end(30) == 0
+        assert "_AOLOG_BRIDGE_COMPLETE" in "".join(process.lines)
+
+
+def test_it_says_its_version(bridge: Callable[..., Process]) -> None:
+    process = bridge("--version")
+    assert process.end(30) == 0
+    assert process.lines[0].startswith("aolog-bridge, version ")
+
+
+def test_the_cluster_may_be_named_wrongly_and_nothing_is_lost_by_it(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    with Writer(log) as writer:
+        append(writer, range(3))
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--json", "--status-seconds", "0.05",
+        "--bootstrap-servers", "no such host:9092",
+    )  # fmt: skip  # a command line
+    status = process.until(lambda s: s["error"])
+    assert (status["reachable"], status["lag_records"]) == (False, 3)
+    assert process.popen.poll() is None

@@ -1,0 +1,349 @@
+"""The forwarder against Apache Kafka itself, which judges what the embedded broker does not:
+duplicates, order, and what belongs into a topic."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.cimpl import NewPartitions
+
+from aolog import Reader, Writer
+from bridge import forwarder as forwarder_module
+from bridge.errors import Undeliverable
+from bridge.routing import partition_of_key
+from tests.bridge.conftest import (
+    Message,
+    Process,
+    Run,
+    append,
+    assert_arrived,
+    consume,
+    cursor_of,
+    records_of,
+    wait_until,
+)
+
+if TYPE_CHECKING:
+    from tests.kafka.plugin import TopicFactory
+    from tests.kafka.server import KafkaServer
+
+pytestmark = pytest.mark.kafka
+
+Start = Callable[..., Process]
+
+
+def messages_in(kafka: KafkaServer, topic: str, partitions: int = 1) -> list[Message]:
+    return consume(kafka.bootstrap_servers, topic, partitions)
+
+
+@pytest.fixture
+def start(bridge: Callable[..., Process], kafka: KafkaServer, log: Path) -> Start:
+    def start(topic: str, *arguments: str) -> Process:
+        return bridge(
+            "run", "--log", log, "--topic", topic, "--json", "--status-seconds", "0.05",
+            "--bootstrap-servers", kafka.bootstrap_servers, *arguments,
+        )  # fmt: skip  # a command line
+
+    return start
+
+
+@pytest.fixture
+def forward_to(forward: Callable[..., Run], kafka: KafkaServer) -> Callable[..., Run]:
+    """Starts a forwarder in a thread, draining."""
+
+    def start(topic: str, **options: object) -> Run:
+        options = {"drain": True, "bootstrap_servers": kafka.bootstrap_servers, **options}
+        return forward(topic=topic, **options)
+
+    return start
+
+
+def set_limit(kafka: KafkaServer, topic: str, max_message_bytes: int) -> None:
+    entry = ConfigEntry(
+        "max.message.bytes",
+        str(max_message_bytes),
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+# --- the promise ----------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+def test_kills_and_a_broker_that_crashes_lose_nothing_repeat_nothing_and_keep_the_order(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
+) -> None:
+    count, partitions = 50_000, 3
+    name = topic(partitions)
+    with Writer(log) as writer:
+        for number in range(count):
+            writer.append(
+                b"%d %s" % (number, b"x" * (number % 97)),
+                key=None if number % 11 == 0 else b"key-%d" % (number % 503),
+                headers=[("n", b"%d" % number), ("none", None)] if number % 5 else (),
+                timestamp=1_700_000_000_000_000 + number * 1_003_001,
+            )
+    slow = ("-X", "batch.num.messages=150", "-X", "queue.buffering.max.messages=1500",
+            "--commit-seconds", "0.4")  # fmt: skip
+    skipped = 0
+    kills = 0
+    for left in (0.92, 0.8, 0.7, 0.6):
+        process = start(name, *slow)
+        process.until(lambda s, n=count * left: s["acknowledged"] and s["lag_records"] < n)
+        process.kill()
+        kills += 1
+        skipped += process.statuses[-1]["skipped"]
+
+    process = start(name, *slow)
+    process.until(lambda s: s["acknowledged"] and s["lag_records"] < count * 0.5)
+    kafka.kill()
+    outage = process.until(lambda s: not s["reachable"])
+    assert outage["lag_records"] > count * 0.1
+    process.kill()  # the bridge dies during the outage, too
+    process = start(name, *slow)
+    process.until(lambda s: s["error"])
+    kafka.start()
+    process.until(lambda s: s["acknowledged"] and s["lag_records"] < count * 0.3)
+    skipped += process.statuses[-1]["skipped"]
+    process.kill()
+    assert start(name, "--drain").end(120) == 0
+
+    records, messages = records_of(log), messages_in(kafka, name, partitions)
+    assert len(records) == count
+    assert_arrived(records, messages, topic=name)
+    assert [m.timestamp_ms for m in messages] == [(m.timestamp_us or 0) // 1000 for m in messages]
+    for message in messages:
+        if message.key is not None:
+            assert message.partition == partition_of_key(message.key, partitions)
+    assert kills == 4
+    assert skipped > 0  # some arrived before a kill, and were recognised
+
+
+def test_a_frozen_broker_is_waited_for_and_what_it_had_taken_is_not_repeated(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
+) -> None:
+    name = topic(1)
+    with Writer(log) as writer:
+        append(writer, range(20_000))
+    process = start(name, "-X", "batch.num.messages=50", "-X", "socket.timeout.ms=2000")
+    process.until(lambda s: s["acknowledged"] > 500)
+    kafka.pause()
+    time.sleep(4.0)  # longer than the client waits for an answer
+    assert process.popen.poll() is None
+    process.kill()  # with requests in the frozen broker's sockets
+    kafka.resume()
+    assert start(name, "--drain").end() == 0
+    assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
+
+
+# --- what a topic does not take -------------------------------------------------------------
+
+
+def test_a_record_too_large_for_its_topic_is_named_among_its_neighbours(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
+) -> None:
+    name = topic(2, {"max.message.bytes": "20000"})
+    with Writer(log) as writer:
+        append(writer, range(400))
+        large = writer.append(b"x" * 30_000, key=b"k3")
+        append(writer, range(400, 700))
+    process = start(name)
+    assert process.end() == 6
+    told = json.loads(process.stderr.splitlines()[-1])["error"]
+    assert (told["code"], told["address"]) == ("undeliverable", large)
+    assert "MSG_SIZE_TOO_LARGE" in told["message"]
+    assert cursor_of(log) == large
+    records = records_of(log)
+    assert_arrived(records[:400], [m for m in messages_in(kafka, name, 2) if m.address < large],
+                   topic=name)  # fmt: skip  # one call
+    set_limit(kafka, name, 50_000)
+    assert start(name, "--drain").end() == 0
+    assert_arrived(records, messages_in(kafka, name, 2), topic=name)
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+def test_a_lanes_very_first_record_may_be_refused_and_nothing_behind_it_slips_through(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run], size: int
+) -> None:
+    """Kafka takes the second request of a producer whose first it refused; the cursor, or a look
+    at what has arrived, would then pass the first."""
+    name = topic(1, {"max.message.bytes": "20000"})
+    with Writer(log) as writer:
+        large = writer.append(b"x" * 30_000, key=b"k")
+        append(writer, range(300), keys=1)
+    settings = {"batch.num.messages": str(size), "linger.ms": "0"}
+    with pytest.raises(Undeliverable) as caught:
+        forward_to(name, settings=settings).end()
+    assert caught.value.details["address"] == large
+    assert cursor_of(log) <= large
+    set_limit(kafka, name, 50_000)
+    forward_to(name, settings=settings).end()
+    assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
+
+
+def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_no_obstacle(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+) -> None:
+    name = topic(1, {"max.message.bytes": "5000"})
+    with Writer(log) as writer:
+        append(writer, range(300), size=1000, keys=1)
+    forward_to(name).end()
+    assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
+
+
+def test_a_record_without_a_key_is_named_where_a_compacted_topic_refuses_it(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+) -> None:
+    name = topic(1, {"cleanup.policy": "compact"})
+    with Writer(log) as writer:
+        append(writer, range(50))
+        keyless = writer.append(b"no key")
+        append(writer, range(50, 60))
+    with pytest.raises(Undeliverable, match="INVALID_RECORD") as caught:
+        forward_to(name).end()
+    assert caught.value.details["address"] == keyless
+    assert cursor_of(log) == keyless
+    assert len({m.address for m in messages_in(kafka, name) if m.address < keyless}) == 50
+
+
+# --- topics ---------------------------------------------------------------------------------
+
+
+def test_a_name_that_can_be_no_topics_is_refused_at_once(
+    kafka: KafkaServer, log: Path, start: Start
+) -> None:
+    with Writer(log) as writer:
+        append(writer, range(5))
+    process = start("no/topic")
+    assert process.end(20) == 6
+    assert "no/topic" in process.stderr
+    assert process.stderr.splitlines()[-1].startswith('{"error"')
+
+
+def test_a_topic_that_does_not_exist_is_waited_for_and_then_named_or_used(
+    kafka: KafkaServer,
+    log: Path,
+    forward_to: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forwarder_module, "TOPIC_WAIT_S", 1.0)
+    kafka.restore()
+    name = f"later-{time.time_ns()}"
+    with Writer(log) as writer:
+        append(writer, range(5))
+    with pytest.raises(Undeliverable, match=f"no topic '{name}'"):
+        forward_to(name).end()
+    monkeypatch.setattr(forwarder_module, "TOPIC_WAIT_S", 60.0)
+    run = forward_to(name)
+    time.sleep(0.5)
+    assert run.alive
+    kafka.create_topic(name)
+    run.end()
+    assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
+
+
+def test_a_topic_that_was_deleted_does_not_keep_the_others_waiting(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+) -> None:
+    name, old = topic(1), topic(2)
+    with Writer(log) as writer:
+        append(writer, range(20))
+        for number in range(20):
+            writer.append(b"%d" % number, topic=old)
+    forward_to(name).end()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    admin.delete_topics([old], operation_timeout=30)[old].result(30)
+    wait_until(lambda: old not in admin.list_topics(timeout=10).topics)
+    with Writer(log) as writer:
+        append(writer, range(20, 40))
+    forward_to(name).end(30)
+    records = [r for r in records_of(log) if r.topic is None]
+    assert_arrived(records, messages_in(kafka, name), topic=name)
+
+
+def test_a_topic_made_anew_with_fewer_partitions_is_used_as_it_is_now(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+) -> None:
+    name = topic(3)
+    with Writer(log) as writer:
+        append(writer, range(100))
+    forward_to(name).end()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    admin.delete_topics([name], operation_timeout=30)[name].result(30)
+    wait_until(lambda: name not in admin.list_topics(timeout=10).topics)
+    kafka.create_topic(name, 2)
+    with Writer(log) as writer:
+        append(writer, range(100, 200))
+    forward_to(name).end(30)
+    assert_arrived(records_of(log)[100:], messages_in(kafka, name, 2), topic=name)
+
+
+def grow(kafka: KafkaServer, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+    wait_until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+               == partitions)  # fmt: skip  # one call
+
+
+def test_a_topic_that_grew_while_lanes_were_uneven_gets_every_record_once(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+) -> None:
+    """A crash left one lane far ahead of the cursor and the other empty, and then the topic grew:
+    records of the empty lane now belong to the other one, which does not hold them."""
+    name = topic(2)
+    with Writer(log) as writer:
+        append(writer, range(1000))
+    records = records_of(log)
+    with Reader(log, cursor="bridge") as reader:
+        reader.commit()
+        uuid, epoch = reader.topic_uuid, reader.epoch
+    assert uuid is not None
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    for record in records:
+        assert record.key is not None
+        if partition_of_key(record.key, 2) == 0:
+            stamp = struct.pack("<16sIQq", uuid, epoch, record.address, record.timestamp)
+            producer.produce(
+                name, record.value, record.key, 0, None, None,
+                max(1, (record.timestamp or 0) // 1000), [("aolog", stamp)],
+            )  # fmt: skip  # one call
+    assert producer.flush(30) == 0
+    (log / "cursors/bridge.lanes").write_text(
+        json.dumps(
+            {
+                "version": 1,
+                "source": uuid.hex(),
+                "clean": False,
+                "lost": False,
+                "lanes": [
+                    {"topic": name, "partition": p, "offset": 0, "address": -1} for p in (0, 1)
+                ],
+            }
+        )
+    )
+    grow(kafka, name, 4)
+    status = forward_to(name).end()
+    messages = messages_in(kafka, name, 4)
+    assert_arrived(records, messages, topic=name)
+    assert status.skipped == sum(m.partition == 0 for m in messages)
+    assert status.acknowledged == 1000 - status.skipped
+
+    with Writer(log) as writer:  # with nothing ahead of the cursor, the new partitions are used
+        append(writer, range(1000, 1400))
+    forward_to(name).end()
+    messages = messages_in(kafka, name, 4)
+    assert {m.address for m in messages} == {r.address for r in records_of(log)}
+    assert len(messages) == 1400
+    assert {m.partition for m in messages} == {0, 1, 2, 3}
