@@ -80,6 +80,8 @@ class _Pending:
 class FormatTwoSlab(_Pending):
     """A slab of format 2, created by this writer and by nobody else."""
 
+    data_begin = DATA_BEGIN
+
     def __init__(self, file: File, header: SlabHeader) -> None:
         super().__init__(file, header.base, DATA_BEGIN)
         self.header = header
@@ -179,8 +181,10 @@ class FormatTwoSlab(_Pending):
 class FormatOneSlab(_Pending):
     """A slab of format 1: one record a frame, no header, no seal."""
 
+    data_begin = 0
     greatest_us = NO_TIMESTAMP
     marked = True
+    records = 0  # the format does not count
 
     def is_full(self, slab_bytes: int) -> bool:
         """Once it has grown past the hint, as the Go program counts."""

@@ -1,12 +1,12 @@
 """Writer: appends to a log. Batches in memory, frames in the page cache, records on the device.
 
-Order of locks: `_lock` (batch, slab, everything that is appended) before `_sync_lock` (which
-file is synced, what is durable). A sync waits for the device under `_sync_lock` alone, so
-appends go on meanwhile, and whoever comes to sync next is covered by the one that is running or
-by the one after it: that is group commit.
+A frame's place is fixed when its first record is taken: whether another slab begins is decided
+then and never at a flush. The slabs, and what is durable, are the chain's (chain.py); this is
+about records, batches and who looks after them when. Errors of the writer's own thread surface at
+the next call.
 
-A frame's place is fixed when its first record is taken: rolling is decided then and never at a
-flush. Errors of the writer's own thread surface at the next call.
+Order of locks: `_lock`, around everything that is appended, before the chain's own, under which
+a sync waits for the device.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import logging
 import os
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
 
-from aolog import lifetime, queuefka
-from aolog import retention as retention_module
+from aolog import clock, lifetime, queuefka
 from aolog.active import FormatOneSlab, FormatTwoSlab
+from aolog.chain import ChainOptions, SlabChain
 from aolog.checks import (
     OFFSET_BYTES,
     check_options,
@@ -34,36 +35,24 @@ from aolog.errors import (
     AologError,
     Forked,
     LogClosed,
-    LogLocked,
-    NotALog,
     RecordRefused,
-    RetentionFull,
     StorageError,
-    StorageFull,
     SyncFailed,
     UsageError,
 )
 from aolog.gather import OpenBatch
-from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, Log
-from aolog.opening import (
-    Opening,
-    Predecessor,
-    begin_format_1_slab,
-    begin_slab,
-    open_for_append,
-)
 from aolog.retention import Retention
-from aolog.slab import DATA_BEGIN
-from aolog.storage import Directory, Storage
+from aolog.storage import Storage
 from aolog.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
     import pyarrow as pa
 
     from aolog.frame import Buffer
+    from aolog.opening import Opening
     from aolog.record import Headers
 
 __all__ = ["Writer"]
@@ -76,12 +65,6 @@ MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it 
 _RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
 _RETRY_S = 1.0  # between attempts of the writer's own thread, after an error
 _AGE_CHECK_S = 10.0  # how often max_age_s is looked at while nothing rolls
-_OUR_NAMES = {CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, "lost+found"}
-
-
-def now_us() -> int:
-    """Microseconds since the epoch, UTC."""
-    return time.time_ns() // 1000
 
 
 class Writer:
@@ -134,7 +117,6 @@ class Writer:
             sync_seconds=sync_seconds,
         )
         self.path = str(Path(path).absolute())  # slabs to come do not move with the process
-        self._storage = storage or Storage()
         self._format_1 = format == "queuefka"
         if first_address < 0 or first_address >= 1 << 63 or first_address % 8:
             raise UsageError(f"first_address={first_address}", hint="a multiple of 8 below 2^63")
@@ -148,8 +130,6 @@ class Writer:
                 f"Retention(max_bytes={max_bytes}) leaves no room for two slabs of {slab_bytes}",
                 hint="make slabs smaller or the total larger",
             )
-        self._slab_bytes = slab_bytes
-        self._slab_seconds = slab_seconds
         self._batch_bytes = batch_bytes
         self._flush_records = flush_records or (1 << 62)
         self._flush_bytes = flush_bytes or max(batch_bytes, BATCH_BYTES)
@@ -157,100 +137,48 @@ class Writer:
         self._sync_policy = sync
         self._sync_seconds = sync_seconds
         self._max_record_bytes = max_record_bytes
-        self._preallocate = preallocate
 
         self._lock = threading.RLock()
-        self._sync_lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._trouble: AologError | None = None  # what the next call has to face
         self._batch: OpenBatch | None = None
         self._unflushed_records = 0
-        self._slab: FormatTwoSlab | FormatOneSlab | None = None
         self._flush_due_s = self._sync_due_s = self._mark_due_s = float("inf")
-        self._age_due_s = self._slab_due_s = float("inf")
+        self._age_due_s = float("inf")
         self._looks_s = float("inf")  # when the ticker looks next; inf: when it is woken
         self._ticker = Ticker(self, f"aolog-writer {self.path}")
 
-        self._directory = self._open_directory()
-        try:
-            self._open(first_address, topic)
-        except BaseException:
-            self._directory.close()
-            raise
+        self._chain = SlabChain(
+            self.path,
+            storage or Storage(),
+            ChainOptions(
+                slab_bytes=slab_bytes,
+                slab_seconds=slab_seconds,
+                format_1=self._format_1,
+                synced=sync != "never",
+                preallocate=preallocate,
+                retention=self.retention,
+            ),
+            first_address=first_address,
+            topic=topic,
+        )
         lifetime.opened(self)
         self._is_open = True
         if self.retention.max_age_s is not None:
             self._age_due_s = time.monotonic() + _AGE_CHECK_S
             self._wake_in_time()
 
-    # --- opening ----------------------------------------------------------------------------
-
-    def _open_directory(self) -> Directory:
-        self._storage.make_directory(self.path)
-        directory = self._storage.open_directory(self.path)
-        try:
-            if not directory.try_lock():
-                raise LogLocked(
-                    "another writer has the log open",
-                    hint="a log has one writer: close it, or write to another log",
-                    path=self.path,
-                )
-        except BaseException:
-            directory.close()
-            raise
-        return directory
-
-    def _open(self, first_address: int, topic: str | None) -> None:
-        log = Log(self.path, self._storage)
-        try:
-            self._refuse_foreign(log)
-            opening, self._before, offset = open_for_append(
-                log, first_base=first_address, fresh_uuid=_fresh_uuid, topic=topic
-            )
-            self._remove_unborn()
-            fresh = not log.bases
-        finally:
-            log.close()
-        self.opening: Opening = opening
-        if offset is not None or (self._format_1 and fresh):
-            self._slab = begin_format_1_slab(
-                self.path, self._storage, self._before.next_base, offset
-            )
-            self._slab_begins()
-        elif fresh or opening.next_base != self._before.end:
-            self._begin_slab()  # the log must say at once who it is, and where an epoch begins
-        self._durable = self._end_of_slabs()
-
-    def _refuse_foreign(self, log: Log) -> None:
-        if not log.bases:
-            names = self._storage.list_names(self.path)
-            foreign = [n for n in names if not n.startswith(".") and n not in _OUR_NAMES
-                       and not n.endswith(".slab.tmp")]  # fmt: skip  # one condition
-            if foreign:
-                raise NotALog(
-                    f"holds other files ({foreign[0]!r}) and no slab",
-                    hint="name a directory of its own",
-                    path=self.path,
-                )
-        elif (log.format == 1) != self._format_1:
-            raise UsageError(
-                f"{self.path}: the log is of format {log.format}",
-                hint='open it with format="queuefka"'
-                if log.format == 1
-                else 'open it with format="aolog"',
-            )
-
-    def _remove_unborn(self) -> None:
-        for name in self._storage.list_names(self.path):
-            if name.endswith(".slab.tmp"):  # born and never named: it holds no record
-                self._storage.unlink(f"{self.path}/{name}")
-
     # --- state ------------------------------------------------------------------------------
 
     @property
     def topic(self) -> str | None:
         """The log's default topic."""
-        return self._before.topic
+        return self._chain.topic
+
+    @property
+    def opening(self) -> Opening:
+        """How the log was found when it was opened, and what was done."""
+        return self._chain.opening
 
     @property
     def end(self) -> int:
@@ -258,16 +186,12 @@ class Writer:
         with self._lock:
             if self._batch is not None:
                 return self._batch.address + len(self._batch)
-            return self._end_of_slabs()
+            return self._chain.end
 
     @property
     def durable(self) -> int:
         """Everything before this address survives power loss."""
-        return self._durable
-
-    def _end_of_slabs(self) -> int:
-        slab = self._slab
-        return self._before.next_base if slab is None else slab.base + slab.offset
+        return self._chain.durable
 
     def _face_trouble(self) -> None:
         """Raises what stands in the way. After a failed write: tries it again first."""
@@ -351,7 +275,7 @@ class Writer:
                 addresses = [self._append_format_1(v, None, (), None, None) for v in listed]
                 return np.array(addresses, np.uint64)
             columns, parts = encode_columns(listed)
-            first = self._add_frame(len(listed), columns, parts, now_us())
+            first = self._add_frame(len(listed), columns, parts, clock.now_us())
             return np.arange(first, first + len(listed), dtype=np.uint64)
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
@@ -362,7 +286,7 @@ class Writer:
 
         from aolog.arrow import from_arrow
 
-        taken = from_arrow(record_batch, self._max_record_bytes, now_us())
+        taken = from_arrow(record_batch, self._max_record_bytes, clock.now_us())
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
@@ -397,7 +321,7 @@ class Writer:
             parts,
             timestamp_us=timestamp_us,
             least_us=least_us,
-            durable=self._durable == slab.base + slab.offset,
+            durable=self._chain.durable == self._chain.end,
         )
         self._unflushed_records += count
         self._arm()
@@ -413,14 +337,14 @@ class Writer:
         topic: str | None,
     ) -> int:
         payload = _refuse_format_1(value, key, headers, timestamp, topic)
-        if self._slab is None:
+        if self._chain.slab is None:
             self._roll()
-        slab = self._slab
+        slab = self._chain.slab
         assert isinstance(slab, FormatOneSlab)
         address = slab.add_payload(payload)
         self._unflushed_records += 1
         self._arm()
-        if slab.is_full(self._slab_bytes) or self._is_aged():
+        if self._chain.is_over:
             self._quietly(self._roll)  # at once, as the Go program does: its last slab may be empty
         self._flush_if_due()
         return address
@@ -429,22 +353,21 @@ class Writer:
         slab = self._slab_for_next()
         if self._batch is not None:
             return self._batch  # begun by another thread while this one waited for room
-        batch = self._batch = OpenBatch(slab.base + slab.offset, now_us())
+        batch = self._batch = OpenBatch(slab.base + slab.offset, clock.now_us())
         self._arm()
         return batch
 
     def _slab_for_next(self) -> FormatTwoSlab:
         """The slab that takes the next frame: decided here, when the frame's place is fixed."""
-        slab = self._slab
-        if slab is None or slab.is_full(self._slab_bytes) or self._is_aged():
+        if self._chain.is_over:
             self._roll()
-            slab = self._slab
+        slab = self._chain.slab
         assert isinstance(slab, FormatTwoSlab)
         return slab
 
     def _cut_batch(self) -> None:
         """The open batch becomes a frame, in memory."""
-        batch, slab = self._batch, self._slab
+        batch, slab = self._batch, self._chain.slab
         if batch is None:
             return
         assert isinstance(slab, FormatTwoSlab)
@@ -456,7 +379,7 @@ class Writer:
             parts,
             timestamp_us=batch.greatest_us,
             least_us=None if stamps is None else min(stamps),
-            durable=self._durable == slab.base + slab.offset,
+            durable=self._chain.durable == self._chain.end,
         )
         assert address == batch.address
         self._batch = None
@@ -471,7 +394,7 @@ class Writer:
             if self._trouble is not None:
                 self._face_trouble()
             self._flush_locked()
-            end = self._end_of_slabs()
+            end = self._chain.end
         if self._sync_policy == "flush":
             self._sync_to(end)
         return end
@@ -483,42 +406,20 @@ class Writer:
             if self._trouble is not None:
                 self._face_trouble()
             self._flush_locked()
-            end = self._end_of_slabs()
+            end = self._chain.end
         return self._sync_to(end)
 
     def _flush_locked(self) -> None:
         self._cut_batch()
-        if self._slab is not None:
-            self._write_pending(self._slab)
+        self._chain.write_pending()
         self._unflushed_records = 0
         self._flush_due_s = float("inf")
-        if self._sync_policy == "interval" and self._durable < self._end_of_slabs():
+        if self._sync_policy == "interval" and self._chain.durable < self._chain.end:
             self._sync_due_s = min(self._sync_due_s, time.monotonic() + self._sync_seconds)
         self._wake_in_time()
 
-    def _write_pending(self, slab: FormatTwoSlab | FormatOneSlab) -> None:
-        """On a full disk, what retention lets go makes room."""
-        try:
-            slab.write_pending()
-        except StorageFull:
-            if not self._let_go(needed=self._slab_bytes):
-                raise
-            slab.write_pending()
-
-    def _let_go(self, *, needed: int = 0) -> bool:
-        """Prunes what may go now; whether anything went. Its errors are met by whoever appends when
-        a slab is to begin."""
-        if not self.retention.bounded:
-            return False
-        try:
-            pruned = retention_module.prune(self.path, self._storage, self.retention, needed=needed)
-        except AologError as error:
-            _log.warning("nothing is pruned: %s", error)
-            return False
-        return pruned.slabs > 0
-
     def _flush_if_due(self) -> None:
-        slab, batch = self._slab, self._batch
+        slab, batch = self._chain.slab, self._batch
         waiting = slab.pending_bytes if slab else 0
         if batch is not None:
             waiting += batch.size
@@ -528,7 +429,7 @@ class Writer:
     def _flush_by_policy(self) -> None:
         self._flush_locked()
         if self._sync_policy == "flush":
-            self._sync_to(self._end_of_slabs())
+            self._sync_to(self._chain.end)
 
     def _quietly(self, call: Callable[[], None]) -> None:
         """What was taken stays taken: an error waits for the next call."""
@@ -539,130 +440,35 @@ class Writer:
             _log.warning("%s: %s", self.path, error)
 
     def _sync_to(self, target: int) -> int:
-        with self._sync_lock:
-            if self._durable < target:
-                if isinstance(self._trouble, SyncFailed):
-                    self._face_trouble()
-                slab = self._slab
-                if slab is not None:
-                    written = slab.base + slab.written
-                    self._datasync(slab)
-                    self._durable = max(self._durable, written)
-            return self._durable
+        with self._noting_failed_syncs():
+            return self._chain.sync_to(target)
 
-    def _datasync(self, slab: FormatTwoSlab | FormatOneSlab) -> None:
-        try:
-            slab.file.datasync()
-        except SyncFailed as error:
-            raise self._sync_failed(error) from error
-
-    def _sync_failed(self, error: SyncFailed) -> SyncFailed:
-        """From now on every call raises it."""
-        failed = SyncFailed(
-            f"{error.reason}: appends are refused, everything before address {self._durable} is "
-            "durable",
-            hint="check the device, then open the log again",
-            path=self.path,
-            durable=self._durable,
-        )
-        self._trouble = failed
-        return failed
-
-    # --- slabs ------------------------------------------------------------------------------
-
-    def _is_aged(self) -> bool:
-        return (
-            self._slab_seconds is not None
-            and self._has_frames()
-            and time.monotonic() >= self._slab_due_s
-        )
-
-    def _has_frames(self) -> bool:
-        slab = self._slab
-        return slab is not None and slab.offset > (0 if self._format_1 else DATA_BEGIN)
+    # --- from slab to slab --------------------------------------------------------------------
 
     def _roll(self) -> None:
         """Ends the slab and begins the next. After an error it goes on where it stopped."""
         self._end_slab()
-        self._make_room()
-        self._begin_slab()
-
-    def _end_slab(self) -> None:
-        slab = self._slab
-        if slab is None:
-            return
-        self._cut_batch()
-        self._write_pending(slab)
-        with self._sync_lock:
-            self._datasync(slab)
-            self._durable = slab.base + slab.offset
-            slab.seal(now_us())
-            if isinstance(slab, FormatTwoSlab):
-                self._datasync(slab)
-            self._durable = end = slab.base + slab.offset
-            before = self._before
-            self._before = Predecessor(
-                next_base=end,
-                topic_uuid=before.topic_uuid,
-                topic=before.topic,
-                epoch=before.epoch,
-                ordinal=before.ordinal + (slab.records if isinstance(slab, FormatTwoSlab) else 0),
-                ordinal_unsure=before.ordinal_unsure,
-                base=slab.base,
-                end=end,
-                cut=0,
-                greatest_us=max(before.greatest_us, slab.greatest_us),
-            )
-            slab.file.close()
-            self._slab = None
-
-    def _make_room(self) -> None:
-        """Prunes before a slab begins; blocks or raises where the policy says so."""
-        while self.retention.bounded:
-            pruned = retention_module.prune(
-                self.path, self._storage, self.retention, needed=self._slab_bytes
-            )
-            if pruned.room or self.retention.when_full == "prune":
-                return
-            if self.retention.when_full == "error":
-                raise RetentionFull(
-                    f"the log's total of {self.retention.max_bytes} bytes is reached and cursors "
-                    "still need the oldest",
-                    hint="let them catch up, delete the ones that are not used, or raise the total",
-                    path=self.path,
-                )
+        while not self._chain.has_room():
             self._room.wait(_RETENTION_POLL_S)
             if self._trouble is not None:
                 self._face_trouble()
+        if self._chain.slab is None:  # else begun by another thread while this one waited
+            with self._noting_failed_syncs():
+                self._chain.begin_slab()
 
-    def _begin_slab(self) -> None:
-        if self._slab is not None:
-            return  # begun by another thread while this one waited for room
-        slab: FormatTwoSlab | FormatOneSlab
+    def _end_slab(self) -> None:
+        self._cut_batch()
+        with self._noting_failed_syncs():
+            self._chain.end_slab()
+
+    @contextmanager
+    def _noting_failed_syncs(self) -> Iterator[None]:
+        """From now on every call raises it."""
         try:
-            if self._format_1:
-                slab = begin_format_1_slab(self.path, self._storage, self._before.next_base, None)
-            else:
-                slab = begin_slab(
-                    self.path,
-                    self._storage,
-                    self._before,
-                    salt=int.from_bytes(os.urandom(4), "little"),
-                    now_us=now_us(),
-                    slab_bytes=self._slab_bytes,
-                    synced=self._sync_policy != "never",
-                    preallocate=self._preallocate,
-                )
+            yield
         except SyncFailed as error:
-            raise self._sync_failed(error) from error
-        with self._sync_lock:
-            self._slab = slab
-            self._slab_begins()
-            self._durable = slab.base + slab.offset
-
-    def _slab_begins(self) -> None:
-        if self._slab_seconds is not None:
-            self._slab_due_s = time.monotonic() + self._slab_seconds
+            self._trouble = error
+            raise
 
     # --- the writer's own thread ------------------------------------------------------------
 
@@ -683,8 +489,8 @@ class Writer:
 
     def _next_due_s(self) -> float:
         due_s = min(self._flush_due_s, self._sync_due_s, self._mark_due_s, self._age_due_s)
-        if self._batch is None and self._has_frames():
-            due_s = min(due_s, self._slab_due_s)
+        if self._batch is None and self._chain.has_frames:
+            due_s = min(due_s, self._chain.aged_at_s)
         return due_s
 
     def _tick(self) -> float | None:
@@ -698,9 +504,8 @@ class Writer:
                 self._quietly(self._flush_by_policy)
                 self._flush_due_s = float("inf") if self._trouble is None else now + _RETRY_S
             self._tick_slab(now)
-            slab = self._slab
-            written = self._end_of_slabs() if slab is None else slab.base + slab.written
-            unsynced = self._sync_policy == "interval" and self._durable < written
+            written = self._chain.written
+            unsynced = self._sync_policy == "interval" and self._chain.durable < written
             if not unsynced:  # by a call of the user's, for instance
                 self._sync_due_s = float("inf")
         if unsynced and now >= self._sync_due_s:
@@ -716,28 +521,29 @@ class Writer:
 
     def _tick_slab(self, now: float) -> None:
         """Seals an aged slab, lets go what is too old."""
-        if self._is_aged() and self._batch is None:
+        chain = self._chain
+        if chain.is_aged and self._batch is None:
             self._quietly(self._end_slab)
-            self._slab_due_s = float("inf") if self._slab is None else now + _RETRY_S
+            chain.aged_at_s = float("inf") if chain.slab is None else now + _RETRY_S
         if now >= self._age_due_s:
             self._age_due_s = now + _AGE_CHECK_S
-            self._let_go()
+            chain.let_go()
 
     def _tick_mark(self, now: float) -> None:
         """A mark once everything is durable and nothing came for a while."""
-        slab = self._slab
+        slab = self._chain.slab
         if (
             self._trouble is not None
             or self._batch is not None
             or not isinstance(slab, FormatTwoSlab)
             or slab.marked
-            or self._durable != slab.base + slab.offset
+            or self._chain.durable != self._chain.end
         ):
             self._mark_due_s = float("inf")
         elif self._mark_due_s == float("inf"):
             self._mark_due_s = now + self._sync_seconds
         elif now >= self._mark_due_s:
-            slab.add_mark(now_us())
+            slab.add_mark(clock.now_us())
             self._quietly(slab.write_pending)
             self._mark_due_s = float("inf")
             if self._sync_policy == "interval":
@@ -770,11 +576,8 @@ class Writer:
             self._release()
 
     def _release(self) -> None:
-        if self._slab is not None:
-            self._slab.file.close()
-            self._slab = None
+        self._chain.release()
         self._trouble = LogClosed("the writer is closed", hint="open another", path=self.path)
-        self._directory.close()
         self._room.notify_all()
         self._is_open = False
         lifetime.closed(self)
@@ -783,12 +586,8 @@ class Writer:
         """Called by `lifetime` in a forked child: the parent's file, buffers and lock are none
         of ours. Takes no lock: a thread of the parent's may have held it at the fork."""
         self._lock = threading.RLock()
-        self._sync_lock = threading.Lock()
         self._batch = None
-        if self._slab is not None:
-            self._slab.file.close()
-            self._slab = None
-        self._directory.close()
+        self._chain.release()
         self._is_open = False
         self._trouble = Forked(
             "the writer was opened before a fork",
@@ -808,10 +607,6 @@ class Writer:
 
     def __repr__(self) -> str:
         return f"<aolog.Writer {self.path} end={self.end} durable={self.durable}>"
-
-
-def _fresh_uuid() -> bytes:
-    return os.urandom(16)
 
 
 def _refuse_format_1(

@@ -238,7 +238,14 @@ def test_only_command_lines_import_the_command_line():
 
 def test_readers_do_not_import_what_writes():
     reading = {"aolog.walk", "aolog.log", "aolog.scan", "aolog.seek", "aolog.reader", "aolog.batch"}
-    writing = {"aolog.writer", "aolog.opening", "aolog.active", "aolog.gather", "aolog.retention"}
+    writing = {
+        "aolog.writer",
+        "aolog.chain",
+        "aolog.opening",
+        "aolog.active",
+        "aolog.gather",
+        "aolog.retention",
+    }
     for module in reading:
         assert edges(module, module_level=False) & writing == set(), module
 

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import aolog
-from aolog import cursor, writer
+from aolog import clock as aolog_clock
+from aolog import cursor
 from aolog.storage import File, Stat, Storage
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def randomness() -> Callable[[int], bytes]:
 
 def fixed(clock: Clock) -> list[Any]:
     return [
-        mock.patch.object(writer, "now_us", clock.now_us),
+        mock.patch.object(aolog_clock, "now_us", clock.now_us),
         mock.patch.object(cursor, "time", clock),
         mock.patch.object(os, "urandom", randomness()),
     ]
@@ -119,7 +120,7 @@ class Recorder:
         """What the writer's own thread does once everything is durable and nothing comes."""
         self.log.sync()
         with self.log._lock:
-            self.log._slab.add_mark(self.clock.us)
+            self.log._chain.slab.add_mark(self.clock.us)
         self.cut()
 
 

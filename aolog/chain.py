@@ -1,0 +1,341 @@
+"""The slabs that a writer makes, one after another, and how far they are durable.
+
+It owns the log's lock, what the next slab's header says of the slabs before it, the slab that is
+being written, and the order in which things become durable: a slab's frames before its seal,
+its seal before its successor's header, that before its name, that before any of its frames.
+
+Its caller's lock is around every call but `sync_to`, which has one of its own, so that appends
+go on while the device works: whoever comes to sync next is covered by the sync that is running
+or by the one after it. That is group commit. What is being written changes only under both.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aolog import clock
+from aolog import retention as retention_module
+from aolog.active import FormatOneSlab, FormatTwoSlab
+from aolog.errors import (
+    AologError,
+    LogLocked,
+    NotALog,
+    RetentionFull,
+    StorageFull,
+    SyncFailed,
+    UsageError,
+)
+from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, Log
+from aolog.opening import (
+    Predecessor,
+    begin_format_1_slab,
+    begin_slab,
+    open_for_append,
+)
+
+if TYPE_CHECKING:
+    from aolog.retention import Retention
+    from aolog.storage import Directory, Storage
+
+__all__ = ["ChainOptions", "SlabChain"]
+
+_log = logging.getLogger("aolog")
+_OUR_NAMES = {CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, "lost+found"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainOptions:
+    """The writer's options that concern slabs. synced: its policy is not "never"."""
+
+    slab_bytes: int
+    slab_seconds: float | None
+    format_1: bool
+    synced: bool
+    preallocate: bool
+    retention: Retention
+
+
+class SlabChain:
+    """See the module. Opening takes the log's lock, recovers it, and begins a slab where the log
+    must say at once who it is or where an epoch begins. Raises what Writer says."""
+
+    def __init__(
+        self,
+        path: str,
+        storage: Storage,
+        options: ChainOptions,
+        *,
+        first_address: int,
+        topic: str | None,
+    ) -> None:
+        self.path = path
+        self.slab: FormatTwoSlab | FormatOneSlab | None = None
+        self.durable = 0
+        self.failed: SyncFailed | None = None
+        self.aged_at_s = float("inf")
+        self._storage = storage
+        self._options = options
+        self._sync_lock = threading.Lock()
+        self._directory = self._lock_directory()
+        try:
+            self._open(first_address, topic)
+        except BaseException:
+            self.release()
+            raise
+
+    # --- opening ------------------------------------------------------------------------------
+
+    def _lock_directory(self) -> Directory:
+        self._storage.make_directory(self.path)
+        directory = self._storage.open_directory(self.path)
+        try:
+            if not directory.try_lock():
+                raise LogLocked(
+                    "another writer has the log open",
+                    hint="a log has one writer: close it, or write to another log",
+                    path=self.path,
+                )
+        except BaseException:
+            directory.close()
+            raise
+        return directory
+
+    def _open(self, first_address: int, topic: str | None) -> None:
+        log = Log(self.path, self._storage)
+        try:
+            self._refuse_foreign(log)
+            self.opening, self._before, offset = open_for_append(
+                log, first_base=first_address, fresh_uuid=_fresh_uuid, topic=topic
+            )
+            self._remove_unborn()
+            fresh = not log.bases
+        finally:
+            log.close()
+        next_base = self._before.next_base
+        if offset is not None or (self._options.format_1 and fresh):
+            self.slab = begin_format_1_slab(self.path, self._storage, next_base, offset)
+            self._begun()
+        elif fresh or next_base != self._before.end:
+            self.begin_slab()
+        self.durable = self.end
+
+    def _refuse_foreign(self, log: Log) -> None:
+        if not log.bases:
+            foreign = [
+                name
+                for name in self._storage.list_names(self.path)
+                if not name.startswith(".")
+                and name not in _OUR_NAMES
+                and not name.endswith(".slab.tmp")
+            ]
+            if foreign:
+                raise NotALog(
+                    f"holds other files ({foreign[0]!r}) and no slab",
+                    hint="name a directory of its own",
+                    path=self.path,
+                )
+        elif (log.format == 1) != self._options.format_1:
+            its = "queuefka" if log.format == 1 else "aolog"
+            raise UsageError(
+                f"{self.path}: the log is of format {log.format}",
+                hint=f'open it with format="{its}"',
+            )
+
+    def _remove_unborn(self) -> None:
+        for name in self._storage.list_names(self.path):
+            if name.endswith(".slab.tmp"):  # born and never named: it holds no record
+                self._storage.unlink(f"{self.path}/{name}")
+
+    # --- how far ------------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> str | None:
+        """The log's default topic."""
+        return self._before.topic
+
+    @property
+    def end(self) -> int:
+        """Address behind the last frame, whether it is written yet or not."""
+        slab = self.slab
+        return self._before.next_base if slab is None else slab.base + slab.offset
+
+    @property
+    def written(self) -> int:
+        """Address up to which everything is in the operating system."""
+        slab = self.slab
+        return self._before.next_base if slab is None else slab.base + slab.written
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether there is a slab and anything in it."""
+        return self.slab is not None and self.slab.offset > self.slab.data_begin
+
+    @property
+    def is_aged(self) -> bool:
+        """Whether the slab has lived as long as it may."""
+        return self.has_frames and time.monotonic() >= self.aged_at_s
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the next frame belongs into another slab than this."""
+        slab = self.slab
+        return slab is None or slab.is_full(self._options.slab_bytes) or self.is_aged
+
+    # --- from memory to the device ------------------------------------------------------------
+
+    def write_pending(self) -> None:
+        """Everything is in the page cache on return. On a full disk, what retention lets go makes
+        room. After an error: call again."""
+        if self.slab is None:
+            return
+        try:
+            self.slab.write_pending()
+        except StorageFull:
+            if not self.let_go(needed=self._options.slab_bytes):
+                raise
+            self.slab.write_pending()
+
+    def sync_to(self, target: int) -> int:
+        """Everything before `target`, which is written, is on the device on return; the durable
+        address. Any thread, without the caller's lock. Raises SyncFailed, then and ever after."""
+        with self._sync_lock:
+            if self.durable < target:
+                if self.failed is not None:
+                    raise self.failed
+                slab = self.slab
+                if slab is not None:
+                    written = slab.base + slab.written
+                    self._datasync(slab)
+                    self.durable = max(self.durable, written)
+            return self.durable
+
+    def _datasync(self, slab: FormatTwoSlab | FormatOneSlab) -> None:
+        try:
+            slab.file.datasync()
+        except SyncFailed as error:
+            raise self._fail(error) from error
+
+    def _fail(self, error: SyncFailed) -> SyncFailed:
+        self.failed = SyncFailed(
+            f"{error.reason}: appends are refused, everything before address {self.durable} is "
+            "durable",
+            hint="check the device, then open the log again",
+            path=self.path,
+            durable=self.durable,
+        )
+        return self.failed
+
+    # --- from slab to slab --------------------------------------------------------------------
+
+    def end_slab(self) -> None:
+        """Writes what is pending, syncs it, seals the slab, syncs that. After an error it may be
+        called again and goes on where it stopped."""
+        slab = self.slab
+        if slab is None:
+            return
+        self.write_pending()
+        with self._sync_lock:
+            self._datasync(slab)
+            self.durable = slab.base + slab.offset
+            slab.seal(clock.now_us())
+            if isinstance(slab, FormatTwoSlab):
+                self._datasync(slab)
+            self.durable = end = slab.base + slab.offset
+            before = self._before
+            self._before = Predecessor(
+                next_base=end,
+                topic_uuid=before.topic_uuid,
+                topic=before.topic,
+                epoch=before.epoch,
+                ordinal=before.ordinal + slab.records,
+                ordinal_unsure=before.ordinal_unsure,
+                base=slab.base,
+                end=end,
+                cut=0,
+                greatest_us=max(before.greatest_us, slab.greatest_us),
+            )
+            slab.file.close()
+            self.slab = None
+
+    def begin_slab(self) -> None:
+        """The next slab is there, header and name durable. After an error: call again."""
+        options = self._options
+        slab: FormatTwoSlab | FormatOneSlab
+        try:
+            if options.format_1:
+                slab = begin_format_1_slab(self.path, self._storage, self._before.next_base, None)
+            else:
+                slab = begin_slab(
+                    self.path,
+                    self._storage,
+                    self._before,
+                    salt=int.from_bytes(os.urandom(4), "little"),
+                    now_us=clock.now_us(),
+                    slab_bytes=options.slab_bytes,
+                    synced=options.synced,
+                    preallocate=options.preallocate,
+                )
+        except SyncFailed as error:
+            raise self._fail(error) from error
+        with self._sync_lock:
+            self.slab = slab
+            self._begun()
+            self.durable = slab.base + slab.offset
+
+    def _begun(self) -> None:
+        if self._options.slab_seconds is not None:
+            self.aged_at_s = time.monotonic() + self._options.slab_seconds
+
+    # --- room ---------------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        """Prunes what must go before a slab may begin; False where the policy is to wait until
+        cursors have passed the oldest. Raises RetentionFull where it is to raise."""
+        retention = self._options.retention
+        if not retention.bounded:
+            return True
+        needed = self._options.slab_bytes
+        pruned = retention_module.prune(self.path, self._storage, retention, needed=needed)
+        if pruned.room or retention.when_full == "prune":
+            return True
+        if retention.when_full == "error":
+            raise RetentionFull(
+                f"the log's total of {retention.max_bytes} bytes is reached and cursors still need "
+                "the oldest",
+                hint="let them catch up, delete the ones that are not used, or raise the total",
+                path=self.path,
+            )
+        return False
+
+    def let_go(self, *, needed: int = 0) -> bool:
+        """Prunes what may go now; whether anything went. Its errors are met by whoever appends
+        when a slab is to begin."""
+        if not self._options.retention.bounded:
+            return False
+        try:
+            pruned = retention_module.prune(
+                self.path, self._storage, self._options.retention, needed=needed
+            )
+        except AologError as error:
+            _log.warning("nothing is pruned: %s", error)
+            return False
+        return pruned.slabs > 0
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Gives files and the log's lock free, as they are. Idempotent. Also in a forked child,
+        where it leaves the parent's alone; takes no lock."""
+        if self.slab is not None:
+            self.slab.file.close()
+            self.slab = None
+        self._directory.close()
+
+
+def _fresh_uuid() -> bytes:
+    return os.urandom(16)
