@@ -10,6 +10,7 @@ from functools import cache, partial
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
+from aolog.errors import UsageError
 from aolog.record import Record
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from aolog.columns import Columns
 
-__all__ = ["Batch", "RecordFrame"]
+__all__ = ["Batch", "RecordFrame", "load_arrow"]
 
 _make_record = partial(tuple.__new__, Record)  # a Record's own call costs three times as much
 
@@ -39,6 +40,7 @@ class RecordFrame(NamedTuple):
     timestamp_us: int | None
     ordinal: int | None
     columns: Columns
+    epoch: int = 0  # of its slab; 0 in format 1
 
     def records(self) -> Iterator[Record]:
         """Its records from `skip` on, made one by one as they are asked for."""
@@ -69,10 +71,14 @@ class RecordFrame(NamedTuple):
 
 
 @cache
-def _arrow() -> ModuleType:
+def load_arrow() -> ModuleType:
     """Imported once: `from ... import` in the method costs 2 us a batch."""
-    from aolog import arrow
-
+    try:
+        from aolog import arrow
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"Arrow needs the package {error.name}", hint="pip install 'aolog[arrow]'"
+        ) from None
     return arrow
 
 
@@ -122,7 +128,7 @@ class Batch:
         `headers` list<struct<key: string, value: binary>>, `topic` string, or those named, in
         the order named. Zero-copy from a single frame; pyarrow is imported here. Raises
         UsageError for an unknown column, and where a column is over Arrow's 2 GiB."""
-        made: pa.RecordBatch = _arrow().to_arrow(self, columns)
+        made: pa.RecordBatch = load_arrow().to_arrow(self, columns)
         return made
 
     def __repr__(self) -> str:

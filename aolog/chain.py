@@ -205,8 +205,6 @@ class SlabChain:
         address. Any thread, without the caller's lock. Raises SyncFailed, then and ever after."""
         with self._sync_lock:
             if self.durable < target:
-                if self.failed is not None:
-                    raise self.failed
                 slab = self.slab
                 if slab is not None:
                     written = slab.base + slab.written
@@ -215,6 +213,8 @@ class SlabChain:
             return self.durable
 
     def _datasync(self, slab: FormatTwoSlab | FormatOneSlab) -> None:
+        if self.failed is not None:  # the system tells a failure once: a second call would succeed
+            raise self.failed
         try:
             slab.file.datasync()
         except SyncFailed as error:

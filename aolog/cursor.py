@@ -190,10 +190,19 @@ class CursorFile:
                     path=self._log_path,
                 )
             self._sequence, self.position = _read(file)
+            if file.stat().inode != self._inode():
+                raise FileNotFoundError(self.path)  # deleted or replaced since it was opened
         except BaseException:
             file.close()
             raise
         self._file = file
+
+    def _inode(self) -> int:
+        there = self._storage.open_read(self.path)
+        try:
+            return there.stat().inode
+        finally:
+            there.close()
 
     def commit(self, position: Position) -> None:
         """The position is durable on return. Nothing is written if it is the same already."""
@@ -209,15 +218,19 @@ class CursorFile:
         self._sequence, self.position = sequence, position
 
     def _create(self, position: Position) -> None:
-        self._storage.make_directory(str(Path(self.path).parent))
+        parent = str(Path(self.path).parent)
+        self._storage.make_directory(parent)
         sector = COPIES[1] - COPIES[0]
         first = _encode(position, 0).ljust(sector, b"\0")
-        if self._storage.exists(self.path):  # created by another reader since we looked
+        directory = self._storage.open_directory(parent)
+        try:
+            directory.lock()  # two that create it at once: the second finds the first's
+            if not self._storage.exists(self.path):
+                self._storage.write_file(self.path, [first, bytes(sector)])
             self._open()
-            self.commit(position)
-            return
-        self._storage.write_file(self.path, [first, bytes(sector)])
-        self._open()
+        finally:
+            directory.close()
+        self.commit(position)
 
     def close(self) -> None:
         """Idempotent; gives the cursor to the next reader."""

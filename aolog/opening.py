@@ -9,6 +9,7 @@ appears by a rename.
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,9 @@ __all__ = ["Opening", "Predecessor", "begin_slab", "open_for_append"]
 _log = logging.getLogger("aolog")
 
 _COPY_BYTES = 1 << 20
+# How far a new epoch may begin above what is known: two copies of one log meet only where their
+# appends together come near this, and 2^63 has room for half a million such openings.
+JUMP_MAX = 1 << 44
 # What an address may exceed a slab's begin by, beside slab_bytes: one frame and the seal.
 _REACH_SPARE = (1 << 32) + (1 << 24)
 
@@ -73,6 +77,10 @@ class _Found:
     ordinal: int
     greatest_us: int
     tail_end: int  # behind the last byte that is no zero, or else the end of the frames
+
+
+def _random_jump() -> int:
+    return int.from_bytes(os.urandom(8), "little") % JUMP_MAX // 8 * 8
 
 
 def _known_out(log: Log) -> list[int]:
@@ -201,7 +209,10 @@ def open_for_append(
     found = _inspect(log)
     try:
         decision = decide(
-            found.last if found else None, first_base=first_base, cursors=_known_out(log)
+            found.last if found else None,
+            first_base=first_base,
+            cursors=_known_out(log),
+            jump=_random_jump,
         )
         if found is None:
             fresh = Predecessor(
@@ -214,8 +225,10 @@ def open_for_append(
                 hint="move the directory aside and begin a new log; nothing was changed",
                 path=log.slab_path(found.slab.base),
             )
-        header, before = found.slab.header, _last_header(log)
-        known = header or before
+        header = found.slab.header
+        known, records, greatest_us = (header, found.ordinal, found.greatest_us)
+        if known is None:
+            known, records, greatest_us = _last_known(log)
         if topic is not None and known is not None and topic != known.topic:
             raise TopicMismatch(
                 f"the log's topic is {known.topic!r}, not {topic!r}",
@@ -251,12 +264,12 @@ def open_for_append(
         topic_uuid=known.topic_uuid,
         topic=known.topic,
         epoch=epoch,
-        ordinal=known.base_ordinal + found.ordinal,
+        ordinal=known.base_ordinal + records,
         ordinal_unsure=known.ordinal_unsure or header is None,
         base=last.base,
         end=last.base + end,
         cut=0 if last.sealed else cut,
-        greatest_us=max(known.greatest_before_us, found.greatest_us),
+        greatest_us=max(known.greatest_before_us, greatest_us),
     )
     opening = Opening(decision.case.value, epoch, next_base, cut, aside)
     return _report(log, opening), predecessor, None
@@ -266,14 +279,17 @@ def _format_1_predecessor(next_base: int) -> Predecessor:
     return Predecessor(next_base, bytes(16), None, 0, 0, True, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP)
 
 
-def _last_header(log: Log) -> SlabHeader | None:
-    """The header of the last slab that has one."""
+def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
+    """Of the last slab that has a header: that, its records and their greatest timestamp."""
     for i in reversed(range(len(log.bases))):
         slab = log.open_slab(i)
-        slab.close()
-        if slab.header is not None:
-            return slab.header
-    return None
+        try:
+            if slab.header is not None:
+                _, records, greatest_us, _ = _end_of_frames(slab)
+                return slab.header, records, greatest_us
+        finally:
+            slab.close()
+    return None, 0, NO_TIMESTAMP
 
 
 def _report(log: Log, opening: Opening) -> Opening:

@@ -217,7 +217,11 @@ class Reader:
     def seek_position(self, address: int, ordinal: int | None) -> None:
         """Goes back to a position that `tell` and `ordinal` once said; gaps are told anew."""
         self._check()
-        place = self._place(address)._replace(address=address, ordinal=ordinal)
+        try:
+            place = self._place(address)
+        except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above it
+            place = self._place("latest")
+        place = place._replace(address=address, ordinal=ordinal)
         self._scan.close()
         self._stand(place)
 
@@ -382,7 +386,7 @@ class Reader:
             frame = self._next_frame()
             if frame is None:
                 break
-            if size + frame.size > max_bytes:
+            if size + frame.size > max_bytes or frame.epoch != first.epoch:
                 self._held = frame
                 break
             frames.append(frame)

@@ -21,13 +21,18 @@ aside first. Interior damage is kept: readers skip it and say so.
 A new epoch begins above every address that may have been out. Where the page cache that was
 written is still the one that is read (same boot, same file), that is the file's end and the
 cursors; after a power loss, or in a copy, records that were read may be gone, so it is also
-above the old slab's reach.
+above the old slab's reach, by a random distance: two copies that go on from one backup do not
+meet at the same addresses.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Case", "Decision", "LastSlab", "decide"]
 
@@ -91,8 +96,12 @@ def _aligned(address: int) -> int:
     return address + -address % _ALIGNMENT
 
 
-def decide(last: LastSlab | None, *, first_base: int, cursors: list[int]) -> Decision:
-    """The row for what was found. cursors: addresses known to have been out.
+def decide(
+    last: LastSlab | None, *, first_base: int, cursors: list[int], jump: Callable[[], int] = int
+) -> Decision:
+    """The row for what was found. cursors: addresses known to have been out. jump: random, asked for and
+    added where a copy or a power loss leaves open what was out: two copies that go on from one backup
+    do not meet at the same addresses.
 
     Every combination of inputs lands on exactly one row (a test enumerates them).
     """
@@ -103,28 +112,29 @@ def decide(last: LastSlab | None, *, first_base: int, cursors: list[int]) -> Dec
     if not last.has_header:
         if not last.has_predecessor:
             return Decision(Case.ONLY_LOST, None, False, None, False)
-        return Decision(Case.HEADER_LOST, None, False, _above(last, cursors, trusted=False), True)
+        return Decision(Case.HEADER_LOST, None, False, _above(last, cursors, jump), True)
     has_tail = last.size > last.end_of_frames
     cut_at = last.end_of_frames if has_tail else None
     aside = has_tail and not last.blank
     if last.sealed:
         end = last.base + last.end_of_frames
         if not last.same_file or max(cursors, default=0) > end:
-            above = _above(last, cursors, trusted=False)
+            above = _above(last, cursors, jump)
             return Decision(Case.COPIED, cut_at, aside, above, True)
         case = Case.SEALED_TAIL if has_tail else Case.SEALED
         return Decision(case, cut_at, aside, end, False)
     case = Case.UNSEALED
     if has_tail:
         case = Case.UNSEALED_BLANK if last.blank else Case.UNSEALED_TORN
-    above = _above(last, cursors, trusted=last.same_file and last.same_boot)
+    above = _above(last, cursors, None if last.same_file and last.same_boot else jump)
     return Decision(case, cut_at, aside, above, True)
 
 
-def _above(last: LastSlab, cursors: list[int], *, trusted: bool) -> int:
-    """The first address above all that may have been out."""
-    out = [last.base + (last.size if trusted else max(last.size, last.reach)), *cursors]
-    return _aligned(max(out))
+def _above(last: LastSlab, cursors: list[int], jump: Callable[[], int] | None) -> int:
+    """The first address above all that may have been out. jump: None where the page cache that
+    was written is the one that is read."""
+    reached = last.size if jump is None else max(last.size, last.reach)
+    return _aligned(max(last.base + reached, *cursors, 0) + (jump() if jump else 0))
 
 
 def _decide_format_1(last: LastSlab) -> Decision:

@@ -139,9 +139,10 @@ class Scan:
         skip = 0 if self.address <= address else min(self.address - address, head.records)
         if skip < head.records:
             timestamp_us = head.timestamp_us if slab.format == 2 else None
+            epoch = slab.header.epoch if slab.header is not None else 0
             size = frame.end - frame.offset
             self._out.append(
-                _make_frame((address, end, size, skip, timestamp_us, ordinal, columns))
+                _make_frame((address, end, size, skip, timestamp_us, ordinal, columns, epoch))
             )
         self.address = max(self.address, end)
         self.ordinal = None if ordinal is None else ordinal + head.records
@@ -253,6 +254,7 @@ class Scan:
         gap, self._gap = self._gap, None
         if gap is None:
             return
+        self.ordinal = ordinal  # what is lost behind this is counted from here
         lost = None
         if ordinal is not None and gap.expected is not None:
             lost = max(0, ordinal - gap.expected)

@@ -15,6 +15,7 @@ import errno
 import fcntl
 import functools
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -247,11 +248,16 @@ class Storage:
 
     def _open(self, path: str, flags: int) -> File:
         try:
-            return File(path, os.open(path, flags | os.O_CLOEXEC, 0o666))
+            fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)  # a pipe hangs nobody
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
                 raise
             raise translate(error, path, "open") from error
+        file = File(path, fd)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            file.close()
+            raise StorageFailed("is no regular file", hint="take it out of the log", path=path)
+        return file
 
     def rename(self, old: str, new: str) -> None:
         """Atomic; durable after the directory's sync."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
 
 from aolog import clock, lifetime, queuefka
 from aolog.active import FormatOneSlab, FormatTwoSlab
+from aolog.batch import load_arrow
 from aolog.chain import ChainOptions, SlabChain
 from aolog.checks import (
     OFFSET_BYTES,
@@ -195,7 +196,9 @@ class Writer:
 
     def _face_trouble(self) -> None:
         """Raises what stands in the way. After a failed write: tries it again first."""
-        trouble = self._trouble
+        trouble = self._chain.failed or self._trouble
+        if isinstance(self._trouble, LogClosed | Forked):
+            trouble = self._trouble
         if isinstance(trouble, StorageError) and not isinstance(trouble, SyncFailed):
             self._trouble = None
             try:
@@ -260,7 +263,8 @@ class Writer:
 
     def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
         """Takes values as one frame, whatever its size: readers see all of them or none. Their
-        addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
+        addresses, uint64. Durability and errors as for `append`; none is taken on an error. (Format
+        1 has no batches: there each value is a frame, and an error may come between two.)"""
         import numpy as np
 
         listed = check_values(values, self._max_record_bytes)
@@ -284,9 +288,7 @@ class Writer:
         addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
         import numpy as np
 
-        from aolog.arrow import from_arrow
-
-        taken = from_arrow(record_batch, self._max_record_bytes, clock.now_us())
+        taken = load_arrow().from_arrow(record_batch, self._max_record_bytes, clock.now_us())
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
@@ -435,8 +437,9 @@ class Writer:
         """What was taken stays taken: an error waits for the next call."""
         try:
             call()
-        except StorageError as error:
-            self._trouble = self._trouble or error
+        except AologError as error:
+            if isinstance(error, StorageError):  # others are met again where they arise
+                self._trouble = self._trouble or error
             _log.warning("%s: %s", self.path, error)
 
     def _sync_to(self, target: int) -> int:

@@ -41,6 +41,7 @@ __all__ = ["Forwarder", "Status"]
 _log = logging.getLogger("bridge")
 
 CURSOR = "bridge"
+NO_TOPIC = "it names no topic and there is no default"
 READ_BYTES = 256 << 10  # a batch: a few thousand small records, a tick's worth of work
 ANSWER_S = 5.0  # how long the cluster may take for a question before it counts as out of reach
 TOPIC_WAIT_S = 30.0  # a topic that is being created appears within seconds
@@ -131,6 +132,7 @@ class Forwarder:
         self._idle = False
         self._mark_every = MARK_EVERY
         self._waiting: list[Outgoing] = []
+        self._epoch = 0
         self._opening: set[LaneKey] = set()
         self._pending: Batch | None = None
         self._rate_from = (time.monotonic(), 0)
@@ -199,6 +201,7 @@ class Forwarder:
         under_way = engine.outstanding > 0 or engine.in_doubt
         self._notes.clean = engine.state is State.STOPPED and not under_way
         self._save_notes()
+        self._prune()
 
     def _failure(self) -> DestinationError:
         reason, address = self._engine.failure, self._engine.failed_at
@@ -206,6 +209,13 @@ class Forwarder:
             return Forbidden(
                 f"the cluster refuses: {reason}",
                 hint="check credentials and rights, then start again: nothing is lost",
+            )
+        if reason == NO_TOPIC:
+            return Undeliverable(
+                f"the record at address {address} names no topic and there is no default",
+                hint="name one with --topic",
+                path=self._reader.path,
+                address=address,
             )
         where = "" if address is None else f"the record at address {address} "
         return Undeliverable(
@@ -248,10 +258,15 @@ class Forwarder:
             self._reader.commit_at(*position)
             self._engine.committed_at(position)
             self._save_notes()
-            if self._prune_delivered:
-                pruned = prune(self._reader.path, self._storage, Retention(max_slabs=1))
-                if pruned.slabs:
-                    _log.info("pruned %d slabs, up to address %d", pruned.slabs, pruned.end)
+            self._prune()
+
+    def _prune(self) -> None:
+        """Lets go what every cursor has passed, if that was asked for."""
+        if not self._prune_delivered:
+            return
+        pruned = prune(self._reader.path, self._storage, Retention(max_slabs=1))
+        if pruned.slabs:
+            _log.info("pruned %d slabs, up to address %d", pruned.slabs, pruned.end)
 
     def _save_notes(self) -> None:
         for key, lane in self._engine.lanes.items():
@@ -333,7 +348,9 @@ class Forwarder:
                 seen[key], moved = end, True
                 begin = max(min(note.offset, end), first)  # beyond the end: the topic is a new one
                 if begin < end:
-                    stamp = reader.last_stamp(key, self._notes.source, begin, end, ANSWER_S * 2)
+                    stamp = reader.last_stamp(
+                        key, self._notes.source, begin, end, self._reader.end(), ANSWER_S * 2
+                    )
                     held[key] = max(held[key], -1 if stamp is None else stamp)
                 note.offset, note.address = max(begin, end - 1), held[key]
             if self._notes.clean or not moved or time.monotonic() > settle_until_s:
@@ -367,6 +384,7 @@ class Forwarder:
         self._skipped += len(records) - len(outgoing)
         self._engine.read(read_to, marks)
         self._waiting = outgoing
+        self._epoch = batch.frames[0].epoch
         self._send_waiting()
         self._do(self._engine.stands(now_s=time.monotonic()))
 
@@ -388,7 +406,7 @@ class Forwarder:
     def _know(self, topic: str | None, address: int) -> bool:
         """Whether the lanes of a record's topic are known and noted; else ask again later."""
         if topic is None:
-            reason = "it names no topic and there is no default"
+            reason = NO_TOPIC
             self._do(self._engine.refused(reason, address, now_s=time.monotonic()))
             return False
         now_s = time.monotonic()
@@ -457,7 +475,7 @@ class Forwarder:
 
     def _send_waiting(self) -> None:
         """Sends what is planned, as far as the client's queue takes it."""
-        epoch, source = self._reader.epoch, self._notes.source
+        epoch, source = self._epoch, self._notes.source
         send, opened, opening = self._cluster.send, self._engine.opened, self._opening
         waiting = self._waiting
         for i, (record, lane, marked) in enumerate(waiting):

@@ -376,7 +376,7 @@ class ReadBack:
         return int(found[0]), int(found[1])
 
     def last_stamp(
-        self, lane: LaneKey, source: bytes, begin: int, end: int, timeout_s: float
+        self, lane: LaneKey, source: bytes, begin: int, end: int, below: int, timeout_s: float
     ) -> int | None:
         """The greatest address stamped by `source` in [begin, end); None if there is none.
         Records of strangers are passed over. Raises NotReachable if nothing comes for so long,
@@ -398,7 +398,7 @@ class ReadBack:
                         continue
                     at = (message.offset() or 0) + 1
                     stamp = decode_stamp(message.headers()) if at <= end else None
-                    if stamp is not None and stamp.topic_uuid == source:
+                    if stamp is not None and stamp.topic_uuid == source and stamp.address < below:
                         greatest = max(stamp.address, -1 if greatest is None else greatest)
         except KafkaException as error:
             raise NotReachable(_words(error)) from error

@@ -10,6 +10,7 @@ import pytest
 
 import aolog
 import aolog.cli
+import bridge.demo
 import bridge.embedded
 import bridge.errors
 from aolog import errors

@@ -814,7 +814,7 @@ class Bridge(RuleBasedStateMachine):
         assert (self.engine.state is State.FAILED) == (first < 10 * len(self.log))
 
 
-Bridge.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+Bridge.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
 TestTheEngineAgainstADestination = Bridge.TestCase
 
 

@@ -258,7 +258,8 @@ def test_a_kill_before_anything_was_sent_does_not_count_as_lost_notes(
     fill(log, 10)
     broker.set_down()
     process = run()
-    process.until(lambda s: not s["reachable"])
+    wait_until((log / "cursors/bridge.cursor").exists)
+    time.sleep(0.3)
     process.kill()
     broker.set_up()
     process = run("--drain")
@@ -429,8 +430,9 @@ def test_sigterm_during_an_outage_ends_it_in_seconds(
         broker.set_rtt_ms(20)
         process.until(lambda s: s["acknowledged"] > 20)
         broker.set_down()
-    process.until(lambda s: not s["reachable"])
-    time.sleep(0.5)
+        process.until(lambda s: not s["reachable"])
+    else:
+        time.sleep(2.0)  # it is waiting for its first answer
     assert process.terminate() == 0
     assert cursor_of(log) == process.statuses[-1]["position"]
     broker.set_rtt_ms(0)
