@@ -9,7 +9,7 @@ One class a format, with the same face. The writer above them owns locks, polici
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -20,32 +20,10 @@ from aolog.slab import DATA_BEGIN, NO_TIMESTAMP, ORDINALS_MAX, Seal, SlabHeader,
 if TYPE_CHECKING:
     from aolog.storage import File
 
-__all__ = ["ActiveSlab", "FormatOneSlab", "FormatTwoSlab"]
+__all__ = ["FormatOneSlab", "FormatTwoSlab"]
 
 # A slab takes no further batch once its ordinals might not suffice for one of a gigabyte.
 _ORDINALS_SPARE = 1 << 29
-
-
-class ActiveSlab(Protocol):
-    """What the writer needs of a slab, whatever its format."""
-
-    file: File
-    base: int
-    offset: int
-    written: int
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of frames that are fixed and not yet written."""
-
-    def is_full(self, slab_bytes: int) -> bool:
-        """Whether the next frame belongs into another slab."""
-
-    def write_pending(self) -> None:
-        """Everything is in the page cache on return. After an error: call again."""
-
-    def seal(self, now_us: int) -> None:
-        """Ends the slab, whose frames are durable. After an error: call again."""
 
 
 class _Pending:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import xxhash
@@ -157,10 +157,6 @@ class SlabHeader:
         """The slab's first 8192 bytes: both copies and their padding."""
         copy = self.encode()
         return b"".join(copy.ljust(DATA_BEGIN - HEADER_COPIES[1], b"\0") for _ in HEADER_COPIES)
-
-    def placed(self, inode: int) -> SlabHeader:
-        """The same header for the file that holds it."""
-        return replace(self, inode=inode)
 
 
 def decode_slab_header(copy: bytes) -> SlabHeader | NewerVersion | None:

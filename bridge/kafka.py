@@ -174,7 +174,6 @@ class Cluster:
         self._events: deque[KafkaEvent] = deque()
         self.reachable = False
         self.last_error: str | None = None
-        self.round_trip_ms: float | None = None
 
     # --- producing ----------------------------------------------------------------------------
 
@@ -305,8 +304,6 @@ class Cluster:
         brokers = json.loads(text)["brokers"].values()
         up = [b for b in brokers if b["state"] == "UP" and b["nodeid"] >= 0]
         self.reachable = bool(up)
-        trips = [b["rtt"]["avg"] / 1000 for b in up if b["rtt"]["cnt"]]
-        self.round_trip_ms = min(trips, default=self.round_trip_ms)
 
     # --- looking ------------------------------------------------------------------------------
 

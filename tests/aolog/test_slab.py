@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-from dataclasses import replace
 
 import pytest
 import xxhash
@@ -136,10 +135,6 @@ def test_a_topic_that_is_nonsense_under_a_right_hash_is_no_header(at_and_bytes):
 def test_arbitrary_bytes_are_no_header(junk):
     assert decode_slab_header(junk) is None
     assert not isinstance(decode_slab_header(slab.MAGIC + junk), SlabHeader)
-
-
-def test_a_header_is_placed_in_a_file_by_its_inode_alone():
-    assert HEADER.placed(99) == replace(HEADER, inode=99)
 
 
 # --- names ----------------------------------------------------------------------------------

@@ -1,0 +1,160 @@
+"""What an attack and a review found once, each as a claim that holds since."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.cursor import CursorFile, Position
+from aolog.errors import CursorLocked, StorageFailed, SyncFailed
+from aolog.storage import File, Storage
+from tests.aolog.conftest import kill, slab_files
+
+
+def test_losses_before_and_behind_a_mark_are_each_counted_once(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=None, sync="never") as writer:
+        first = [int(writer.append_many([b"%d" % i * 20] * 5)[0]) for i in range(2)]
+        writer.sync()
+        writer._chain.slab.add_mark(0)
+        first += [int(writer.append_many([b"%d" % i * 20] * 5)[0]) for i in range(2, 4)]
+    (slab,) = slab_files(log_path)
+    with Path(slab).open("r+b") as file:
+        for address in (first[1], first[2]):
+            file.seek(address + 60)
+            file.write(b"\xff")
+    assert [gap.records_lost for gap in aolog.verify(log_path).gaps] == [5, 5]
+
+
+def test_two_copies_of_a_log_do_not_give_out_the_same_addresses(
+    log_path: str, tmp_path: Path
+) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"before")
+    lives = []
+    for name in ("a", "b"):
+        copy = str(tmp_path / name)
+        shutil.copytree(log_path, copy)
+        with aolog.Writer(copy) as writer:
+            assert "copied" in writer.opening.case
+            lives.append(writer.append(name.encode()))
+        with aolog.Reader(copy) as reader:
+            assert [record.value for record in reader] == [b"before", name.encode()]
+            assert reader.gaps == []
+    assert lives[0] != lives[1]
+
+
+class _FailsOnce(Storage):
+    """fdatasync fails once and succeeds ever after, as a kernel's does."""
+
+    def __init__(self) -> None:
+        self.armed = False
+
+    def create(self, path: str) -> File:
+        storage, file = self, super().create(path)
+
+        class Failing(File):
+            def datasync(self) -> None:
+                if storage.armed:
+                    storage.armed = False
+                    raise SyncFailed("fdatasync: injected", path=self.path)
+                super().datasync()
+
+        failing = Failing(path, os.dup(file.fd))
+        file.close()
+        return failing
+
+
+def test_a_sync_that_succeeds_after_one_that_failed_is_not_believed(log_path: str) -> None:
+    storage = _FailsOnce()
+    writer = aolog.Writer(log_path, storage=storage, slab_bytes=9000, sync="never")
+    durable = writer.durable
+    writer.append(b"x" * 2000)
+    storage.armed = True
+    with pytest.raises(SyncFailed):
+        writer.sync()
+    writer._trouble = None  # as if a retried write had cleared it between two threads
+    with pytest.raises(SyncFailed):
+        for _ in range(10):
+            writer.append(b"x" * 2000)  # needs another slab, and with it a sync
+    assert writer.durable == durable
+    with pytest.raises(SyncFailed):
+        writer.close()
+
+
+def test_two_readers_that_create_one_cursor_at_once_do_not_both_hold_it(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    for attempt in range(10):
+        name = f"c{attempt}"
+        files = [CursorFile(log_path, name, Storage()) for _ in range(2)]
+        outcomes: list[str] = []
+
+        def commit(file: CursorFile, outcomes: list[str] = outcomes) -> None:
+            try:
+                file.commit(Position(1, 0, bytes(16), 1, protects=True))
+                outcomes.append("held")
+            except CursorLocked:
+                outcomes.append("locked")
+
+        threads = [threading.Thread(target=commit, args=(file,)) for file in files]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for file in files:
+            file.close()
+        assert sorted(outcomes) == ["held", "locked"]
+
+
+def test_ordinals_go_on_behind_a_last_slab_whose_header_is_lost(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_bytes=9000, batch_bytes=0) as writer:
+        for i in range(60):
+            writer.append(b"%03d" % i + bytes(100))
+    last = slab_files(log_path)[-1]
+    Path(last).write_bytes(bytes(Path(last).stat().st_size))
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"new")
+    with aolog.Reader(log_path) as reader:
+        before = [record for record in reader if record.value != b"new"]
+        reader.seek(ordinal=len(before) - 1)
+        assert reader.read() == before[-1]
+
+
+def test_a_pipe_named_like_a_slab_hangs_nobody(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    os.mkfifo(Path(log_path) / "00000000000000999992.slab")
+    with pytest.raises(StorageFailed, match="no regular file"):
+        list(aolog.Reader(log_path))
+
+
+def test_a_position_ahead_of_the_log_is_gone_back_to(log_path: str) -> None:
+    writer = aolog.Writer(log_path, sync="never")
+    writer.append(b"a")
+    writer.flush()
+    with aolog.Reader(log_path) as reader:
+        list(reader)
+        ahead = reader.tell() + 1000  # what power loss makes of a cursor on unsynced records
+        reader.seek_position(ahead, None)
+        assert reader.read() is None
+        assert reader.tell() == ahead
+    kill(writer)
+
+
+def test_a_batch_ends_where_the_epoch_changes(log_path: str) -> None:
+    writer = aolog.Writer(log_path, sync="never")
+    writer.append(b"old")
+    writer.flush()
+    kill(writer)
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"new")
+    with aolog.Reader(log_path) as reader:
+        epochs = []
+        while (batch := reader.read_batch()) is not None:
+            epochs.append({frame.epoch for frame in batch.frames})
+    assert epochs == [{1}, {2}]
