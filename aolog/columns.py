@@ -308,14 +308,14 @@ def _decode_values(body: memoryview, count: int) -> Columns:
 
 def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
     """The columns of a body whose hash was right. Raises Malformed if they are nonsense."""
+    if bits == VALUES and count:
+        return _decode_values(body, count)
     if bits == 0:
         if count != 1:
             raise Malformed(f"a plain body holds one record, not {count}")
         return Columns(1, value=body)
     if bits & ~KNOWN or not bits & VALUES or count == 0:
         raise Malformed(f"unknown columns {bits:#x} of {count} records")
-    if bits == VALUES:
-        return _decode_values(body, count)
     reader = _Body(body)
     timestamps = keys = topics = headers = topic = None
     if bits & TIMESTAMPS:

@@ -376,7 +376,9 @@ class Reader:
         Whole frames, at least one; small ones are put together while they take no more than
         `max_bytes` of their slabs. The position is behind all of them on return.
         """
-        first = self._rest_of_frame() or self._next_frame()
+        first = None if self._records is None else self._rest_of_frame()
+        if first is None:
+            first = self._next_frame()
         if first is None and timeout > 0:
             first = self._await_frame(time.monotonic() + timeout)
         if first is None:

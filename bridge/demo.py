@@ -105,12 +105,13 @@ class _Forwarding:
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            try:
-                said = json.loads(line)
-            except ValueError:
-                continue
-            self.state, self.pending = said["state"], said["lag_records"] or 0
+        with process.stdout as lines:
+            for line in lines:
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue
+                self.state, self.pending = said["state"], said["lag_records"] or 0
 
     def check(self) -> None:
         """Raises if the process ended by itself."""

@@ -198,6 +198,7 @@ sys.exit(run_demo(sys.argv[1:], as_json=True))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_single_record_that_does_not_come_out_is_found_missing(tmp_path: Path) -> None:
     """A canary: one message is hidden from the comparison, and the demo must not pass."""

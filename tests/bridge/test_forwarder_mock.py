@@ -782,16 +782,6 @@ def test_a_damaged_end_does_not_keep_a_drain_from_ending(
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
-def prune_all(log: Path) -> int:
-    """Everything but the last slab goes, whoever needs it; the address where it begins now."""
-    cursor = log / "cursors/bridge.cursor"
-    aside = cursor.read_bytes()
-    cursor.unlink()
-    end = prune(str(log), Storage(), Retention(max_slabs=1)).end
-    cursor.write_bytes(aside)
-    return end
-
-
 def test_slabs_that_retention_takes_during_an_outage_are_a_gap_and_no_end(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
@@ -857,13 +847,8 @@ class RecordingStorage(Storage):
 
     def unlink(self, path: str) -> None:
         if path.endswith(".slab"):
-            self.calls.append(("unlink", Path(path).name, read_cursor(Path(path).parent)))
+            self.calls.append(("unlink", Path(path).name, cursor_of(Path(path).parent)))
         super().unlink(path)
-
-
-def read_cursor(log: Path) -> int:
-    """Where a process that was killed right now would find the cursor."""
-    return cursor_of(log)
 
 
 def test_with_prune_only_delivered_slabs_go_and_the_cursor_is_durable_before(
