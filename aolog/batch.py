@@ -88,16 +88,13 @@ class Batch:
     `len(batch)`, iteration over Records, `addresses`, `to_arrow`.
     """
 
-    __slots__ = ("_frames", "_len")
+    __slots__ = ("_frames",)
 
     def __init__(self, frames: list[RecordFrame]) -> None:
         self._frames = frames
-        self._len = 0
-        for frame in frames:
-            self._len += frame.columns.records - frame.skip
 
     def __len__(self) -> int:
-        return self._len
+        return sum(frame.columns.records - frame.skip for frame in self._frames)
 
     def __iter__(self) -> Iterator[Record]:
         return chain.from_iterable(frame.records() for frame in self._frames)

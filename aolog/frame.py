@@ -46,6 +46,7 @@ __all__ = [
     "decode_header",
     "encode_frame",
     "frame_len",
+    "intact_frames",
     "padding",
 ]
 
@@ -112,9 +113,6 @@ class FrameHeader(NamedTuple):
         return FRAME_HEADER_LEN + body_len + -body_len % ALIGNMENT
 
 
-_make_header = partial(tuple.__new__, FrameHeader)  # a third of `_make`'s cost
-
-
 class Frame(NamedTuple):
     """An intact frame. offset, end: in the slab. body: a view without padding."""
 
@@ -122,6 +120,10 @@ class Frame(NamedTuple):
     end: int
     header: FrameHeader
     body: memoryview
+
+
+_make_header = partial(tuple.__new__, FrameHeader)  # a third of the class's own call
+_make_frame = partial(tuple.__new__, Frame)
 
 
 def padding(length: int) -> int:
@@ -193,3 +195,39 @@ def decode_header(buffer: Buffer, at: int, offset: int, salt: int) -> FrameHeade
 def body_matches(header: FrameHeader, padded_body: Buffer) -> bool:
     """Whether the body, padding included, is the one that was written."""
     return xxh3_64_intdigest(padded_body) == header.body_hash
+
+
+def intact_frames(
+    chunk: bytes, view: memoryview, chunk_at: int, offset: int, salt: int, most: int | None = None
+) -> list[Frame]:
+    """The frames that follow one another from `offset` in the slab on, for as long as they are
+    whole and intact, `most` at most. chunk: the slab's bytes from `chunk_at` on; view: of it.
+
+    The same checks as `decode_header` and `body_matches`, in one loop and without their calls,
+    which cost more than hashing does.
+    """
+    frames: list[Frame] = []
+    unpack, at, size = _HEADER.unpack_from, offset - chunk_at, len(chunk)
+    while 0 <= at <= size - FRAME_HEADER_LEN and len(frames) != most:
+        fields = unpack(chunk, at)
+        magic, kind, flags, body_len, body_hash, _, _, records, _, head_hash = fields
+        if magic != MAGIC:
+            break
+        seed = (salt ^ (offset >> 3)) & 0xFFFFFFFF
+        if xxh32_intdigest(chunk[at : at + _HASHED_LEN], seed) != head_hash:
+            break
+        padded_len = body_len + -body_len % ALIGNMENT
+        length = FRAME_HEADER_LEN + padded_len
+        if kind not in KINDS or flags & ~FLAGS_KNOWN or records > length or at + length > size:
+            break
+        begin = at + FRAME_HEADER_LEN
+        at += length
+        body = view[begin:at]
+        if xxh3_64_intdigest(body) != body_hash:
+            break
+        if body_len != padded_len:
+            body = body[:body_len]
+        end = offset + length
+        frames.append(_make_frame((offset, end, _make_header(fields[1:9]), body)))
+        offset = end
+    return frames

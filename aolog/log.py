@@ -64,7 +64,9 @@ class Slab:
     successor's name, None for the log's last.
     """
 
-    def __init__(self, file: File, base: int, *, limit: int | None, log_format: int) -> None:
+    def __init__(
+        self, file: File, base: int, *, limit: int | None, log_format: Callable[[], int]
+    ) -> None:
         self.file = file
         self.base = base
         self.limit = limit
@@ -79,7 +81,7 @@ class Slab:
         self._last_mark = 0
         # A log has one format, and a slab too short or too damaged to say its own has the log's:
         # a damaged header in a format-2 log is never tried as format 1, nor a torn length as 2.
-        self.format = 2 if file.pread(4, 0) == MAGIC[:4] else log_format
+        self.format = 2 if file.pread(4, 0) == MAGIC[:4] else log_format()
         if self.format == 2:
             self._read_header()
 
@@ -287,7 +289,7 @@ class Log:
         base = self.bases[i]
         file = self.storage.open_read(self.slab_path(base))
         try:
-            return Slab(file, base, limit=self._limit(i), log_format=self._first_format())
+            return Slab(file, base, limit=self._limit(i), log_format=self._first_format)
         except BaseException:
             file.close()
             raise

@@ -376,34 +376,26 @@ class Reader:
         Whole frames, at least one; small ones are put together while they take no more than
         `max_bytes` of their slabs. The position is behind all of them on return.
         """
-        first = None if self._records is None else self._rest_of_frame()
-        if first is None:
-            first = self._next_frame()
-        if first is None and timeout > 0:
-            first = self._await_frame(time.monotonic() + timeout)
-        if first is None:
+        last = None if self._records is None else self._rest_of_frame()
+        if last is None:
+            last = self._next_frame()
+        if last is None and timeout > 0:
+            last = self._await_frame(time.monotonic() + timeout)
+        if last is None:
             return None
-        frames, size = [first], first.size
-        while size < max_bytes and not self._gap_is_next():
-            frame = self._next_frame()
-            if frame is None:
+        frames, scan = [last], self._scan
+        room, epoch = max_bytes - last.size, last.epoch
+        while room > 0:  # a gap is told between batches, not inside one
+            found = scan.peek()
+            if not isinstance(found, RecordFrame) or found.size > room or found.epoch != epoch:
                 break
-            if size + frame.size > max_bytes or frame.epoch != first.epoch:
-                self._held = frame
-                break
-            frames.append(frame)
-            size += frame.size
-        last = frames[-1]
+            last = found
+            frames.append(found)
+            scan.next()
+            room -= found.size
         self._address = last.end
         self._ordinal = None if last.ordinal is None else last.ordinal + last.columns.records
         return Batch(frames)
-
-    def _gap_is_next(self) -> bool:
-        """A gap is told between batches, not inside one."""
-        if self._held is not None:
-            return False
-        found = self._scan.peek()
-        return isinstance(found, Gap)
 
     def _rest_of_frame(self) -> RecordFrame | None:
         """What one-by-one reading left of a frame."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog.batch import RecordFrame
-from aolog.columns import Malformed, decode_columns
+from aolog.columns import decode_run
 from aolog.frame import KIND_RECORDS, Frame
 from aolog.record import Gap, GapReason
 from aolog.walk import Damage, QueuefkaWalker, Tail, Walker
@@ -104,48 +104,44 @@ class Scan:
         if walker is None:
             return self._leave(slab, None)
         if frames := walker.run():
-            for frame in frames:
-                self._intact(slab, frame)
+            self._take(slab, frames)
             return True
         outcome = walker.next()
         if isinstance(outcome, Tail):
             return self._leave(slab, outcome)
         if isinstance(outcome, Frame):
-            self._intact(slab, outcome)
+            self._take(slab, [outcome])
         else:
             begin, end = slab.base + outcome.begin, slab.base + outcome.end
             self._open_gap(begin, end, self._reason(slab, outcome))
         return True
 
-    def _intact(self, slab: Slab, frame: Frame) -> None:
-        head = frame.header
-        ordinal = None if slab.header is None else slab.header.base_ordinal + head.ordinal
-        if head.kind == KIND_RECORDS:
-            self._take(slab, frame, ordinal)
-        else:
-            self._close_gap(ordinal)
-            self.address = max(self.address, slab.base + frame.end)
-
-    def _take(self, slab: Slab, frame: Frame, ordinal: int | None) -> None:
-        head = frame.header
-        address, end = slab.base + frame.offset, slab.base + frame.end
-        try:
-            columns = decode_columns(frame.body, head.records, head.columns)
-        except Malformed:  # a right hash over nonsense is damage like any other
-            self._open_gap(address, end, "corrupt")
-            return
-        if self._gap is not None:
-            self._close_gap(ordinal)
-        skip = 0 if self.address <= address else min(self.address - address, head.records)
-        if skip < head.records:
-            timestamp_us = head.timestamp_us if slab.format == 2 else None
-            epoch = slab.header.epoch if slab.header is not None else 0
-            size = frame.end - frame.offset
-            self._out.append(
-                _make_frame((address, end, size, skip, timestamp_us, ordinal, columns, epoch))
-            )
-        self.address = max(self.address, end)
-        self.ordinal = None if ordinal is None else ordinal + head.records
+    def _take(self, slab: Slab, frames: list[Frame]) -> None:
+        """Frames of records go out, from the address that is wanted on; any frame closes a gap."""
+        base, header = slab.base, slab.header
+        stamp = ordinal = None
+        for frame, columns in zip(frames, decode_run(frames), strict=True):
+            offset, end, (kind, _, _, _, timestamp_us, before, records, _), _ = frame
+            begin, end_address = base + offset, base + end
+            if columns is None and kind == KIND_RECORDS:
+                # A right hash over nonsense is damage like any other.
+                self._open_gap(begin, end_address, "corrupt")
+                continue
+            if header is not None:
+                stamp, ordinal = timestamp_us, header.base_ordinal + before
+            if self._gap is not None:
+                self._close_gap(ordinal)
+            wanted = self.address
+            if end_address > wanted:
+                self.address = end_address
+            if columns is None:
+                continue
+            skip = wanted - begin if wanted > begin else 0
+            if skip < records:
+                epoch = 0 if header is None else header.epoch
+                fields = (begin, end_address, end - offset, skip, stamp, ordinal, columns, epoch)
+                self._out.append(_make_frame(fields))
+            self.ordinal = None if ordinal is None else ordinal + records
 
     def _reason(self, slab: Slab, damage: Damage) -> GapReason:
         if damage.durable or self._was_sealed(slab):

@@ -28,7 +28,7 @@ from aolog.columns import (
     decode_columns,
     encode_columns,
 )
-from aolog.frame import BODY_LEN_MAX
+from aolog.frame import BODY_LEN_MAX, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader
 from aolog.record import Record
 
 bounded = settings(deadline=None, max_examples=150)
@@ -187,6 +187,42 @@ def decoded_or_malformed(body: bytes, count: int, bits: int) -> list[Record] | N
     except Malformed:
         return None
     return records_of(decoded)
+
+
+def frame_of(body: bytes, count: int, bits: int, kind: int = KIND_RECORDS) -> Frame:
+    header = FrameHeader(kind, 0, len(body), 0, 0, 0, count, bits)
+    return Frame(8192, 8192 + header.frame_len, header, memoryview(body))
+
+
+@bounded
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.binary(max_size=3), max_size=300),
+            st.none() | st.tuples(st.integers(0, 10_000), st.integers(1, 255)),
+            st.sampled_from([KIND_RECORDS, KIND_RECORDS, KIND_SEAL]),
+        ),
+        max_size=4,
+    )
+)
+@example([([b"a"] * 200, None, KIND_RECORDS), ([b"b"] * 200, (4, 255), KIND_RECORDS)])
+@example([([b""] * 300, None, KIND_RECORDS), ([b"b"] * 300, None, KIND_RECORDS)])
+@example([([b"b"] * 300, None, KIND_RECORDS), ([b""] * 300, (8, 1), KIND_RECORDS)])
+def test_a_run_decodes_as_its_frames_do_one_by_one(entries):
+    frames = []
+    for values, flip, kind in entries:
+        bits, parts = encode_columns(values or [b""])
+        body = bytearray(b"".join(parts))
+        if flip is not None and body:
+            body[flip[0] % len(body)] ^= flip[1]
+        frames.append(frame_of(bytes(body), len(values) or 1, bits, kind))
+    found = columns.decode_run(frames)
+    for one, decoded in zip(frames, found, strict=True):
+        head = one.header
+        expected = None
+        if head.kind == KIND_RECORDS:
+            expected = decoded_or_malformed(bytes(one.body), head.records, head.columns)
+        assert (None if decoded is None else records_of(decoded)) == expected
 
 
 @bounded

@@ -22,6 +22,7 @@ from aolog.frame import (
     decode_header,
     encode_frame,
     frame_len,
+    intact_frames,
     padding,
 )
 
@@ -199,3 +200,38 @@ def test_the_longest_body_makes_a_frame_whose_length_is_a_u32():
 def test_arbitrary_bytes_are_no_frame(junk, offset, salt):
     assert decode_header(junk, 0, offset, salt) is None
     assert decode_header(MAGIC_BYTES + junk[2:], 0, offset, salt) is None
+
+
+@bounded
+@given(
+    bodies=st.lists(st.binary(max_size=40), min_size=1, max_size=5),
+    kinds=st.lists(st.sampled_from([KIND_RECORDS, KIND_MARK]), min_size=5, max_size=5),
+    salt=U32,
+    junk=st.binary(max_size=30),
+    flip=st.none() | st.tuples(st.integers(0, 300), st.integers(1, 255)),
+    most=st.none() | st.integers(1, 6),
+)
+def test_a_run_of_frames_is_what_one_by_one_finds(bodies, kinds, salt, junk, flip, most):
+    chunk_at, contents, begins = 8192, bytearray(16), []  # the run begins inside the chunk
+    for body, kind in zip(bodies, kinds, strict=False):
+        begins.append(chunk_at + len(contents))
+        contents += frame(begins[-1], salt, body, kind=kind)
+    contents += junk
+    if flip is not None:
+        contents[flip[0] % len(contents)] ^= flip[1]
+    chunk = bytes(contents)
+    expected = []
+    for begin in begins:
+        if not is_intact(chunk[begin - chunk_at :], begin, salt) or len(expected) == most:
+            break
+        expected.append(begin)
+    found = intact_frames(chunk, memoryview(chunk), chunk_at, chunk_at + 16, salt, most)
+    assert [f.offset for f in found] == expected
+    for one, body in zip(found, bodies, strict=False):
+        header = decode_header(chunk, one.offset - chunk_at, one.offset, salt)
+        assert header == one.header
+        assert (bytes(one.body), one.end - one.offset) == (body, header.frame_len)
+
+
+def test_a_run_does_not_begin_before_its_chunk():
+    assert intact_frames(frame(), memoryview(frame()), 8192 + 8, 8192, 7) == []
