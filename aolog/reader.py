@@ -19,23 +19,24 @@ from aolog.batch import Batch, RecordFrame
 from aolog.cursor import CursorFile, Position
 from aolog.errors import (
     AddressBeyondEnd,
-    AddressPruned,
-    CursorDiverged,
-    CursorForeign,
     Forked,
     GapFound,
     LogClosed,
+    StorageFailed,
     UsageError,
 )
+from aolog.lag import lag
 from aolog.log import Log
-from aolog.record import Gap, Lag, Record
-from aolog.scan import Place, Scan
+from aolog.resume import identity, resume
+from aolog.scan import Scan
 from aolog.storage import Storage
 from aolog.watch import Watch, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aolog.record import Gap, Lag, Record
+    from aolog.scan import Place
     from aolog.slab import SlabHeader
 
 __all__ = ["Reader", "Start"]
@@ -44,7 +45,7 @@ _T = TypeVar("_T")
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
 BATCH_BYTES = 64 << 10  # frames are put together up to this: larger ones gain nothing
-_LOOKS_MAX = 3  # at a listing, before it is given up that slabs vanish under it
+_LOOKS_MAX = 100  # at a listing, before it is given up that slabs vanish under it
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -98,7 +99,7 @@ class Reader:
             if position is None:
                 place = self._place(start)
             else:
-                place = self._listed(partial(self._resume, position))
+                place = self._listed(partial(resume, self._log, position))
         except BaseException:
             self._release()
             raise
@@ -108,100 +109,31 @@ class Reader:
     # --- where ------------------------------------------------------------------------------
 
     def _place(self, where: Start, ordinal: int | None = None) -> Place:
-        for _ in range(_LOOKS_MAX):  # slabs may be pruned while they are looked at
-            self._log.refresh()
-            self._log.require_slabs()
-            try:
-                if ordinal is not None:
-                    return seek.at_ordinal(self._log, ordinal)
-                if where == "earliest":
-                    return seek.earliest(self._log)
-                if where == "latest":
-                    return seek.latest(self._log)
-                if isinstance(where, datetime):
-                    return seek.at_time(self._log, _microseconds(where))
-                if isinstance(where, bool) or not hasattr(where, "__index__"):
-                    raise UsageError(
-                        f"start={where!r}",
-                        hint='use "earliest", "latest", an address or a datetime',
-                    )
-                return seek.at_address(self._log, where.__index__())
-            except FileNotFoundError:
-                self._log.refresh(force=True)
-        return seek.earliest(self._log)
+        def look() -> Place:
+            log = self._log
+            log.require_slabs()
+            if ordinal is not None:
+                return seek.at_ordinal(log, ordinal)
+            if where == "earliest":
+                return seek.earliest(log)
+            if where == "latest":
+                return seek.latest(log)
+            if isinstance(where, datetime):
+                return seek.at_time(log, _microseconds(where))
+            if isinstance(where, bool) or not hasattr(where, "__index__"):
+                raise UsageError(
+                    f"start={where!r}",
+                    hint='use "earliest", "latest", an address or a datetime',
+                )
+            return seek.at_address(log, where.__index__())
+
+        self._log.refresh()
+        return self._listed(look)
 
     def _stand(self, place: Place) -> None:
         self._scan = Scan(self._log, place, resync=self._resync)
         self._records = self._frame = self._held = None
         self._address, self._ordinal = place.address, place.ordinal
-
-    def _identity(self) -> tuple[bytes, int]:
-        """(topic UUID, epoch) of the slab that a position in it is committed with."""
-        log = self._log
-        if log.format == 1:
-            first = log.slab(0)
-            head = first.file.pread(8, 0).ljust(8, b"\0")
-            return log.bases[0].to_bytes(8, "little") + head, 0
-        for i in reversed(range(max(log.position(self._address), 0) + 1)):
-            header = log.slab(i).header
-            if header is not None:
-                return header.topic_uuid, header.epoch
-        return bytes(16), 0
-
-    def _resume(self, position: Position) -> Place:
-        """Where a cursor says; loudly if the log is not the one it was."""
-        self._address = position.address
-        if self._log.format == 1:
-            self._check_format_1(position)
-        else:
-            self._check_course(position)
-        try:
-            place = seek.at_address(self._log, position.address)
-        except AddressPruned:  # the scan tells, with the count, from where the cursor stood
-            return Place(position.address, position.address, None, position.ordinal)
-        except AddressBeyondEnd:
-            # Lost with the page cache: the next epoch begins above every cursor.
-            end = seek.latest(self._log)
-            return end._replace(address=position.address, ordinal=position.ordinal)
-        return place._replace(address=position.address, ordinal=position.ordinal)
-
-    def _check_course(self, position: Position) -> None:
-        log = self._log
-        uuid = None
-        for i in reversed(range(len(log.bases))):
-            header = log.slab(i).header
-            if header is None:
-                continue
-            uuid = uuid or header.topic_uuid
-            if header.epoch <= position.epoch:
-                break
-            if header.base < position.address:
-                raise CursorDiverged(
-                    f"the cursor stands at {position.address} of epoch {position.epoch}, and the "
-                    f"log went another way at {header.base} (epoch {header.epoch}): it was copied "
-                    "or restored",
-                    hint="look at both, then set the cursor with `aolog cursor set`",
-                    path=self.path,
-                )
-        if uuid is not None and uuid != position.topic_uuid:
-            raise CursorForeign(
-                "the cursor belongs to another log",
-                hint="remove it with `aolog cursor delete`, or restore its log",
-                path=self.path,
-            )
-
-    def _check_format_1(self, position: Position) -> None:
-        base = int.from_bytes(position.topic_uuid[:8], "little")
-        i = self._log.position(base)
-        if i < 0 or self._log.bases[i] != base:
-            return  # pruned: nothing left to compare with
-        head = self._log.slab(i).file.pread(8, 0).ljust(8, b"\0")
-        if position.topic_uuid[8:] not in {head, bytes(8)}:
-            raise CursorForeign(
-                "the first frame is not the one that the cursor was committed with",
-                hint="remove it with `aolog cursor delete`, or restore its log",
-                path=self.path,
-            )
 
     def seek(self, where: Start | None = None, *, ordinal: int | None = None) -> int:
         """Goes to a place as `start` names it, or to the record with `ordinal` records of the
@@ -228,7 +160,7 @@ class Reader:
     def stand_at(self, position: Position) -> None:
         """Goes where a cursor stands, without holding it. Raises CursorForeign, CursorDiverged."""
         self._check()
-        place = self._listed(lambda: self._resume(position))
+        place = self._listed(lambda: resume(self._log, position))
         self._scan.close()
         self._stand(place)
 
@@ -452,11 +384,7 @@ class Reader:
                 slab = self._log.slab(i)
                 if slab.header is None or slab.header.synced:  # format 1 does not say: as if
                     slab.file.datasync()
-        here, self._address = self._address, address
-        try:
-            uuid, epoch = self._listed(self._identity)
-        finally:
-            self._address = here
+        uuid, epoch = self._listed(lambda: identity(self._log, address))
         self._cursor.commit(Position(address, ordinal, uuid, epoch, self._protect))
 
     def lag(self) -> Lag:
@@ -467,7 +395,7 @@ class Reader:
         """As `lag`, from another position."""
         self._check()
         self._log.refresh()
-        return self._listed(lambda: self._lag(address, ordinal))
+        return self._listed(lambda: lag(self._log, address, ordinal, self._frame))
 
     def _listed(self, look: Callable[[], _T]) -> _T:
         """What `look` finds in the listed slabs, which may be pruned meanwhile."""
@@ -476,42 +404,9 @@ class Reader:
                 return look()
             except FileNotFoundError:
                 self._log.refresh(force=True)
-        return look()
-
-    def _lag(self, address: int, ordinal: int | None) -> Lag:
-        end = seek.latest(self._log)
-        here = max(address, self._log.bases[0])
-        records = None
-        if end.ordinal is not None and ordinal is not None:
-            records = max(0, end.ordinal - ordinal)
-        if end.address <= here or records == 0:
-            return Lag(0 if self._log.format == 2 else records, 0, 0.0)
-        size = 0
-        for i in range(max(self._log.position(here), 0), len(self._log.bases)):
-            slab = self._log.slab(i)
-            stop = end.offset if slab.base == end.slab and end.offset else slab.end_offset
-            size += max(0, stop - max(here - slab.base, 0))
-        return Lag(records, size, self._age_s(here))
-
-    def _age_s(self, address: int) -> float | None:
-        """Age of the first record at or behind an address."""
-        frame = self._frame
-        if frame is None or not frame.address <= address < frame.end:
-            try:
-                scan = Scan(self._log, seek.at_address(self._log, address))
-            except (AddressPruned, AddressBeyondEnd):
-                return None
-            try:
-                frame = scan.first_frame()
-            finally:
-                scan.close()
-        if frame is None or frame.timestamp_us is None:
-            return None
-        stamp = frame.timestamp_us
-        if frame.columns.timestamps is not None:
-            skip = min(max(address - frame.address, 0), frame.columns.records - 1)
-            stamp = frame.columns.timestamps.cast("q")[skip]
-        return max(0.0, time.time() - stamp / 1e6)
+        raise StorageFailed(
+            "slabs vanish faster than they can be looked at", hint="try again", path=self.path
+        )
 
     # --- closing ----------------------------------------------------------------------------
 

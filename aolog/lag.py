@@ -1,0 +1,61 @@
+"""What lies between a position and the end of a log, as it is now."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from aolog import seek
+from aolog.errors import AddressBeyondEnd, AddressPruned
+from aolog.record import Lag
+from aolog.scan import Scan
+
+if TYPE_CHECKING:
+    from aolog.batch import RecordFrame
+    from aolog.log import Log
+
+__all__ = ["lag"]
+
+
+def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) -> Lag:
+    """See Lag. ordinal: records of the log before `address`, None if unknown. frame: that is at
+    hand and may hold it; else it is looked for. Raises FileNotFoundError if a slab is pruned
+    meanwhile."""
+    end = seek.latest(log)
+    here = max(address, log.bases[0])
+    records = None
+    if end.ordinal is not None and ordinal is not None:
+        records = max(0, end.ordinal - ordinal)
+    if end.address <= here or records == 0:
+        return Lag(0 if log.format == 2 else records, 0, 0.0)
+    size = 0
+    for i in range(max(log.position(here), 0), len(log.bases)):
+        slab = log.slab(i)
+        stop = end.offset if slab.base == end.slab and end.offset else slab.end_offset
+        size += max(0, stop - max(here - slab.base, 0))
+    if frame is None or not frame.address <= here < frame.end:
+        frame = _first_frame(log, here)
+    return Lag(records, size, None if frame is None else _age_s(frame, here))
+
+
+def _first_frame(log: Log, address: int) -> RecordFrame | None:
+    """At or behind an address."""
+    try:
+        scan = Scan(log, seek.at_address(log, address))
+    except (AddressPruned, AddressBeyondEnd):
+        return None
+    try:
+        return scan.first_frame()
+    finally:
+        scan.close()
+
+
+def _age_s(frame: RecordFrame, address: int) -> float | None:
+    """Seconds since the timestamp of the record at `address`."""
+    stamp = frame.timestamp_us
+    if stamp is None:
+        return None
+    if frame.columns.timestamps is not None:
+        at = min(max(address - frame.address, 0), frame.columns.records - 1)
+        stamp = frame.columns.timestamps.cast("q")[at]
+    return max(0.0, time.time() - stamp / 1e6)
