@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from aolog.errors import AologError, UsageError
+from aolog.cli.completion import completion_of
+from aolog.errors import AologError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -174,18 +175,4 @@ def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
     sys.exit(run_demo(files, as_json=as_json, keep=keep))
 
 
-@main.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the completion script for a shell.
-
-    \b
-    Example:
-      aolog-bridge completion bash > /etc/bash_completion.d/aolog-bridge
-    """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise UsageError(f"no completion for {shell}")
-    click.echo(kind(main, {}, "aolog-bridge", "_AOLOG_BRIDGE_COMPLETE").source())
+main.add_command(completion_of("aolog-bridge"))

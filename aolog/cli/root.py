@@ -6,7 +6,7 @@ import click
 
 import aolog
 from aolog.cli.append import append
-from aolog.cli.completion import completion
+from aolog.cli.completion import completion_of
 from aolog.cli.cursor import cursor
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 from aolog.cli.info import info
@@ -47,5 +47,5 @@ def main() -> None:
     """
 
 
-for _command in (append, read, tail, info, verify, prune, cursor, completion):
+for _command in (append, read, tail, info, verify, prune, cursor, completion_of("aolog")):
     main.add_command(_command)
