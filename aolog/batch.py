@@ -6,8 +6,10 @@ a copy; small frames are held together so that they become Arrow in one step.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cache, partial
 from itertools import chain, repeat
+from operator import length_hint
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import UsageError
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from aolog.columns import Columns
 
-__all__ = ["Batch", "RecordFrame", "load_arrow"]
+__all__ = ["Batch", "FrameRecords", "RecordFrame", "load_arrow"]
 
 _make_record = partial(tuple.__new__, Record)  # a Record's own call costs three times as much
 
@@ -42,9 +44,12 @@ class RecordFrame(NamedTuple):
     columns: Columns
     epoch: int = 0  # of its slab; 0 in format 1
 
-    def records(self) -> Iterator[Record]:
-        """Its records from `skip` on, made one by one as they are asked for."""
+    def records(self, addresses: Iterator[int] | None = None) -> Iterator[Record]:
+        """Its records from `skip` on, made one by one as they are asked for. addresses: theirs,
+        one of which is taken for each record."""
         columns, skip = self.columns, self.skip
+        if addresses is None:
+            addresses = iter(range(self.address + skip, self.address + columns.records))
         timestamps: Iterable[int | None] = repeat(self.timestamp_us)
         keys: Iterable[bytes | None] = repeat(None)
         headers: Iterable[tuple[tuple[str, bytes | None], ...]] = repeat(())
@@ -63,11 +68,45 @@ class RecordFrame(NamedTuple):
         if columns.topics is not None:
             names = columns.topics.to_list(skip)
             topics = [None if name is None else str(name, "utf-8") for name in names]
-        addresses = range(self.address + skip, self.address + columns.records)
         return map(
             _make_record,
             zip(addresses, timestamps, keys, values, headers, topics, strict=False),
         )
+
+
+class FrameRecords:
+    """A frame that is read record by record. Its place is what is left of the addresses, so that
+    a record costs no bookkeeping."""
+
+    __slots__ = ("_addresses", "_count", "frame", "records")
+
+    def __init__(self, frame: RecordFrame) -> None:
+        self.frame = frame
+        self._count = frame.columns.records
+        self._addresses = iter(range(frame.address + frame.skip, frame.address + self._count))
+        self.records = frame.records(self._addresses)
+
+    @property
+    def read(self) -> int:
+        """Records of the frame before the next one."""
+        return self._count - length_hint(self._addresses)
+
+    @property
+    def address(self) -> int:
+        """Of the next record: behind the last, the next frame's."""
+        read = self.read
+        return self.frame.address + read if read < self._count else self.frame.end
+
+    @property
+    def ordinal(self) -> int | None:
+        """Records of the log before the next one."""
+        return None if self.frame.ordinal is None else self.frame.ordinal + self.read
+
+    def end(self) -> RecordFrame | None:
+        """What is left of it, if anything. Whoever iterates over `records` is at their end."""
+        read = self.read
+        deque(self._addresses, maxlen=0)
+        return self.frame._replace(skip=read) if read < self._count else None
 
 
 @cache

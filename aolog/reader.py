@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, TypeVar
 
 from aolog import lifetime, seek
-from aolog.batch import Batch, RecordFrame
+from aolog.batch import Batch, FrameRecords, RecordFrame
 from aolog.cursor import CursorFile, Position
 from aolog.errors import (
     AddressBeyondEnd,
@@ -85,8 +85,7 @@ class Reader:
         self._gaps: list[Gap] = []
         self._refusal: LogClosed | Forked | None = None
         self._watch: Watch | None = None
-        self._records: Iterator[Record] | None = None
-        self._frame: RecordFrame | None = None
+        self._reading: FrameRecords | None = None  # a frame that is read record by record
         self._held: RecordFrame | None = None
         self._cursor: CursorFile | None = None
         self._log = Log(self.path, self._storage)
@@ -132,7 +131,7 @@ class Reader:
 
     def _stand(self, place: Place) -> None:
         self._scan = Scan(self._log, place, resync=self._resync)
-        self._records = self._frame = self._held = None
+        self._drop_frames()
         self._address, self._ordinal = place.address, place.ordinal
 
     def seek(self, where: Start | None = None, *, ordinal: int | None = None) -> int:
@@ -166,16 +165,13 @@ class Reader:
 
     def tell(self) -> int:
         """Address of the next record that `read` returns, or of where it will be."""
-        frame = self._frame
-        if frame is not None and self._address >= frame.address + frame.columns.records:
-            return frame.end  # all of it was read
-        return self._address
+        return self._address if self._reading is None else self._reading.address
 
     @property
     def ordinal(self) -> int | None:
         """Records of the log before the next one; None in format 1, or behind damage that
         nothing counts."""
-        return self._ordinal
+        return self._ordinal if self._reading is None else self._reading.ordinal
 
     @property
     def topic(self) -> str | None:
@@ -226,50 +222,40 @@ class Reader:
 
     def read(self) -> Record | None:
         """The next record; None: nothing more for now."""
-        if self._records is not None:
-            record = next(self._records, None)
+        while self._reading is not None or self._begin_frame():
+            assert self._reading is not None
+            record = next(self._reading.records, None)
             if record is not None:
-                self._passed(record)
                 return record
-            self._left()
-        if not self._begin_frame():
-            return None
-        return self.read()
+            self._end_frame()
+        return None
 
     def __iter__(self) -> Iterator[Record]:
         """Records up to the end as it is when it is reached."""
-        while True:
-            if self._records is None and not self._begin_frame():
-                return
-            records = self._records
-            assert records is not None
-            for record in records:
-                self._passed(record)
-                yield record
-                if self._records is not records:
-                    break  # the caller read or sought: on from there
-            else:
-                self._left()
-
-    def _passed(self, record: Record) -> None:
-        self._address = record.address + 1
-        if self._ordinal is not None:
-            self._ordinal += 1
-
-    def _left(self) -> None:
-        """The frame is read to its end: an address behind its records is the next frame's."""
-        if self._frame is not None:
-            self._address = max(self._address, self._frame.end)
-        self._records = self._frame = None
+        while self._reading is not None or self._begin_frame():
+            reading = self._reading
+            assert reading is not None
+            yield from reading.records
+            if self._reading is reading:  # else the caller read on or sought: on from there
+                self._end_frame()
 
     def _begin_frame(self) -> bool:
         frame = self._next_frame()
-        if frame is None:
-            return False
-        self._frame, self._records = frame, frame.records()
-        if frame.ordinal is not None:
-            self._ordinal = frame.ordinal + frame.skip
-        return True
+        if frame is not None:
+            self._reading = FrameRecords(frame)
+        return frame is not None
+
+    def _end_frame(self) -> RecordFrame | None:
+        """Leaves the frame that is read record by record; what is left of it."""
+        reading, self._reading = self._reading, None
+        if reading is None:
+            return None
+        self._ordinal, self._address = reading.ordinal, max(self._address, reading.address)
+        return reading.end()
+
+    def _drop_frames(self) -> None:
+        self._end_frame()
+        self._held = None
 
     def _next_frame(self) -> RecordFrame | None:
         """The next frame; gaps on the way are told."""
@@ -308,7 +294,7 @@ class Reader:
         Whole frames, at least one; small ones are put together while they take no more than
         `max_bytes` of their slabs. The position is behind all of them on return.
         """
-        last = None if self._records is None else self._rest_of_frame()
+        last = None if self._reading is None else self._end_frame()
         if last is None:
             last = self._next_frame()
         if last is None and timeout > 0:
@@ -328,15 +314,6 @@ class Reader:
         self._address = last.end
         self._ordinal = None if last.ordinal is None else last.ordinal + last.columns.records
         return Batch(frames)
-
-    def _rest_of_frame(self) -> RecordFrame | None:
-        """What one-by-one reading left of a frame."""
-        frame, records = self._frame, self._records
-        self._frame = self._records = None
-        if frame is None or records is None:
-            return None
-        skip = self._address - frame.address
-        return frame._replace(skip=skip) if skip < frame.columns.records else None
 
     def _await_frame(self, until: float | None) -> RecordFrame | None:
         if self._watch is None:
@@ -368,7 +345,7 @@ class Reader:
         Where the log's writer syncs, what the cursor passes is made durable first, so that a
         cursor is never ahead of its log. Raises UsageError without a cursor, StorageError.
         """
-        self.commit_at(self.tell(), self._ordinal)
+        self.commit_at(self.tell(), self.ordinal)
 
     def commit_at(self, address: int, ordinal: int | None) -> None:
         """As `commit`, for a position that this reader has passed: what was acknowledged may be
@@ -389,13 +366,14 @@ class Reader:
 
     def lag(self) -> Lag:
         """What lies between the position and the end of the log as it is now."""
-        return self.lag_from(self.tell(), self._ordinal)
+        return self.lag_from(self.tell(), self.ordinal)
 
     def lag_from(self, address: int, ordinal: int | None) -> Lag:
         """As `lag`, from another position."""
         self._check()
         self._log.refresh()
-        return self._listed(lambda: lag(self._log, address, ordinal, self._frame))
+        frame = None if self._reading is None else self._reading.frame
+        return self._listed(lambda: lag(self._log, address, ordinal, frame))
 
     def _listed(self, look: Callable[[], _T]) -> _T:
         """What `look` finds in the listed slabs, which may be pruned meanwhile."""
@@ -423,7 +401,7 @@ class Reader:
             lifetime.closed(self)
 
     def _release(self) -> None:
-        self._records = self._frame = self._held = None  # what is asked next is refused
+        self._drop_frames()  # what is asked next is refused
         if self._cursor is not None:
             self._cursor.close()
         if self._watch is not None:
@@ -448,7 +426,7 @@ class Reader:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<aolog.Reader {self.path} at {self._address}>"
+        return f"<aolog.Reader {self.path} at {self.tell()}>"
 
 
 def _microseconds(moment: datetime) -> int:

@@ -138,12 +138,14 @@ class Writer:
         self._sync_policy = sync
         self._sync_seconds = sync_seconds
         self._max_record_bytes = max_record_bytes
+        # A value that leaves a batch below this is within every bound.
+        self._plain_bytes = batch_bytes if max_record_bytes >= batch_bytes else 0
 
         self._lock = threading.RLock()
         self._room = threading.Condition(self._lock)
         self._trouble: AologError | None = None  # what the next call has to face
         self._batch: OpenBatch | None = None
-        self._unflushed_records = 0
+        self._unflushed_records = 0  # in frames; the open batch has its own
         self._flush_due_s = self._sync_due_s = self._mark_due_s = float("inf")
         self._age_due_s = float("inf")
         self._looks_s = float("inf")  # when the ticker looks next; inf: when it is woken
@@ -229,37 +231,54 @@ class Writer:
         Forked.
         """
         with self._lock:
-            if self._trouble is not None:
-                self._face_trouble()
+            batch = self._batch
             if (
-                type(value) is bytes
+                batch is not None
+                and type(value) is bytes
                 and key is None
                 and not headers
                 and timestamp is None
                 and topic is None
+                and self._trouble is None
             ):
-                moment, size = None, len(value) + OFFSET_BYTES
-            else:
-                value, key, headers, moment, topic, size = check_record(
-                    value, key, headers, timestamp, topic
-                )
-            if size - OFFSET_BYTES > self._max_record_bytes:  # the value's: it is always there
-                raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
-            if self._format_1:
-                return self._append_format_1(value, key, headers, moment, topic)
-            batch = self._batch
-            if batch is None:
-                batch = self._begin_batch()
-            elif size >= self._batch_bytes:
-                self._cut_batch()  # a large record is a frame of its own, and is not copied
-                batch = self._begin_batch()
-            address = batch.address + len(batch.values)
-            batch.add(value, key, headers, moment, topic, size)
-            self._unflushed_records += 1
-            if batch.size >= self._batch_bytes:
-                self._cut_batch()
-            self._flush_if_due()
-            return address
+                values, size = batch.values, batch.size + len(value) + OFFSET_BYTES
+                before = len(values)
+                if size < batch.limit and before < batch.most:
+                    batch.size = size
+                    values.append(value)
+                    return batch.address + before
+            return self._append(value, key, headers, timestamp, topic)
+
+    def _append(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        timestamp: SupportsIndex | None,
+        topic: str | None,
+    ) -> int:
+        """Whatever does not simply join an open batch of values."""
+        if self._trouble is not None:
+            self._face_trouble()
+        value, key, headers, moment, topic, size = check_record(
+            value, key, headers, timestamp, topic
+        )
+        if size - OFFSET_BYTES > self._max_record_bytes:  # the value's: it is always there
+            raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
+        if self._format_1:
+            return self._append_format_1(value, key, headers, moment, topic)
+        batch = self._batch
+        if batch is None:
+            batch = self._begin_batch()
+        elif size >= self._batch_bytes:
+            self._cut_batch()  # a large record is a frame of its own, and is not copied
+            batch = self._begin_batch()
+        address = batch.address + len(batch.values)
+        batch.add(value, key, headers, moment, topic, size)
+        if batch.size >= self._batch_bytes:
+            self._cut_batch()
+        self._flush_if_due()
+        return address
 
     def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
         """Takes values as one frame, whatever its size: readers see all of them or none. Their
@@ -355,7 +374,12 @@ class Writer:
         slab = self._slab_for_next()
         if self._batch is not None:
             return self._batch  # begun by another thread while this one waited for room
-        batch = self._batch = OpenBatch(slab.base + slab.offset, clock.now_us())
+        batch = self._batch = OpenBatch(
+            slab.base + slab.offset,
+            clock.now_us(),
+            limit=min(self._plain_bytes, self._flush_bytes - slab.pending_bytes),
+            most=self._flush_records - self._unflushed_records - 1,
+        )
         self._arm()
         return batch
 
@@ -384,6 +408,7 @@ class Writer:
             durable=self._chain.durable == self._chain.end,
         )
         assert address == batch.address
+        self._unflushed_records += len(batch)
         self._batch = None
 
     # --- flush and sync ---------------------------------------------------------------------
@@ -422,10 +447,11 @@ class Writer:
 
     def _flush_if_due(self) -> None:
         slab, batch = self._chain.slab, self._batch
-        waiting = slab.pending_bytes if slab else 0
+        waiting, records = slab.pending_bytes if slab else 0, self._unflushed_records
         if batch is not None:
             waiting += batch.size
-        if waiting >= self._flush_bytes or self._unflushed_records >= self._flush_records:
+            records += len(batch)
+        if waiting >= self._flush_bytes or records >= self._flush_records:
             self._quietly(self._flush_by_policy)
 
     def _flush_by_policy(self) -> None:
