@@ -4,9 +4,11 @@ It owns the log's lock, what the next slab's header says of the slabs before it,
 being written, and the order in which things become durable: a slab's frames before its seal,
 its seal before its successor's header, that before its name, that before any of its frames.
 
-Its caller's lock is around every call but `sync_to`, which has one of its own, so that appends
-go on while the device works: whoever comes to sync next is covered by the sync that is running
-or by the one after it. That is group commit. What is being written changes only under both.
+Its caller's lock is around every call but `sync_to`, which takes it itself, and only to write
+what waits in memory: appends go on while the device works, and become one write and one sync for
+all who wait for them (commit.py). A second lock is held while the device works, so that the
+slab that it works on is not closed: it is taken under the caller's and outlasts it. What is being
+written changes only under both.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING
 from aolog import clock
 from aolog import retention as retention_module
 from aolog.active import FormatOneSlab, FormatTwoSlab
+from aolog.commit import GroupCommit
 from aolog.errors import (
     AologError,
     LogLocked,
@@ -37,8 +40,12 @@ from aolog.opening import (
     begin_slab,
     open_for_append,
 )
+from aolog.slab import ADDRESS_END
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from aolog.retention import Retention
     from aolog.storage import Directory, Storage
 
@@ -81,6 +88,7 @@ class SlabChain:
         self._storage = storage
         self._options = options
         self._sync_lock = threading.Lock()
+        self._commit = GroupCommit(self._settled)
         self._directory = self._lock_directory()
         try:
             self._open(first_address, topic)
@@ -200,17 +208,41 @@ class SlabChain:
                 raise
             self.slab.write_pending()
 
-    def sync_to(self, target: int) -> int:
-        """Everything before `target`, which is written, is on the device on return; the durable
-        address. Any thread, without the caller's lock. Raises SyncFailed, then and ever after."""
-        with self._sync_lock:
-            if self.durable < target:
-                slab = self.slab
-                if slab is not None:
-                    written = slab.base + slab.written
-                    self._datasync(slab)
-                    self.durable = max(self.durable, written)
-            return self.durable
+    def sync_to(
+        self, target: int, lock: AbstractContextManager[object], write: Callable[[], None]
+    ) -> int:
+        """Everything before `target` is on the device on return; the durable address. Any thread,
+        without the caller's lock: it is passed, and `write`, which is called under it and after
+        which the target must be written. Raises SyncFailed, then and ever after, and what `write`
+        raises."""
+        if self.durable < target:
+            self._commit.reach(target, lambda: self._sync_written(target, lock, write))
+            if self.durable < target and self.failed is not None:
+                raise self.failed
+        return self.durable
+
+    def _settled(self) -> int:
+        return self.durable if self.failed is None else ADDRESS_END
+
+    def _sync_written(
+        self, target: int, lock: AbstractContextManager[object], write: Callable[[], None]
+    ) -> None:
+        """By one thread at a time. Never waits for the second lock: who else takes it holds the
+        first one for as long."""
+        with lock:
+            if self.durable >= target:
+                return
+            if self.failed is not None:
+                raise self.failed
+            write()
+            slab, written = self.slab, self.written
+            self._sync_lock.acquire()
+        try:
+            if slab is not None and self.durable < written:
+                self._datasync(slab)
+                self.durable = max(self.durable, written)
+        finally:
+            self._sync_lock.release()
 
     def _datasync(self, slab: FormatTwoSlab | FormatOneSlab) -> None:
         if self.failed is not None:  # the system tells a failure once: a second call would succeed

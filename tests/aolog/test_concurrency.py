@@ -115,7 +115,7 @@ def test_concurrent_syncs_share_the_device(log_path: str) -> None:
         for thread in [in_thread(work) for _ in range(8)]:
             thread.result()
         syncs = storage.count("datasync") - begun
-    assert 20 <= syncs <= 120  # of 160 calls; who syncs next is up to the scheduler
+    assert 20 <= syncs <= 80  # of 160 calls; about 40: half wait while the other half is served
     assert len(values(log_path)) == 160
 
 
