@@ -164,9 +164,9 @@ class Slab:
     def end_of_frames(self) -> tuple[int, int, int]:
         """(offset behind the last intact frame, records of the slab before it, greatest
         timestamp). A seal counts as a frame: behind it is the slab's end."""
-        if (seal := self.seal()) is not None:
+        self.index()  # looks for a seal, which may come between two looks: only one is taken
+        if (seal := self._seal) is not None:
             return self.end_offset, seal.records, seal.greatest_us
-        self.index()
         return self._walked_to, self._walked_ordinal, self._walked_greatest
 
     def durable_offset(self) -> int:

@@ -375,6 +375,26 @@ def test_a_write_that_is_finished_between_two_reads_is_no_gap(
     assert 3 < finished < 59
 
 
+def test_a_slab_that_is_sealed_between_two_looks_keeps_its_end(log_path: str) -> None:
+    """A look for the seal that finds none, a seal, a look that finds it."""
+    sealed_within = 0
+    for n in range(1, 60):
+        path = f"{log_path}-{n}"
+        writer = aolog.Writer(path, **NEVER)
+        last = [writer.append_many([b"x" * 100]) for _ in range(5)][-1][0]
+        end = writer.flush()
+        storage = FinishesAWrite(n, writer.close)
+        with aolog.Reader(path, start="latest", storage=storage) as reader:
+            assert reader.tell() >= end
+            sealed_within += storage.left <= 0
+        with aolog.Reader(path, start=int(last), storage=FinishesAWrite(n, writer.close)) as reader:
+            assert reader.read().address == last
+        writer.close()
+        if storage.left > 0:
+            break
+    assert 3 < sealed_within < 59
+
+
 def test_readers_never_disturb_a_writer(log_path: str) -> None:
     """Nor does one that is in the middle of a slab which is then pruned, cut or sealed."""
     with aolog.Writer(
