@@ -33,7 +33,7 @@ from aolog.errors import (
     SyncFailed,
     UsageError,
 )
-from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, Log
+from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, UNBORN_SUFFIX, Log
 from aolog.opening import (
     Predecessor,
     begin_format_1_slab,
@@ -120,7 +120,8 @@ class SlabChain:
             self.opening, self._before, offset = open_for_append(
                 log, first_base=first_address, fresh_uuid=_fresh_uuid, topic=topic
             )
-            self._remove_unborn()
+            for name in log.unborn:  # it holds no record
+                self._storage.unlink(f"{self.path}/{name}")
             fresh = not log.bases
         finally:
             log.close()
@@ -139,7 +140,7 @@ class SlabChain:
                 for name in self._storage.list_names(self.path)
                 if not name.startswith(".")
                 and name not in _OUR_NAMES
-                and not name.endswith(".slab.tmp")
+                and not name.endswith(UNBORN_SUFFIX)
             ]
             if foreign:
                 raise NotALog(
@@ -153,11 +154,6 @@ class SlabChain:
                 f"{self.path}: the log is of format {log.format}",
                 hint=f'open it with format="{its}"',
             )
-
-    def _remove_unborn(self) -> None:
-        for name in self._storage.list_names(self.path):
-            if name.endswith(".slab.tmp"):  # born and never named: it holds no record
-                self._storage.unlink(f"{self.path}/{name}")
 
     # --- how far ------------------------------------------------------------------------------
 

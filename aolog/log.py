@@ -43,11 +43,12 @@ if TYPE_CHECKING:
 
     from aolog.storage import File, Storage
 
-__all__ = ["ASIDE_DIRECTORY", "CURSOR_DIRECTORY", "RETENTION_LOCK", "Log", "Slab"]
+__all__ = ["ASIDE_DIRECTORY", "CURSOR_DIRECTORY", "RETENTION_LOCK", "UNBORN_SUFFIX", "Log", "Slab"]
 
 CURSOR_DIRECTORY = "cursors"
 ASIDE_DIRECTORY = "aside"
 RETENTION_LOCK = "retention.lock"
+UNBORN_SUFFIX = ".slab.tmp"
 
 OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
 FORMAT_PROBES = 8  # slabs looked at to tell a log's format where the first are damaged
@@ -210,6 +211,7 @@ class Log:
         self.path = path
         self.storage = storage
         self.bases: list[int] = []
+        self.unborn: list[str] = []  # names of slabs that a dead writer began and never named
         self._listed_at_ns = 0
         self._changed_ns = -1
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
@@ -233,7 +235,15 @@ class Log:
         self._listed_at_ns = time.time_ns()
         self._changed_ns = changed_ns
         names = self.storage.list_names(self.path)
-        bases = sorted(base for name in names if (base := slab_base(name)) is not None)
+        bases: list[int] = []
+        self.unborn = []
+        for name in names:  # one pass, and nothing else that grows with the log's length
+            base = slab_base(name)
+            if base is not None:
+                bases.append(base)
+            elif name.endswith(UNBORN_SUFFIX):
+                self.unborn.append(name)
+        bases.sort()
         if bases == self.bases:
             return False
         self.bases = bases
