@@ -34,6 +34,7 @@ from aolog.errors import (
     UsageError,
 )
 from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, UNBORN_SUFFIX, Log
+from aolog.mounts import limits_of
 from aolog.opening import (
     Predecessor,
     begin_format_1_slab,
@@ -90,6 +91,8 @@ class SlabChain:
         self._sync_lock = threading.Lock()
         self._commit = GroupCommit(self._settled)
         self._directory = self._lock_directory()
+        if options.synced:
+            _warn_once(path, storage)
         try:
             self._open(first_address, topic)
         except BaseException:
@@ -363,6 +366,19 @@ class SlabChain:
             self.slab.file.close()
             self.slab = None
         self._directory.close()
+
+
+_warned: set[str] = set()  # mount points
+
+
+def _warn_once(path: str, storage: Storage) -> None:
+    """Where syncs are asked for that the file system is known not to keep."""
+    mount = storage.mount_of(path)
+    if mount is None or mount.point in _warned:
+        return
+    for limit in limits_of(mount):
+        _warned.add(mount.point)
+        _log.warning("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)
 
 
 def _fresh_uuid() -> bytes:
