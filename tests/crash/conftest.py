@@ -7,10 +7,11 @@ import pytest
 from tests.crash.killing import COUNTS, LONG_FACTOR
 
 
-@pytest.fixture
-def times(request: pytest.FixtureRequest) -> int:
-    """How often to do what the small budget does once."""
-    return LONG_FACTOR if request.config.getoption("--long") else 1
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes a seed runs once, and with `--long` on so many logs of its own."""
+    if "seed" in metafunc.fixturenames:
+        long = metafunc.config.getoption("--long")
+        metafunc.parametrize("seed", range(LONG_FACTOR if long else 1))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

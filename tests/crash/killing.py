@@ -19,7 +19,7 @@ from tests.crash.ledger import Ledger
 __all__ = ["COUNTS", "LONG_FACTOR", "Killer", "descriptors"]
 
 COUNTS = Counter()  # of kills, and of power cuts, in this run of the tests
-LONG_FACTOR = 60  # what `--long` multiplies them by
+LONG_FACTOR = 60  # how many logs `--long` does each to, instead of one: thousands of kills
 
 
 def descriptors() -> list[str]:
@@ -74,6 +74,14 @@ class Killer:
             COUNTS["kills"] += 1
 
     def kill_one(self) -> None:
-        """One child, killed somewhere between opening the log and a tenth of a second later."""
-        with self.running():
-            time.sleep(self.rng.choice((0.02, 0.15)) * self.rng.random())
+        """One child, killed while it opens the log, or, every other one, once it has said that
+        something is kept and a little later."""
+        kept = self.ledger.kept()
+        with self.running() as process:
+            if self.kills % 2 == 0:
+                until = time.monotonic() + SOON_S
+                while self.ledger.kept() == kept:
+                    assert process.poll() is None, "ended by itself"
+                    assert time.monotonic() < until
+                    time.sleep(0.001)
+            time.sleep(0.1 * self.rng.random())

@@ -20,8 +20,6 @@ from tests.crash.killing import Killer, descriptors
 from tests.crash.ledger import Id, check, id_of, read_log, value_of
 from tests.crash.places import PLACES, place
 
-pytestmark = pytest.mark.timeout(3600)  # of `--long`
-
 TORN = frozenset({"torn"})
 PRUNED = TORN | {"pruned"}
 UNSURE = TORN | {"torn_or_corrupt"}  # format 1 has no marks to tell them apart
@@ -41,9 +39,9 @@ WRITERS = [
 
 
 def kill_writers(
-    directory: Path, ledger: Path, role: str, kills: int, reasons: frozenset[str]
+    directory: Path, ledger: Path, role: str, kills: int, reasons: frozenset[str], seed: int
 ) -> None:
-    killer = Killer(directory, role, ledger=ledger)
+    killer = Killer(directory, role, ledger=ledger, seed=seed)
     path, kind = killer.log_path, "queuefka" if role == "format_1" else "aolog"
     there: dict[int, Id] = {}  # what outlived a kill stays for ever
     kept = acknowledged = 0
@@ -70,15 +68,15 @@ def kill_writers(
 
 @pytest.mark.parametrize(("role", "kills", "reasons"), WRITERS, ids=[role for role, *_ in WRITERS])
 def test_a_writer_is_killed(
-    tmp_path: Path, role: str, kills: int, reasons: frozenset[str], times: int
+    tmp_path: Path, role: str, kills: int, reasons: frozenset[str], seed: int
 ) -> None:
-    kill_writers(tmp_path, tmp_path / "ledger", role, kills * times, reasons)
+    kill_writers(tmp_path, tmp_path / "ledger", role, kills, reasons, seed)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PLACES if kind != "tmp"])
-def test_a_writer_with_threads_is_killed_on(kind: str, tmp_path: Path, times: int) -> None:
+def test_a_writer_with_threads_is_killed_on(kind: str, tmp_path: Path, seed: int) -> None:
     with place(kind, tmp_path) as directory:
-        kill_writers(directory, tmp_path / "ledger", "threads", 2 * min(times, 10), TORN)
+        kill_writers(directory, tmp_path / "ledger", "threads", 2, TORN, seed)
 
 
 # --- beside a living writer -------------------------------------------------------------------
@@ -117,13 +115,13 @@ def beside(tmp_path: Path) -> Iterator[Callable[..., Beside]]:
 
 
 def test_a_reader_that_commits_is_killed_and_resumes_exactly(
-    tmp_path: Path, beside: Callable[..., Beside], times: int
+    tmp_path: Path, beside: Callable[..., Beside], seed: int
 ) -> None:
     living = beside(slab_bytes=60_000)
     living.append(5)
-    killer = Killer(tmp_path, "committer", ledger=tmp_path / "ledger")
+    killer = Killer(tmp_path, "committer", ledger=tmp_path / "ledger", seed=seed)
     path, commits = killer.log_path, 0
-    for _ in range(4 * times):
+    for _ in range(4):
         with aolog.Reader(path, cursor="c") as reader:
             expected = reader.tell()
         with killer.running():
@@ -144,12 +142,12 @@ def test_a_reader_that_commits_is_killed_and_resumes_exactly(
 
 
 def test_a_reader_is_killed_and_the_writer_goes_on(
-    tmp_path: Path, beside: Callable[..., Beside], times: int
+    tmp_path: Path, beside: Callable[..., Beside], seed: int
 ) -> None:
     living = beside(slab_bytes=60_000)
     living.append(5)
-    killer = Killer(tmp_path, "follower", ledger=tmp_path / "ledger")
-    for _ in range(2 * times):
+    killer = Killer(tmp_path, "follower", ledger=tmp_path / "ledger", seed=seed)
+    for _ in range(2):
         said = len(killer.ledger.words())
         with killer.running():
             living.append_until(time.monotonic() + 0.1 * killer.rng.random())
@@ -159,15 +157,15 @@ def test_a_reader_is_killed_and_the_writer_goes_on(
 
 
 def test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs(
-    tmp_path: Path, beside: Callable[..., Beside], times: int
+    tmp_path: Path, beside: Callable[..., Beside], seed: int
 ) -> None:
     living = beside(slab_bytes=20_000)
     living.append(5)
-    killer = Killer(tmp_path, "pruner", ledger=tmp_path / "ledger")
+    killer = Killer(tmp_path, "pruner", ledger=tmp_path / "ledger", seed=seed)
     path, gone = killer.log_path, 0
     with aolog.Reader(path, cursor="needs") as reader:
         reader.commit()
-        for _ in range(4 * times):
+        for _ in range(4):
             with killer.running():
                 until = time.monotonic() + 0.15 * killer.rng.random()
                 writing = in_thread(lambda until=until: living.append_until(until))
@@ -185,7 +183,7 @@ def test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs(
     assert gone > 0
 
 
-def test_a_repair_is_killed_and_the_original_is_as_it_was(tmp_path: Path, times: int) -> None:
+def test_a_repair_is_killed_and_the_original_is_as_it_was(tmp_path: Path, seed: int) -> None:
     if not hasattr(aolog, "repair"):
         pytest.skip("aolog.repair is not there yet")
     with aolog.Writer(tmp_path / "log", slab_bytes=60_000) as writer:
@@ -196,8 +194,8 @@ def test_a_repair_is_killed_and_the_original_is_as_it_was(tmp_path: Path, times:
     damaged[len(damaged) // 2] ^= 1
     slab.write_bytes(damaged)
     original = snapshot(str(tmp_path / "log"))
-    killer = Killer(tmp_path, "repairer", ledger=tmp_path / "ledger")
-    for _ in range(3 * times):
+    killer = Killer(tmp_path, "repairer", ledger=tmp_path / "ledger", seed=seed)
+    for _ in range(3):
         killer.kill_one()
         assert snapshot(killer.log_path) == original
         for copy in tmp_path.glob("log-*"):  # whole, or recognisably none
