@@ -4,9 +4,11 @@ It owns the log's lock, what the next slab's header says of the slabs before it,
 being written, and the order in which things become durable: a slab's frames before its seal,
 its seal before its successor's header, that before its name, that before any of its frames.
 
-Its caller's lock is around every call but `sync_to`, which has one of its own, so that appends
-go on while the device works: whoever comes to sync next is covered by the sync that is running
-or by the one after it. That is group commit. What is being written changes only under both.
+Its caller's lock is around every call but `sync_to`, which takes it itself, and only to write
+what waits in memory: appends go on while the device works, and become one write and one sync for
+all who wait for them (commit.py). A second lock is held while the device works, so that the
+slab that it works on is not closed: it is taken under the caller's and outlasts it. What is being
+written changes only under both.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING
 from aolog import clock
 from aolog import retention as retention_module
 from aolog.active import FormatOneSlab, FormatTwoSlab
+from aolog.commit import GroupCommit
 from aolog.errors import (
     AologError,
     LogLocked,
@@ -30,15 +33,20 @@ from aolog.errors import (
     SyncFailed,
     UsageError,
 )
-from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, Log
+from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, UNBORN_SUFFIX, Log
+from aolog.mounts import limits_of
 from aolog.opening import (
     Predecessor,
     begin_format_1_slab,
     begin_slab,
     open_for_append,
 )
+from aolog.slab import ADDRESS_END
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from aolog.retention import Retention
     from aolog.storage import Directory, Storage
 
@@ -81,7 +89,10 @@ class SlabChain:
         self._storage = storage
         self._options = options
         self._sync_lock = threading.Lock()
+        self._commit = GroupCommit(self._settled)
         self._directory = self._lock_directory()
+        if options.synced:
+            _warn_once(path, storage)
         try:
             self._open(first_address, topic)
         except BaseException:
@@ -112,7 +123,8 @@ class SlabChain:
             self.opening, self._before, offset = open_for_append(
                 log, first_base=first_address, fresh_uuid=_fresh_uuid, topic=topic
             )
-            self._remove_unborn()
+            for name in log.unborn:  # it holds no record
+                self._storage.unlink(f"{self.path}/{name}")
             fresh = not log.bases
         finally:
             log.close()
@@ -131,7 +143,7 @@ class SlabChain:
                 for name in self._storage.list_names(self.path)
                 if not name.startswith(".")
                 and name not in _OUR_NAMES
-                and not name.endswith(".slab.tmp")
+                and not name.endswith(UNBORN_SUFFIX)
             ]
             if foreign:
                 raise NotALog(
@@ -145,11 +157,6 @@ class SlabChain:
                 f"{self.path}: the log is of format {log.format}",
                 hint=f'open it with format="{its}"',
             )
-
-    def _remove_unborn(self) -> None:
-        for name in self._storage.list_names(self.path):
-            if name.endswith(".slab.tmp"):  # born and never named: it holds no record
-                self._storage.unlink(f"{self.path}/{name}")
 
     # --- how far ------------------------------------------------------------------------------
 
@@ -200,17 +207,41 @@ class SlabChain:
                 raise
             self.slab.write_pending()
 
-    def sync_to(self, target: int) -> int:
-        """Everything before `target`, which is written, is on the device on return; the durable
-        address. Any thread, without the caller's lock. Raises SyncFailed, then and ever after."""
-        with self._sync_lock:
-            if self.durable < target:
-                slab = self.slab
-                if slab is not None:
-                    written = slab.base + slab.written
-                    self._datasync(slab)
-                    self.durable = max(self.durable, written)
-            return self.durable
+    def sync_to(
+        self, target: int, lock: AbstractContextManager[object], write: Callable[[], None]
+    ) -> int:
+        """Everything before `target` is on the device on return; the durable address. Any thread,
+        without the caller's lock: it is passed, and `write`, which is called under it and after
+        which the target must be written. Raises SyncFailed, then and ever after, and what `write`
+        raises."""
+        if self.durable < target:
+            self._commit.reach(target, lambda: self._sync_written(target, lock, write))
+            if self.durable < target and self.failed is not None:
+                raise self.failed
+        return self.durable
+
+    def _settled(self) -> int:
+        return self.durable if self.failed is None else ADDRESS_END
+
+    def _sync_written(
+        self, target: int, lock: AbstractContextManager[object], write: Callable[[], None]
+    ) -> None:
+        """By one thread at a time. Never waits for the second lock: who else takes it holds the
+        first one for as long."""
+        with lock:
+            if self.durable >= target:
+                return
+            if self.failed is not None:
+                raise self.failed
+            write()
+            slab, written = self.slab, self.written
+            self._sync_lock.acquire()
+        try:
+            if slab is not None and self.durable < written:
+                self._datasync(slab)
+                self.durable = max(self.durable, written)
+        finally:
+            self._sync_lock.release()
 
     def _datasync(self, slab: FormatTwoSlab | FormatOneSlab) -> None:
         if self.failed is not None:  # the system tells a failure once: a second call would succeed
@@ -335,6 +366,19 @@ class SlabChain:
             self.slab.file.close()
             self.slab = None
         self._directory.close()
+
+
+_warned: set[str] = set()  # mount points
+
+
+def _warn_once(path: str, storage: Storage) -> None:
+    """Where syncs are asked for that the file system is known not to keep."""
+    mount = storage.mount_of(path)
+    if mount is None or mount.point in _warned:
+        return
+    for limit in limits_of(mount):
+        _warned.add(mount.point)
+        _log.warning("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)
 
 
 def _fresh_uuid() -> bytes:

@@ -43,11 +43,12 @@ if TYPE_CHECKING:
 
     from aolog.storage import File, Storage
 
-__all__ = ["ASIDE_DIRECTORY", "CURSOR_DIRECTORY", "RETENTION_LOCK", "Log", "Slab"]
+__all__ = ["ASIDE_DIRECTORY", "CURSOR_DIRECTORY", "RETENTION_LOCK", "UNBORN_SUFFIX", "Log", "Slab"]
 
 CURSOR_DIRECTORY = "cursors"
 ASIDE_DIRECTORY = "aside"
 RETENTION_LOCK = "retention.lock"
+UNBORN_SUFFIX = ".slab.tmp"
 
 OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
 FORMAT_PROBES = 8  # slabs looked at to tell a log's format where the first are damaged
@@ -166,9 +167,9 @@ class Slab:
     def end_of_frames(self) -> tuple[int, int, int]:
         """(offset behind the last intact frame, records of the slab before it, greatest
         timestamp). A seal counts as a frame: behind it is the slab's end."""
-        if (seal := self.seal()) is not None:
+        self.index()  # looks for a seal, which may come between two looks: only one is taken
+        if (seal := self._seal) is not None:
             return self.end_offset, seal.records, seal.greatest_us
-        self.index()
         return self._walked_to, self._walked_ordinal, self._walked_greatest
 
     def durable_offset(self) -> int:
@@ -212,6 +213,7 @@ class Log:
         self.path = path
         self.storage = storage
         self.bases: list[int] = []
+        self.unborn: list[str] = []  # names of slabs that a dead writer began and never named
         self._listed_at_ns = 0
         self._changed_ns = -1
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
@@ -235,7 +237,15 @@ class Log:
         self._listed_at_ns = time.time_ns()
         self._changed_ns = changed_ns
         names = self.storage.list_names(self.path)
-        bases = sorted(base for name in names if (base := slab_base(name)) is not None)
+        bases: list[int] = []
+        self.unborn = []
+        for name in names:  # one pass, and nothing else that grows with the log's length
+            base = slab_base(name)
+            if base is not None:
+                bases.append(base)
+            elif name.endswith(UNBORN_SUFFIX):
+                self.unborn.append(name)
+        bases.sort()
         if bases == self.bases:
             return False
         self.bases = bases

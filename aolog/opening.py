@@ -131,14 +131,19 @@ def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool]:
         return slab.end_offset, seal.records, seal.greatest_us, True
     records, greatest_us, sealed = 0, NO_TIMESTAMP, False
     walker = slab.walker()
-    while not isinstance(found := walker.next(), Tail):
-        if isinstance(found, Frame):
-            head = found.header
+    while True:
+        frames = walker.run()
+        if not frames:
+            found = walker.next()
+            if isinstance(found, Tail):
+                return found.begin, records, greatest_us, sealed
+            frames = [found] if isinstance(found, Frame) else []
+        for frame in frames:
+            head = frame.header
             records = head.ordinal + head.records
             sealed = head.kind == KIND_SEAL
-            if head.kind == KIND_RECORDS:
-                greatest_us = max(greatest_us, head.timestamp_us)
-    return found.begin, records, greatest_us, sealed
+            if head.kind == KIND_RECORDS and head.timestamp_us > greatest_us:
+                greatest_us = head.timestamp_us
 
 
 def _tail_end(slab: Slab, begin: int, end: int) -> int:

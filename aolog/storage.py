@@ -27,6 +27,7 @@ from aolog.errors import (
     StorageFull,
     SyncFailed,
 )
+from aolog.mounts import Mount, parse_mount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -294,6 +295,22 @@ class Storage:
     def exists(self, path: str) -> bool:
         """Whether there is anything under the name."""
         return os.path.lexists(path)
+
+    def mount_of(self, path: str) -> Mount | None:
+        """The mount that a file or directory is on; None where the system does not say. By the
+        kernel's own number for it: names may be hidden by others, and device numbers differ on
+        btrfs."""
+        try:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            try:
+                about = Path(f"/proc/self/fdinfo/{fd}").read_text(encoding="ascii")
+            finally:
+                os.close(fd)
+            listed = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+            fields = dict(line.split(":", 1) for line in about.splitlines())
+            return parse_mount(listed, int(fields["mnt_id"]))
+        except (OSError, AttributeError, KeyError, ValueError):  # no /proc, no O_PATH
+            return None
 
     def boot_id(self) -> bytes:
         """16 bytes that differ after every boot: whether the page cache was lost in between."""

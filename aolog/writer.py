@@ -6,7 +6,7 @@ about records, batches and who looks after them when. Errors of the writer's own
 the next call.
 
 Order of locks: `_lock`, around everything that is appended, before the chain's own, under which
-a sync waits for the device.
+a sync waits for the device. Nobody waits for a sync under `_lock` but who seals a slab.
 """
 
 from __future__ import annotations
@@ -247,7 +247,11 @@ class Writer:
                     batch.size = size
                     values.append(value)
                     return batch.address + before
-            return self._append(value, key, headers, timestamp, topic)
+            address = self._append(value, key, headers, timestamp, topic)
+            target = self._flush_if_due()
+        if target:
+            self._quietly(lambda: self._sync_to(target))
+        return address
 
     def _append(
         self,
@@ -277,7 +281,6 @@ class Writer:
         batch.add(value, key, headers, moment, topic, size)
         if batch.size >= self._batch_bytes:
             self._cut_batch()
-        self._flush_if_due()
         return address
 
     def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
@@ -295,11 +298,17 @@ class Writer:
             if self._format_1:
                 for value in listed:
                     _refuse_format_1(value, None, (), None, None)
-                addresses = [self._append_format_1(v, None, (), None, None) for v in listed]
-                return np.array(addresses, np.uint64)
-            columns, parts = encode_columns(listed)
-            first = self._add_frame(len(listed), columns, parts, clock.now_us())
-            return np.arange(first, first + len(listed), dtype=np.uint64)
+                addresses = np.array(
+                    [self._append_format_1(v, None, (), None, None) for v in listed], np.uint64
+                )
+            else:
+                columns, parts = encode_columns(listed)
+                first = self._add_frame(len(listed), columns, parts, clock.now_us())
+                addresses = np.arange(first, first + len(listed), dtype=np.uint64)
+            target = self._flush_if_due()
+        if target:
+            self._quietly(lambda: self._sync_to(target))
+        return addresses
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
         """Takes a batch of columns as one frame: `value` and, optional, `key`, `headers`,
@@ -322,7 +331,10 @@ class Writer:
                 taken.greatest_us,
                 least_us=taken.least_us,
             )
-            return np.arange(first, first + taken.records, dtype=np.uint64)
+            target = self._flush_if_due()
+        if target:
+            self._quietly(lambda: self._sync_to(target))
+        return np.arange(first, first + taken.records, dtype=np.uint64)
 
     def _add_frame(
         self,
@@ -346,7 +358,6 @@ class Writer:
         )
         self._unflushed_records += count
         self._arm()
-        self._flush_if_due()
         return address
 
     def _append_format_1(
@@ -367,7 +378,6 @@ class Writer:
         self._arm()
         if self._chain.is_over:
             self._quietly(self._roll)  # at once, as the Go program does: its last slab may be empty
-        self._flush_if_due()
         return address
 
     def _begin_batch(self) -> OpenBatch:
@@ -420,20 +430,20 @@ class Writer:
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
-            self._flush_locked()
-            end = self._chain.end
-        if self._sync_policy == "flush":
-            self._sync_to(end)
-        return end
+            if self._sync_policy != "flush":
+                self._flush_locked()
+                return self._chain.end
+            end = self.end
+        return self._sync_to(end)
 
     def sync(self) -> int:
         """Everything appended is on the device on return: it survives power loss. The durable
-        address. Concurrent callers share one fdatasync. Raises SyncFailed: see `durable`."""
+        address. Concurrent callers share one frame, one write and one fdatasync. Raises
+        SyncFailed: see `durable`, and what `flush` raises."""
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
-            self._flush_locked()
-            end = self._chain.end
+            end = self.end
         return self._sync_to(end)
 
     def _flush_locked(self) -> None:
@@ -445,21 +455,21 @@ class Writer:
             self._sync_due_s = min(self._sync_due_s, time.monotonic() + self._sync_seconds)
         self._wake_in_time()
 
-    def _flush_if_due(self) -> None:
+    def _flush_if_due(self) -> int:
+        """Where the policy is to sync at a flush: how far that is to be done once the lock is free,
+        by one thread for all. Else 0."""
         slab, batch = self._chain.slab, self._batch
         waiting, records = slab.pending_bytes if slab else 0, self._unflushed_records
         if batch is not None:
             waiting += batch.size
             records += len(batch)
         if waiting >= self._flush_bytes or records >= self._flush_records:
-            self._quietly(self._flush_by_policy)
+            if self._sync_policy == "flush":
+                return self.end
+            self._quietly(self._flush_locked)
+        return 0
 
-    def _flush_by_policy(self) -> None:
-        self._flush_locked()
-        if self._sync_policy == "flush":
-            self._sync_to(self._chain.end)
-
-    def _quietly(self, call: Callable[[], None]) -> None:
+    def _quietly(self, call: Callable[[], object]) -> None:
         """What was taken stays taken: an error waits for the next call."""
         try:
             call()
@@ -469,8 +479,12 @@ class Writer:
             _log.warning("%s: %s", self.path, error)
 
     def _sync_to(self, target: int) -> int:
-        with self._noting_failed_syncs():
-            return self._chain.sync_to(target)
+        """Never under the lock, which whoever syncs for all has to take."""
+        try:  # not with _noting_failed_syncs: a context manager costs more than the lock
+            return self._chain.sync_to(target, self._lock, self._flush_locked)
+        except SyncFailed as error:
+            self._trouble = error
+            raise
 
     # --- from slab to slab --------------------------------------------------------------------
 
@@ -529,9 +543,16 @@ class Writer:
                 return None
             if isinstance(self._trouble, SyncFailed):
                 return None
-            if now >= self._flush_due_s:
-                self._quietly(self._flush_by_policy)
-                self._flush_due_s = float("inf") if self._trouble is None else now + _RETRY_S
+            is_due, end = now >= self._flush_due_s, self.end
+            if is_due:
+                self._flush_due_s = float("inf")
+                if self._sync_policy != "flush":
+                    self._quietly(self._flush_locked)
+        if is_due and self._sync_policy == "flush":
+            self._quietly(lambda: self._sync_to(end))
+        with self._lock:
+            if is_due and self._trouble is not None:
+                self._flush_due_s = min(self._flush_due_s, now + _RETRY_S)
             self._tick_slab(now)
             written = self._chain.written
             unsynced = self._sync_policy == "interval" and self._chain.durable < written

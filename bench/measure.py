@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bench.payloads import Proof
 
-__all__ = ["Contender", "Group", "Measured", "Promise", "Skipped", "Wrong", "measure"]
+__all__ = ["Contender", "Group", "Measured", "Promise", "Skipped", "Target", "Wrong", "measure"]
 
 Work: TypeAlias = "Callable[[], int]"
 
@@ -57,6 +57,7 @@ class Contender:
     proof: Callable[[str], Proof] | None
     expected: Proof
     note: str = ""
+    fdatasyncs: Callable[[], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,21 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """What has to hold in a group: a contender's median is at most ratio_max times the sum of the
+    others'. what: the contender's time in words, and of what it is a multiple."""
+
+    what: str
+    contender: str
+    others: tuple[str, ...]
+    ratio_max: float
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """Contenders for the same work. timed: what the time is of. baselines: whom the others are
-    compared with. batch_bytes: of the log, where that is what the group is about. is_target:
-    whether the group decides about the target."""
+    compared with. batch_bytes: of the log, where that is what the group is about. targets: what
+    has to hold in it. unit: of what there are so many."""
 
     case: str
     title: str
@@ -81,19 +93,22 @@ class Group:
     baselines: tuple[str, ...]
     skipped: list[Skipped] = field(default_factory=list)
     batch_bytes: int | None = None
-    is_target: bool = False
+    targets: tuple[Target, ...] = ()
+    unit: str = "record"
 
 
 @dataclass(slots=True)
 class Measured:
     """Times of one contender, a round each, in nanoseconds a record. stored_bytes: what the
-    session left in its directory, 0 for readers. digest: of the records that it proved."""
+    session left in its directory, 0 for readers. digest: of the records that it proved. fdatasyncs:
+    a record, a round each."""
 
     contender: Contender
     wall_ns: list[float] = field(default_factory=list)
     cpu_ns: list[float] = field(default_factory=list)
     stored_bytes: int = 0
     digest: str | None = None
+    fdatasyncs: list[float] = field(default_factory=list)
 
     @property
     def median_ns(self) -> float:
@@ -137,6 +152,8 @@ def _round(one: Measured, parent: str, *, warm_up: bool) -> None:
                     raise Wrong(f"{contender.name}: gave {proof} for {contender.expected}")
                 one.digest = proof.digest
         else:
+            if contender.fdatasyncs is not None:
+                one.fdatasyncs.append(contender.fdatasyncs() / records)
             one.wall_ns.append(wall_s * 1e9 / records)
             one.cpu_ns.append(cpu_s * 1e9 / records)
     finally:

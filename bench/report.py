@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ __all__ = ["as_json", "head", "table"]
 
 _LEGEND = """\
 Medians of wall-clock times. MB: 10^6 bytes of values. x: ratio of medians to the row with a star;
-below 1 is faster. stored: bytes a record on disk. On return "OS": in the page cache, where a
+below 1 is faster. stored: bytes a record on disk. fdatasyncs: a record. On return "OS": in the page cache, where a
 crash of the process leaves it. A contender that gets fewer records is scaled by the record."""
 _TEXT = {"", "on return", "checksum"}  # columns of words; all others are figures
 
@@ -35,15 +36,15 @@ def table(group: Group, measured: Sequence[Measured], rounds: int) -> str:
     """A group as an aligned table, its baselines starred; what needs a word below it."""
     by_name = {one.contender.name: one for one in measured}
     baselines = [by_name[name] for name in group.baselines if name in by_name]
-    heads = ["", "ns/record", "MB/s", *[f"x {one.contender.name}" for one in baselines]]
-    heads += ["min - max", "cpu ns", "stored", "on return", "checksum"]
+    heads = ["", f"ns/{group.unit}", "MB/s", *[f"x {one.contender.name}" for one in baselines]]
+    heads += ["min - max", "cpu ns", "fdatasyncs", "stored", "on return", "checksum"]
     rows = [heads, *[_row(group, one, baselines) for one in measured]]
     columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"-"}]
     rows = [list(row) for row in zip(*columns, strict=True)]
     widths = [max(map(len, column)) for column in columns]
     records = max(one.contender.records for one in measured)
     lines = [
-        f"{group.title}: {records:,} records, {rounds} rounds",
+        f"{group.title}: {records:,} {group.unit}s, {rounds} rounds",
         f"timed: {group.timed}",
     ]
     for row in rows:
@@ -65,10 +66,11 @@ def _row(group: Group, one: Measured, baselines: Sequence[Measured]) -> list[str
     return [
         contender.name + star,
         _figure(one.median_ns),
-        _figure(_mb_per_s(group, one)),
+        _figure(_mb_per_s(group, one)) if group.record_bytes else "-",
         *[_figure(one.ratio_to(baseline), places=2) for baseline in baselines],
         f"{_figure(min(one.wall_ns))} - {_figure(max(one.wall_ns))}",
         _figure(one.median_cpu_ns),
+        f"{statistics.median(one.fdatasyncs):.2f}" if one.fdatasyncs else "-",
         f"{one.stored_bytes / contender.records:.1f}" if one.stored_bytes else "-",
         contender.promise.survives,
         contender.promise.checksum,
@@ -106,6 +108,7 @@ def as_json(group: Group, measured: Sequence[Measured], rounds: int) -> dict[str
                 "digest": one.digest,
                 "expected_digest": one.contender.expected.digest,
                 "stored_bytes": one.stored_bytes,
+                "fdatasyncs": one.fdatasyncs,
                 "median_ns": one.median_ns,
                 "min_ns": min(one.wall_ns),
                 "max_ns": max(one.wall_ns),

@@ -1,51 +1,47 @@
-"""The one figure that has to hold: the value column to Arrow, against the bytes read and hashed.
+"""The figures that have to hold, each declared by the group that measures it.
 
-Batches are near the limit by design: a frame's columns are Arrow's own buffers, so what is left
-is one hash and a handful of calls a frame. Three times the cost of reading and hashing leaves
-room for those calls; a copy of the values, or a loop over them, would not fit. Pure.
+A target compares medians of contenders that took turns in one run, so a slow machine moves both.
+Pure.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.cases.arrow import VALUE_COLUMN
-from bench.limits import READ_AND_HASH
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bench.measure import Group, Measured
+    from bench.measure import Group, Measured, Target
 
-__all__ = ["RATIO_MAX", "Figure", "figures"]
-
-RATIO_MAX = 3.0
+__all__ = ["Figure", "figures"]
 
 
 class Figure(NamedTuple):
-    """How many times the limit the value column cost in one group."""
+    """What became of a target in one group."""
 
     title: str
+    target: Target
     ratio: float
 
     @property
     def holds(self) -> bool:
-        return self.ratio <= RATIO_MAX
+        return self.ratio <= self.target.ratio_max
 
     def __str__(self) -> str:
         verdict = "holds" if self.holds else "MISSED"
         return (
-            f"target {verdict}: {self.title}: the value column costs {self.ratio:.2f} times "
-            f"reading and hashing the bytes (at most {RATIO_MAX:g})"
+            f"target {verdict}: {self.title}: {self.target.what}: {self.ratio:.2f} "
+            f"(at most {self.target.ratio_max:g})"
         )
 
 
 def figures(measured: Iterable[tuple[Group, list[Measured]]]) -> list[Figure]:
-    """One for each group that decides about the target and had pyarrow."""
+    """One for each target of each group, where all that it is about could run."""
     found = []
     for group, results in measured:
-        by_name = {one.contender.name: one for one in results}
-        if group.is_target and VALUE_COLUMN in by_name:
-            ratio = by_name[VALUE_COLUMN].ratio_to(by_name[READ_AND_HASH])
-            found.append(Figure(group.title, ratio))
+        medians = {one.contender.name: one.median_ns for one in results}
+        for target in group.targets:
+            if medians.keys() >= {target.contender, *target.others}:
+                others_ns = sum(medians[name] for name in target.others)
+                found.append(Figure(group.title, target, medians[target.contender] / others_ns))
     return found

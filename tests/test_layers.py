@@ -19,6 +19,7 @@ PURE = {
     "aolog.errors",
     "aolog.frame",
     "aolog.gather",
+    "aolog.mounts",
     "aolog.queuefka",
     "aolog.record",
     "aolog.recovery",

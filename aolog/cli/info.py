@@ -15,6 +15,7 @@ from aolog.cli.output import counted, human_bytes, iso_time, json_option, one_li
 from aolog.cli.parse import log_argument
 from aolog.cli.positions import HEAD, Standing, row, standings
 from aolog.log import ASIDE_DIRECTORY, Log, Slab
+from aolog.mounts import limits_of
 from aolog.reader import Reader
 from aolog.slab import NO_TIMESTAMP
 from aolog.storage import Storage
@@ -182,6 +183,13 @@ def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click
     writer = holders.of(log)
     fields = _fields(log, found, writer)
     aside = _aside(log)
+    mount = Storage().mount_of(log)
+    limits = [] if mount is None else limits_of(mount)
+    fields |= {
+        "file_system": mount.kind if mount else None,
+        "mount_point": mount.point if mount else None,
+        "storage_limits": [limit.code for limit in limits],
+    }
     if as_json:
         fields["aside"] = [{"name": name, "bytes": size} for name, size in aside]
         fields["cursors"] = [each.to_json() for each in standing]
@@ -190,6 +198,8 @@ def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click
         out.json(fields)
     else:
         _print(fields, found, aside, standing, rows)
+        for limit in limits:
+            out.line(f"\n{mount.point if mount else log}: {limit.text}.")
 
 
 def _fields(log: str, found: _Info, writer: Holder) -> dict[str, Any]:
@@ -257,6 +267,8 @@ def _print(
         "set aside": f"{counted(len(aside), 'file')}, {human_bytes(aside_bytes)}"
         if aside
         else "nothing",
+        "storage": fields["file_system"]
+        and one_line(f"{fields['file_system']} on {fields['mount_point']}"),
         "backend": fields["backend"],
     }
     for name, value in lines.items():

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from bench.cases.plan import Plan
     from bench.measure import Group
 
-__all__ = ["CASES", "groups_of_case"]
+__all__ = ["CASES", "CASES_WITH_TARGETS", "groups_of_case"]
 
-CASES = ("append", "append_many", "read", "arrow")
+CASES = ("append", "append_many", "read", "arrow", "durability", "opening")
+CASES_WITH_TARGETS = ("arrow", "durability", "opening")
 
 
 def groups_of_case(case: str, plan: Plan) -> Iterator[Group]:

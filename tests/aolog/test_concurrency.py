@@ -115,7 +115,7 @@ def test_concurrent_syncs_share_the_device(log_path: str) -> None:
         for thread in [in_thread(work) for _ in range(8)]:
             thread.result()
         syncs = storage.count("datasync") - begun
-    assert 20 <= syncs <= 120  # of 160 calls; who syncs next is up to the scheduler
+    assert 20 <= syncs <= 80  # of 160 calls; about 40: half wait while the other half is served
     assert len(values(log_path)) == 160
 
 
@@ -373,6 +373,26 @@ def test_a_write_that_is_finished_between_two_reads_is_no_gap(
             assert reader.gaps == []
             assert [record.value[:1] for record in found] == [b"0", b"1", b"2", b"3", b"4"]
     assert 3 < finished < 59
+
+
+def test_a_slab_that_is_sealed_between_two_looks_keeps_its_end(log_path: str) -> None:
+    """A look for the seal that finds none, a seal, a look that finds it."""
+    sealed_within = 0
+    for n in range(1, 60):
+        path = f"{log_path}-{n}"
+        writer = aolog.Writer(path, **NEVER)
+        last = [writer.append_many([b"x" * 100]) for _ in range(5)][-1][0]
+        end = writer.flush()
+        storage = FinishesAWrite(n, writer.close)
+        with aolog.Reader(path, start="latest", storage=storage) as reader:
+            assert reader.tell() >= end
+            sealed_within += storage.left <= 0
+        with aolog.Reader(path, start=int(last), storage=FinishesAWrite(n, writer.close)) as reader:
+            assert reader.read().address == last
+        writer.close()
+        if storage.left > 0:
+            break
+    assert 3 < sealed_within < 59
 
 
 def test_readers_never_disturb_a_writer(log_path: str) -> None:

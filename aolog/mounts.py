@@ -1,0 +1,82 @@
+"""What a file system keeps of what it is asked: which mount a log is on, and where that falls short.
+
+Pure: takes the text of /proc/self/mountinfo. The file system's type and options tell only the
+worst; a device that lies about its cache, or a library preloaded to skip fsync, does not show.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+__all__ = ["Limit", "Mount", "limits_of", "parse_mount"]
+
+
+class Mount(NamedTuple):
+    """kind: the file system's type, as the kernel names it. options: of the mount and of the file
+    system under it."""
+
+    point: str
+    kind: str
+    options: frozenset[str]
+
+
+class Limit(NamedTuple):
+    """Something that is not kept. code: stable. text: for people."""
+
+    code: str
+    text: str
+
+
+_NO_POWER_LOSS: Final = Limit(
+    "volatile", "it is in memory: nothing survives a restart of the machine, synced or not"
+)
+_NO_SYNC: Final = Limit("sync_omitted", "mounted with an option that makes fsync do nothing")
+_NO_BARRIER: Final = Limit(
+    "no_barrier", "mounted without barriers: what was synced may be in the device's cache only"
+)
+_REMOTE: Final = Limit(
+    "remote",
+    "a network file system: a lock may not be seen by other machines, and what fsync means is "
+    "up to the server",
+)
+_BY_PROGRAM: Final = Limit(
+    "by_program", "a program or the host is behind it: what locks and fsync mean is up to that"
+)
+
+_IN_MEMORY = {"tmpfs", "ramfs", "rootfs", "hugetlbfs"}
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "coda", "lustre",
+            "orangefs"}  # fmt: skip  # one thing, one line
+_HOSTED = {"9p", "virtiofs", "vboxsf", "prl_fs"}
+_SYNC_OFF = {"volatile", "fsync=volatile"}  # as mounted; as kernels from 6.18 on list it
+_BARRIER_OFF = {"nobarrier", "barrier=0", "fsync_mode=nobarrier"}
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")  # space, tab, newline and backslash
+
+
+def parse_mount(mountinfo: str, mount_id: int) -> Mount | None:
+    """The mount with this number; None if it is not listed or not in the form that is documented
+    in proc_pid_mountinfo(5)."""
+    for line in mountinfo.splitlines():
+        before, _, behind = line.partition(" - ")
+        fields, more = before.split(" "), behind.split(" ")
+        if len(fields) >= 6 and len(more) >= 3 and fields[0] == str(mount_id):
+            point = _ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4])
+            return Mount(point, more[0], frozenset(fields[5].split(",") + more[2].split(",")))
+    return None
+
+
+def limits_of(mount: Mount) -> list[Limit]:
+    """What a log on this mount cannot rely on; none that shows for a local disk."""
+    found = []
+    if mount.kind in _IN_MEMORY:
+        found.append(_NO_POWER_LOSS)
+    elif mount.kind in _NETWORK:
+        found.append(_REMOTE)
+    elif mount.kind in _HOSTED or mount.kind.partition(".")[0] in {"fuse", "fuseblk"}:
+        found.append(_BY_PROGRAM)
+    elif mount.kind == "overlay" and mount.options & _SYNC_OFF:
+        found.append(_NO_SYNC)
+    if mount.options & _BARRIER_OFF:
+        found.append(_NO_BARRIER)
+    return found

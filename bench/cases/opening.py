@@ -1,0 +1,223 @@
+"""opening: how long until a log is open, against how many slabs it has, and with a long last slab.
+
+A log's directory is listed once and the names are read as addresses: that grows with the number
+of slabs, and has a row of its own; nothing else may. Of slabs only the last is read, and only if
+it has no seal, as after a crash: every frame of it is hashed once before anything is appended
+behind it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aolog
+from aolog.storage import File, Storage
+from bench import limits
+from bench.measure import Contender, Group, Promise, Target, Wrong
+from bench.payloads import make_payloads, prove
+from bench.peers.aolog_log import log_path, slab_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.cases.plan import Plan
+
+__all__ = ["BATCHES", "BATCHES_TARGET", "SINGLES", "groups", "growth_target", "row"]
+
+_OPENINGS = 20  # a round's
+_SLAB_BYTES = 8_200  # one record each
+_VALUE_BYTES = 100
+_BATCH_BYTES = 64 << 10
+_NO_PROMISE = Promise("-", "none")
+_NOTHING = prove([])
+
+BATCHES = "aolog, batches of 64 KiB"
+SINGLES = "aolog, frames of one record"
+READ_SINGLES = f"{limits.READ_AND_HASH}, the same"
+BATCHES_TARGET = Target(
+    "opening behind batches, as a multiple of reading and hashing",
+    BATCHES,
+    (limits.READ_AND_HASH,),
+    2.0,  # a frame is read whole, so parts of MiB are read twice; and a slab is begun and synced
+)
+
+
+def row(what: str, slabs: int) -> str:
+    """Of a contender."""
+    return f"{what}, {slabs:,} slab{'s' * (slabs > 1)}"
+
+
+def growth_target(what: str, slabs: int) -> Target:
+    """Opening so many slabs takes as long as opening one and listing them."""
+    return Target(
+        f"{what} {slabs:,} slabs, as a multiple of listing them and opening one",
+        row(what, slabs),
+        (row("listing", slabs), row(what, 1)),
+        1.5,
+    )
+
+
+def groups(plan: Plan) -> Iterator[Group]:
+    with plan.fixture() as directory:
+        yield _by_slabs(plan, directory)
+    with plan.fixture() as directory:
+        yield _unsealed(plan, directory)
+
+
+# --- against the number of slabs ----------------------------------------------------------------
+
+
+class _Unsynced(Storage):
+    """For making what is measured: thousands of slabs, none of which has to survive."""
+
+    def _open(self, path: str, flags: int) -> File:
+        file = super()._open(path, flags)
+        file.datasync = lambda: None  # type: ignore[method-assign]  # of this one file
+        return file
+
+    def sync_directory(self, path: str) -> None:
+        """Not now."""
+
+
+def _make_log(path: str, slabs: int) -> None:
+    with aolog.Writer(
+        path, slab_bytes=_SLAB_BYTES, flush_seconds=None, sync="never", storage=_Unsynced()
+    ) as writer:
+        for i in range(slabs):
+            writer.append_many([bytes(100), b"%d" % i])
+
+
+def _by_slabs(plan: Plan, directory: str) -> Group:
+    contenders = []
+    for slabs in plan.size.slabs:
+        path = str(Path(directory, str(slabs)))
+        _make_log(path, slabs)
+        contenders += [
+            _opening(
+                "listing", slabs, partial(_list, path), "os.listdir, names as sorted addresses"
+            ),
+            _opening("append", slabs, partial(_open_to_append, path), "Writer, closed again"),
+            _opening("read", slabs, partial(_read, path, "earliest"), "Reader, its first record"),
+            _opening(
+                "read the end", slabs, partial(_read, path, "latest"), 'Reader, start="latest"'
+            ),
+        ]
+    most = plan.size.slabs[-1]
+    return Group(
+        "opening",
+        "opening a closed log",
+        "from the call until it is closed again",
+        0,
+        contenders,
+        (row("listing", most),),
+        targets=tuple(growth_target(what, most) for what in ("append", "read", "read the end")),
+        unit="opening",
+    )
+
+
+def _list(path: str) -> int:
+    return len(sorted(int(name[:20]) for name in os.listdir(path) if name.endswith(".slab")))
+
+
+def _open_to_append(path: str) -> int:
+    writer = aolog.Writer(path)
+    writer.close()
+    return writer.end
+
+
+def _read(path: str, start: str) -> int:
+    with aolog.Reader(path, start="earliest" if start == "earliest" else "latest") as reader:
+        record = reader.read()
+    if (record is None) == (start == "earliest"):
+        raise Wrong(f"read {record} at the {start}")
+    return reader.tell() + 1
+
+
+def _opening(what: str, slabs: int, call: Callable[[], int], note: str) -> Contender:
+    def work() -> int:
+        return sum(call() > 0 for _ in range(_OPENINGS))
+
+    @contextmanager
+    def session(_: str) -> Iterator[Callable[[], int]]:
+        yield work
+
+    return Contender(row(what, slabs), _NO_PROMISE, _OPENINGS, session, None, _NOTHING,
+                     note if slabs == 1 else "")  # fmt: skip  # one thing, two lines
+
+
+# --- a long last slab without a seal ------------------------------------------------------------
+
+
+def _unsealed(plan: Plan, directory: str) -> Group:
+    size = plan.size.unsealed_bytes
+    batches, singles = Path(directory, "batches"), Path(directory, "singles")
+    _make_unsealed(batches, size, batch_bytes=_BATCH_BYTES)
+    _make_unsealed(singles, size, batch_bytes=0)
+    contenders = [
+        _read_and_hash(batches, limits.READ_AND_HASH),
+        _recovery(BATCHES, batches),
+        _read_and_hash(singles, READ_SINGLES),
+        _recovery(SINGLES, singles),
+    ]
+    return Group(
+        "opening",
+        f"opening behind {size >> 20} MiB without a seal",
+        "from the call until it is open, with the next slab begun and durable",
+        0,
+        contenders,
+        (limits.READ_AND_HASH,),
+        targets=(BATCHES_TARGET,),
+        unit="opening",
+    )
+
+
+def _make_unsealed(directory: Path, size: int, *, batch_bytes: int) -> None:
+    """What a killed writer leaves: a copy of the slab before its seal."""
+    directory.mkdir()
+    values = make_payloads(1_000, _VALUE_BYTES)
+    with aolog.Writer(
+        log_path(str(directory)), slab_bytes=2 * size, batch_bytes=batch_bytes, sync="never",
+        flush_seconds=None,
+    ) as writer:  # fmt: skip  # one thing, a line or two
+        (slab,) = slab_paths(str(directory))
+        while slab.stat().st_size < size:
+            for value in values:
+                writer.append(value)
+            writer.flush()
+        end = writer.end
+    os.truncate(slab, end)
+
+
+def _read_and_hash(directory: Path, name: str) -> Contender:
+    read = limits.read_blocks(slab_paths(str(directory)), 1, _NOTHING, hashed=True)
+    return Contender(name, read.promise, 1, read.session, None, _NOTHING, read.note)
+
+
+def _recovery(name: str, directory: Path) -> Contender:
+    """Each opening begins a slab, which is taken away again."""
+    path = log_path(str(directory))
+    (slab,) = slab_paths(str(directory))
+    end = slab.stat().st_size
+
+    @contextmanager
+    def session(_: str) -> Iterator[Callable[[], int]]:
+        writers = []
+
+        def work() -> int:
+            writers.append(aolog.Writer(path, sync="never"))
+            return 1
+
+        yield work
+        (writer,) = writers
+        if writer.opening.case != "@D unsealed" or slab.stat().st_size != end:
+            raise Wrong(f"{name}: opened as {writer.opening}")
+        writer.close()
+        for other in slab_paths(str(directory)):
+            if other != slab:
+                other.unlink()
+
+    return Contender(name, Promise("-", "xxh3 a frame"), 1, session, None, _NOTHING)
