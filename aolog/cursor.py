@@ -267,7 +267,7 @@ class CursorFile:
         damaged = self._file.pread(sector, at)
         intact = _decode(self._file.pread(_COPY.size, COPIES[self._sequence % 2]))
         unwritten = self._sequence == 0 and _is_blank(damaged)
-        if _decode(damaged) is not None or intact is None or unwritten:
+        if _decode(damaged[: _COPY.size]) is not None or intact is None or unwritten:
             return False
         keep(damaged)
         self._file.pwrite_all([_encode(self.position, sequence).ljust(sector, b"\0")], at)

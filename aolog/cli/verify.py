@@ -17,7 +17,7 @@ from aolog.storage import Storage
 if TYPE_CHECKING:
     from aolog.verify import Report
 
-__all__ = ["report_to_json", "verify"]
+__all__ = ["report_to_json", "total_bytes", "verify"]
 
 
 @click.command(
@@ -40,7 +40,7 @@ nothing, and may run beside a writer."""
 @json_option
 def verify(log: str, resync: bool, as_json: bool) -> int:  # noqa: FBT001 -- click passes by name
     """Check every byte of LOG; list gaps and damage."""
-    with progress("verify", _total_bytes(log), shown=not as_json) as update:
+    with progress("verify", total_bytes(log), shown=not as_json) as update:
         report = aolog.verify(log, resync=resync, progress=lambda done, _: update(done))
     if as_json:
         out.json({"log": log, **report_to_json(report)})
@@ -58,7 +58,7 @@ def report_to_json(report: Report) -> dict[str, Any]:
     return report._asdict() | named
 
 
-def _total_bytes(log: str) -> int:
+def total_bytes(log: str) -> int:
     """Of the slab files. Raises NotALog."""
     listed = Log(log, Storage())
     try:
