@@ -49,7 +49,8 @@ class SlabAudit:
     in them. next_ordinal: behind the last of them. durable: up to where a frame says that all
     was. seal_at: the intact seal's frame, else None. differences: what the seal says and the
     frames do not; only where every frame is there to compare with. copies: header copies as they
-    are. trailer: where it says that the seal begins, None without an intact one.
+    are. trailer: where it says that the seal begins, None without an intact one. is_emptied: no
+    header copy is there at all, only zeros: so repair leaves what held nothing intact.
     """
 
     base: int
@@ -72,6 +73,7 @@ class SlabAudit:
     index: Index = field(default_factory=Index)
     copies: tuple[SlabHeader | NewerVersion | None, ...] = ()
     trailer: int | None = None
+    is_emptied: bool = False
     limit: int | None = None
     stat: Stat | None = None
     _hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
@@ -236,6 +238,9 @@ def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
     found.copies = tuple(
         decode_slab_header(slab.file.pread(HEADER_LEN, at)) for at in HEADER_COPIES
     )
+    if slab.header is None:
+        prelude = slab.file.pread(slab.data_begin, 0)
+        found.is_emptied = prelude.count(0) == len(prelude)
     end = slab.end_offset
     trailer = decode_trailer(slab.file.pread(TRAILER_LEN, max(0, end - TRAILER_LEN)))
     if trailer is not None and slab.header is not None and trailer[1] == slab.header.salt:

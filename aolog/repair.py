@@ -23,31 +23,25 @@ replacement the retention lock too, so that no slab that was pruned comes back.
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog import clock
 from aolog.errors import (
     CursorLocked,
     HeaderLost,
     LogLocked,
-    StorageError,
-    StorageFailed,
     StorageFull,
     UsageError,
 )
-from aolog.frame import FLAG_DURABLE, FRAME_HEADER_LEN, decode_header
-from aolog.log import ASIDE_DIRECTORY, RETENTION_LOCK, Log, Slab
-from aolog.storage import Directory, File, Storage
+from aolog.log import Log
+from aolog.storage import Directory, Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from aolog.audit import Audit, SlabAudit
-    from aolog.frame import Buffer
+    from aolog.aside import Aside
+    from aolog.audit import Audit
     from aolog.mending import SlabPlan
     from aolog.record import Gap
     from aolog.storage import Entry
@@ -56,8 +50,6 @@ __all__ = ["Mended", "Repaired", "repair"]
 
 _COPY_BYTES = 1 << 20
 _SPARE_BYTES = 1 << 20  # beside the slabs: directories, the report, what is salvaged
-REPORT_NAME = "report.json"
-SALVAGE_NAME = "salvage.jsonl"
 
 
 class Mended(NamedTuple):
@@ -246,10 +238,15 @@ def _in_place(
         if progress is not None:
             progress(found.bytes, found.bytes)
         return told
-    aside = Aside(log.path, directory, storage, [plan.base for plan in plans])
+    from aolog import aside as kept
+    from aolog.replacing import replace_slabs
+
+    aside = kept.Aside(log.path, directory, storage, [plan.base for plan in plans])
     if plans:
         _remove_unborn(log)
-        after = _replace(log, found, plans, aside, resync=resync, progress=progress)
+        after = replace_slabs(
+            log, found, plans, aside, resync=resync, progress=_progress_half(progress, 1)
+        )
         told = told._replace(
             slabs=[Mended(p.base, p.path, p.why, aside.kept(p.base)) for p in plans],
             gaps=after.gaps,
@@ -284,202 +281,6 @@ def _remove_unborn(log: Log) -> None:
             log.storage.unlink(f"{log.path}/{name}")
 
 
-# --- replacing ------------------------------------------------------------------------------
-
-
-class _Staged(Storage):
-    """Reads the log as it will be: a clean copy in the place of each slab that has one."""
-
-    def __init__(self, inner: Storage, staged: dict[str, str]) -> None:
-        self._inner = inner
-        self._staged = staged
-
-    def list_names(self, path: str) -> list[str]:
-        return self._inner.list_names(path)
-
-    def open_directory(self, path: str) -> Directory:
-        return self._inner.open_directory(path)
-
-    def open_read(self, path: str) -> File:
-        return self._inner.open_read(self._staged.get(path, path))
-
-    def entry(self, path: str) -> Entry | None:
-        return self._inner.entry(self._staged.get(path, path))
-
-
-def _replace(
-    log: Log,
-    found: Audit,
-    plans: list[SlabPlan],
-    aside: Aside,
-    *,
-    resync: bool,
-    progress: Callable[[int, int], None] | None,
-) -> Audit:
-    """Makes the copies, proves them, and puts them in their places; the audit of the new log."""
-    from aolog.audit import audit
-
-    storage = log.storage
-    originals = {slab.base: slab for slab in found.slabs}
-    staged: dict[str, str] = {}
-    try:
-        for plan in plans:
-            try:
-                _write_copy(storage, plan, originals[plan.base], staged)
-            except FileNotFoundError:  # pruned meanwhile
-                continue
-        plans = [plan for plan in plans if plan.path in staged]
-        storage.sync_directory(log.path)
-        new = Log(log.path, _Staged(storage, staged))
-        try:
-            after = audit(new, progress=_progress_half(progress, 1), resync=resync)
-        finally:
-            new.close()
-        seals = [
-            (plan.base + plan.new_seal.offset, plan.base + plan.new_seal.end)
-            for plan in plans
-            if plan.new_seal is not None
-        ]
-        _require_alike(log.path, found, after, seals)
-        aside.salvage(log.path, found.slabs)
-        lock = _retention_lock(log, list(staged.values()))
-        try:
-            lock.lock()
-            _swap(log, plans, originals, aside)
-        finally:
-            lock.close()
-    except StorageError:
-        for temporary in staged.values():  # on a full disk they would keep what room there is
-            storage.unlink(temporary)
-        raise
-    return after
-
-
-def _retention_lock(log: Log, copies: list[str]) -> File:
-    """Opened; one that is made here belongs to whoever the slabs belong to."""
-    path = f"{log.path}/{RETENTION_LOCK}"
-    is_new = not log.storage.exists(path)
-    lock = log.storage.open_lock(path)
-    try:
-        if is_new and copies:
-            copy = log.storage.open_read(copies[0])
-            try:
-                lock.adopt(copy)
-            finally:
-                copy.close()
-    except BaseException:
-        lock.close()
-        raise
-    return lock
-
-
-def _write_copy(storage: Storage, plan: SlabPlan, slab: SlabAudit, staged: dict[str, str]) -> None:
-    """The clean copy, durable on return but for its name. staged: is told where it is."""
-    from aolog.slab import encode_seal
-
-    original = storage.open_read(plan.path)
-    staged[plan.path] = plan.path + ".tmp"
-    copy = storage.create(staged[plan.path])
-    try:
-        copy.adopt(original)  # before anything of the log stands in it
-        copy.truncate(plan.size)
-        for begin, end in plan.keep:
-            for at in range(begin, end, _COPY_BYTES):
-                copy.pwrite_all([original.pread(min(_COPY_BYTES, end - at), at)], at)
-        if plan.header is not None:
-            same_file = plan.header.inode == original.stat().inode
-            header = replace(plan.header, inode=copy.stat().inode if same_file else 0)
-            copy.pwrite_all([header.encode_prelude()], 0)
-            if plan.new_seal is not None:
-                made = replace(plan.new_seal.seal, header=header)
-                parts = encode_seal(
-                    made, plan.new_seal.offset, flags=FLAG_DURABLE, timestamp_us=clock.now_us()
-                )
-                copy.pwrite_all(parts, plan.new_seal.offset)
-            elif plan.reseal and slab.seal_at is not None:
-                old = Slab(original, plan.base, limit=slab.limit, log_format=2)
-                seal = old.seal()
-                head = decode_header(
-                    original.pread(FRAME_HEADER_LEN, slab.seal_at), 0, slab.seal_at, header.salt
-                )
-                if seal is not None and head is not None:
-                    parts = encode_seal(
-                        replace(seal, header=header),
-                        slab.seal_at,
-                        flags=head.flags,
-                        timestamp_us=head.timestamp_us,
-                    )
-                    copy.pwrite_all(parts, slab.seal_at)
-        copy.adopt(original)  # once more, for the time of change, by which retention tells age
-        copy.datasync()
-    finally:
-        copy.close()
-        original.close()
-
-
-def _require_alike(path: str, before: Audit, after: Audit, seals: list[tuple[int, int]]) -> None:
-    """Raises unless the new log reads as the old one did. seals: ranges of new ones, over which
-    there may be no gap any more."""
-    first = after.slabs[0].base if after.slabs else 0  # others may be pruned meanwhile
-    same_slabs = [_tally(slab) for slab in before.slabs if slab.base >= first] == [
-        _tally(slab) for slab in after.slabs
-    ]
-    gaps = [
-        gap
-        for old in before.gaps
-        if old.begin >= first and (gap := _without(old, seals)) is not None
-    ]
-    if not same_slabs or gaps != after.gaps:
-        raise StorageFailed(
-            "the clean copy does not read as the log does",
-            hint="check the device; nothing was changed",
-            path=path,
-        )
-
-
-def _tally(slab: SlabAudit) -> tuple[int, ...]:
-    """What tells intact frames apart: headers have their bodies' hashes."""
-    return slab.base, slab.records, slab.frames, slab.headers_hash
-
-
-def _without(gap: Gap, seals: list[tuple[int, int]]) -> Gap | None:
-    """The gap as it is told beside seals that are there again."""
-    for begin, end in seals:
-        if gap.begin == begin and end <= gap.end:
-            gap = gap._replace(begin=end)
-        elif gap.end == end and gap.begin <= begin:
-            gap = gap._replace(end=begin)
-    if gap.begin < gap.end:
-        return gap
-    return None if gap.records_lost in {0, None} else gap
-
-
-def _swap(log: Log, plans: list[SlabPlan], originals: dict[int, SlabAudit], aside: Aside) -> None:
-    """Each original gets its second name, then each copy its first. Durable on return."""
-    storage = log.storage
-    going = []
-    for plan in plans:
-        if storage.entry(plan.path) is None:  # pruned meanwhile
-            storage.unlink(plan.path + ".tmp")
-            continue
-        file = storage.open_read(plan.path)
-        try:
-            if file.stat() != originals[plan.base].stat:
-                raise StorageFailed(
-                    "changed while it was repaired",
-                    hint="somebody wrote to it without the writer's lock; nothing was replaced",
-                    path=plan.path,
-                )
-        finally:
-            file.close()
-        aside.keep(plan.base, plan.path)
-        going.append(plan)
-    aside.sync()
-    for plan in going:
-        storage.rename(plan.path + ".tmp", plan.path)
-    storage.sync_directory(log.path)
-
-
 def _mend_cursor(log: Log, name: str, aside: Aside) -> bool:
     """Whether its damaged copy was written anew. One that a reader holds gets it with that
     reader's next commit."""
@@ -491,116 +292,3 @@ def _mend_cursor(log: Log, name: str, aside: Aside) -> bool:
         )
     except (CursorLocked, FileNotFoundError):
         return False
-
-
-# --- what is kept ---------------------------------------------------------------------------
-
-
-class Aside:
-    """LOG/aside/repair-NNNN/: originals, what was salvaged, a report that says it is finished.
-
-    One that has no report is of a repair that was killed, and is gone on with, unless an original
-    that is to be kept has a namesake there. Belongs to whoever the log belongs to.
-    """
-
-    def __init__(
-        self, log_path: str, directory: Directory, storage: Storage, bases: list[int]
-    ) -> None:
-        from aolog.slab import slab_name
-
-        self._storage = storage
-        self._name = slab_name
-        self.salvaged = 0
-        self.salvage_path: str | None = None
-        parent = f"{log_path}/{ASIDE_DIRECTORY}"
-        self._make(parent, directory)
-        numbers = [
-            int(name[7:])
-            for name in storage.list_names(parent)
-            if name.startswith("repair-") and name[7:].isdecimal()
-        ]
-        number = max(numbers, default=0)
-        self.path = f"{parent}/repair-{number:04d}"
-        if (
-            not number
-            or storage.exists(f"{self.path}/{REPORT_NAME}")
-            or self._clashes(bases, log_path)
-        ):
-            self.path = f"{parent}/repair-{number + 1:04d}"
-        self._make(self.path, directory)
-
-    def _make(self, path: str, like: Directory) -> None:
-        if self._storage.exists(path):
-            return
-        self._storage.make_directory(path)
-        made = self._storage.open_directory(path)
-        try:
-            made.adopt(like)  # a writer that runs as another user puts its own things there
-        finally:
-            made.close()
-
-    def _clashes(self, bases: list[int], log_path: str) -> bool:
-        for base in bases:
-            kept = self.kept(base)
-            if self._storage.exists(kept) and not self._is_same(
-                kept, f"{log_path}/{self._name(base)}"
-            ):
-                return True
-        return False
-
-    def _is_same(self, one: str, other: str) -> bool:
-        inodes = []
-        for path in (one, other):
-            file = self._storage.open_read(path)
-            inodes.append(file.stat().inode)
-            file.close()
-        return inodes[0] == inodes[1]
-
-    def kept(self, base: int) -> str:
-        """Where the original of a slab is."""
-        return f"{self.path}/{self._name(base)}"
-
-    def keep(self, base: int, path: str) -> None:
-        """The original has a second name, or where there is none, a copy."""
-        kept = self.kept(base)
-        if self._storage.exists(kept) or self._storage.link(path, kept):
-            return
-        file = self._storage.open_read(path)
-        try:
-            pieces = range(0, file.stat().size, _COPY_BYTES)
-            self.put(self._name(base), (file.pread(_COPY_BYTES, at) for at in pieces))
-        finally:
-            file.close()
-
-    def put(self, name: str, parts: Iterable[Buffer]) -> None:
-        """A file, durable on return."""
-        self._storage.write_file(f"{self.path}/{name}", parts)
-
-    def sync(self) -> None:
-        """Second names are on the device on return."""
-        self._storage.sync_directory(self.path)
-
-    def salvage(self, log_path: str, slabs: list[SlabAudit]) -> None:
-        """What damaged frames still hold goes to a file; one of a repair that was killed stays:
-        it may be of slabs that are clean by now."""
-        from aolog.salvage import write_salvage
-
-        path = f"{self.path}/{SALVAGE_NAME}"
-        if not self._storage.exists(path):
-            self.salvaged = write_salvage(path, log_path, slabs, self._storage)
-            if not self.salvaged:
-                return
-        self.salvage_path = path
-
-    def finish(self, told: Repaired) -> None:
-        """The report, the last thing."""
-        text = json.dumps(
-            {
-                **told._asdict(),
-                "gaps": [gap._asdict() for gap in told.gaps],
-                "slabs": [slab._asdict() for slab in told.slabs],
-                "finished_us": clock.now_us(),
-            },
-            indent=1,
-        )
-        self.put(REPORT_NAME, [text.encode() + b"\n"])

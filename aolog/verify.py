@@ -208,12 +208,14 @@ def _of_slab(slab: SlabAudit, seal: SealState, uuid: bytes) -> list[Finding]:
         return []
     found = []
 
-    def tell(code: str, what: str) -> None:
-        found.append(Finding(code, slab.path, f"{slab.path}: {what}", True))
+    def tell(code: str, what: str, *, damage: bool = True) -> None:
+        found.append(Finding(code, slab.path, f"{slab.path}: {what}", damage))
 
     whose = [c for c in slab.copies if isinstance(c, SlabHeader) and c.base != slab.base]
     if slab.header is None and whose:
         tell("renamed", f"is the slab of base {whose[0].base} under another name")
+    elif slab.is_emptied:
+        tell("emptied", "holds nothing; a gap tells what was lost", damage=False)
     elif slab.header is None:
         tell("header_lost", "no copy of the header is intact")
     else:
