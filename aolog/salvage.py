@@ -185,7 +185,7 @@ def rescue(header: FrameHeader, body: memoryview) -> Iterator[tuple[int, dict[st
         if count == 1:
             yield 0, {"timestamp_us": header.timestamp_us, "value_base64": _text(bytes(body))}
         return
-    if not 0 < count <= len(body) or bits & ~columns.KNOWN:  # an entry takes four bytes or more
+    if not 0 < count <= len(body) // 4 or bits & ~columns.KNOWN:  # an offset is four bytes
         return
     records: list[dict[str, Any]] = [{} for _ in range(count)]
     if not bits & columns.TIMESTAMPS:
