@@ -24,11 +24,19 @@ if TYPE_CHECKING:
     from aolog.repair import Repaired
     from aolog.storage import Directory, Storage
 
-__all__ = ["Aside"]
+__all__ = ["Aside", "directory_name"]
 
 _COPY_BYTES = 1 << 20
 REPORT_NAME = "report.json"
 SALVAGE_NAME = "salvage.jsonl"
+
+
+_PREFIX = "repair-"
+
+
+def directory_name(number: int) -> str:
+    """Of the n-th repair's."""
+    return f"{_PREFIX}{number:04d}"
 
 
 class Aside:
@@ -47,18 +55,18 @@ class Aside:
         parent = f"{log_path}/{ASIDE_DIRECTORY}"
         self._make(parent, directory)
         numbers = [
-            int(name[7:])
+            int(name.removeprefix(_PREFIX))
             for name in storage.list_names(parent)
-            if name.startswith("repair-") and name[7:].isdecimal()
+            if name.startswith(_PREFIX) and name.removeprefix(_PREFIX).isdecimal()
         ]
         number = max(numbers, default=0)
-        self.path = f"{parent}/repair-{number:04d}"
+        self.path = f"{parent}/{directory_name(number)}"
         if (
             not number
             or storage.exists(f"{self.path}/{REPORT_NAME}")
             or self._clashes(bases, log_path)
         ):
-            self.path = f"{parent}/repair-{number + 1:04d}"
+            self.path = f"{parent}/{directory_name(number + 1)}"
         self._make(self.path, directory)
 
     def _make(self, path: str, like: Directory) -> None:

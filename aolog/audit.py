@@ -19,6 +19,7 @@ from aolog.scan import Scan
 from aolog.slab import (
     HEADER_COPIES,
     HEADER_LEN,
+    MAGIC,
     NO_TIMESTAMP,
     TRAILER_LEN,
     Index,
@@ -50,7 +51,7 @@ class SlabAudit:
     was. seal_at: the intact seal's frame, else None. differences: what the seal says and the
     frames do not; only where every frame is there to compare with. copies: header copies as they
     are. trailer: where it says that the seal begins, None without an intact one. is_emptied: no
-    header copy is there at all, only zeros: so repair leaves what held nothing intact.
+    header copy is there at all, only zeros behind the magic: so repair leaves what held nothing intact.
     """
 
     base: int
@@ -240,7 +241,8 @@ def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
     )
     if slab.header is None:
         prelude = slab.file.pread(slab.data_begin, 0)
-        found.is_emptied = prelude.count(0) == len(prelude)
+        said = MAGIC[: len(prelude)]
+        found.is_emptied = not prelude.removeprefix(said).strip(b"\0")
     end = slab.end_offset
     trailer = decode_trailer(slab.file.pread(TRAILER_LEN, max(0, end - TRAILER_LEN)))
     if trailer is not None and slab.header is not None and trailer[1] == slab.header.salt:

@@ -10,8 +10,8 @@ of the two it opens, and whatever its neighbours are: each slab can be replaced 
     seal       kept; one that was lost is made anew where it is known where it ended and how
                many records it sealed: the gap over it ends where it begins
     tail       of the log's last slab: kept, it is the next writer's to cut
-    no header  a slab of which no header copy is left says nothing: all of it becomes zeros, and
-               the gap over it is counted by the slab behind it, as it was
+    no header  a slab of which no header copy is left says nothing: all of it becomes zeros behind
+               the magic, and the gap over it is counted by the slab behind it, as it was
 
 No gap ever becomes records: a reader that passed it was told that they are lost.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.frame import FLAG_DURABLE
-from aolog.slab import DATA_BEGIN, NewerVersion, Seal, SlabHeader, encode_seal
+from aolog.slab import DATA_BEGIN, MAGIC, Seal, SlabHeader, encode_seal
 
 if TYPE_CHECKING:
     from aolog.audit import SlabAudit
@@ -39,7 +39,7 @@ class NewSeal(NamedTuple):
 
 class SlabPlan(NamedTuple):
     """A slab that is to be replaced. keep: ranges that are copied; the rest of `size` is zeros.
-    header: for its copies; None: it has none. reseal: a seal is there, and gets the new header's
+    header: for its copies; None: it has none, and begins with the magic alone. reseal: a seal is there, and gets the new header's
     copy. why: what is mended."""
 
     base: int
@@ -55,7 +55,7 @@ class SlabPlan(NamedTuple):
 def damaged_ranges(slab: SlabAudit, *, last: bool) -> list[tuple[int, int]]:
     """Where nothing is intact, from the first frame's place on; not the last slab's tail."""
     if slab.header is None:
-        return [(0, slab.size)] if slab.format == 2 else []
+        return [(len(MAGIC), slab.size)] if slab.format == 2 else []
     found = []
     at = slab.data_begin
     for begin, end in slab.runs:
@@ -75,14 +75,12 @@ def plan_slab(
     if slab.format == 1:
         return None
     if slab.header is None:
-        if any(copy is not None for copy in slab.copies) or not dirty:
+        if any(copy is not None for copy in slab.copies) or (slab.is_emptied and not dirty):
             return None  # under another's name, or of a newer version: not ours to empty
         return SlabPlan(
             slab.base, slab.path, slab.size, [], None, None, False, ["no header is left: emptied"]
         )
     why = []
-    if any(isinstance(copy, NewerVersion) for copy in slab.copies):
-        return None
     if any(copy != slab.header for copy in slab.copies):
         why.append("header copies")
     if slab.seal_header is not None and slab.seal_header != slab.header:

@@ -195,7 +195,7 @@ def _in_place(
 
     storage = log.storage
     found = audit(log, progress=_progress_half(progress, 0), resync=resync)
-    if log.format == 2 and all(slab.header is None for slab in found.slabs):
+    if all(slab.format == 2 and slab.header is None for slab in found.slabs):
         raise HeaderLost(
             "no slab's header is intact: nothing says what the log is",
             hint="salvage what its frames still hold, and move the directory aside",

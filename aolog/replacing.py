@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from aolog import clock
 from aolog.audit import audit
 from aolog.errors import StorageError, StorageFailed
-from aolog.frame import FLAG_DURABLE, FRAME_HEADER_LEN, decode_header
-from aolog.log import RETENTION_LOCK, Log, Slab
-from aolog.slab import encode_seal
+from aolog.frame import FLAG_DURABLE, Frame
+from aolog.log import RETENTION_LOCK, Log
+from aolog.slab import MAGIC, decode_seal_body, encode_seal
 from aolog.storage import Directory, File, Storage
+from aolog.walk import Walker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,8 @@ def replace_slabs(
             after = audit(new, progress=progress, resync=resync)
         finally:
             new.close()
+        for slab in after.slabs:
+            slab.path = log.slab_path(slab.base)
         seals = [
             (plan.base + plan.new_seal.offset, plan.base + plan.new_seal.end)
             for plan in plans
@@ -118,6 +121,7 @@ def _retention_lock(log: Log, copies: list[str]) -> File:
 def _write_copy(storage: Storage, plan: SlabPlan, slab: SlabAudit, staged: dict[str, str]) -> None:
     """The clean copy, durable on return but for its name. staged: is told where it is."""
     original = storage.open_read(plan.path)
+    original.datasync()  # what is kept must not vanish where a writer left it unsynced
     staged[plan.path] = plan.path + ".tmp"
     copy = storage.create(staged[plan.path])
     try:
@@ -126,7 +130,9 @@ def _write_copy(storage: Storage, plan: SlabPlan, slab: SlabAudit, staged: dict[
         for begin, end in plan.keep:
             for at in range(begin, end, _COPY_BYTES):
                 copy.pwrite_all([original.pread(min(_COPY_BYTES, end - at), at)], at)
-        if plan.header is not None:
+        if plan.header is None:  # says of what format it is, and no more
+            copy.pwrite_all([MAGIC[: plan.size]], 0)
+        else:
             same_file = plan.header.inode == original.stat().inode
             header = replace(plan.header, inode=copy.stat().inode if same_file else 0)
             copy.pwrite_all([header.encode_prelude()], 0)
@@ -137,12 +143,10 @@ def _write_copy(storage: Storage, plan: SlabPlan, slab: SlabAudit, staged: dict[
                 )
                 copy.pwrite_all(parts, plan.new_seal.offset)
             elif plan.reseal and slab.seal_at is not None:
-                old = Slab(original, plan.base, limit=slab.limit, log_format=2)
-                seal = old.seal()
-                head = decode_header(
-                    original.pread(FRAME_HEADER_LEN, slab.seal_at), 0, slab.seal_at, header.salt
-                )
-                if seal is not None and head is not None:
+                frame = Walker(original, header.salt, slab.seal_at).next()
+                seal = decode_seal_body(frame.body) if isinstance(frame, Frame) else None
+                if isinstance(frame, Frame) and seal is not None:
+                    head = frame.header
                     parts = encode_seal(
                         replace(seal, header=header),
                         slab.seal_at,
