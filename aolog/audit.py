@@ -14,7 +14,7 @@ import xxhash
 
 from aolog import columns, seek
 from aolog.batch import RecordFrame
-from aolog.frame import KIND_RECORDS, KIND_SEAL, Frame, encode_header
+from aolog.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, encode_header
 from aolog.scan import Scan
 from aolog.slab import (
     HEADER_COPIES,
@@ -46,8 +46,8 @@ _MIN_BY_NUMPY = 256  # timestamps; below it, min of a list is faster than numpy'
 class SlabAudit:
     """What stands in a slab. Offsets are the slab's.
 
-    runs: ranges of intact frames, the seal's too. frames: intact ones before the seal. records:
-    in them. next_ordinal: behind the last of them. durable: up to where a frame says that all
+    is_whole: whether frame follows frame from the first on, without damage between. frames: intact
+    ones before the seal. records: in them. next_ordinal: behind the last of them. durable: up to where a frame says that all
     was. seal_at: the intact seal's frame, else None. differences: what the seal says and the
     frames do not; only where every frame is there to compare with. copies: header copies as they
     are. trailer: where it says that the seal begins, None without an intact one. is_emptied: no
@@ -59,7 +59,6 @@ class SlabAudit:
     format: int
     header: SlabHeader | None
     data_begin: int
-    runs: list[tuple[int, int]] = field(default_factory=list)
     frames: int = 0
     records: int = 0
     next_ordinal: int = 0
@@ -77,7 +76,16 @@ class SlabAudit:
     is_emptied: bool = False
     limit: int | None = None
     stat: Stat | None = None
+    is_whole: bool = True
     _hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
+    _closed: list[tuple[int, int]] = field(default_factory=list)
+    _begin: int = -1  # of the run that is not closed yet
+    _end: int = -1
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """Ranges of intact frames, the seal's too."""
+        return [*self._closed, (self._begin, self._end)] if self._begin >= 0 else []
 
     @property
     def headers_hash(self) -> int:
@@ -93,41 +101,39 @@ class SlabAudit:
     @property
     def end(self) -> int:
         """Behind the last intact frame."""
-        return self.runs[-1][1] if self.runs else self.data_begin
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether frame follows frame from the first on, without damage between."""
-        return not self.runs or (len(self.runs) == 1 and self.runs[0][0] == self.data_begin)
+        return self._end if self._begin >= 0 else self.data_begin
 
     def note(self, frame: Frame) -> None:
-        """The next intact frame."""
-        head = frame.header
-        if self.runs and self.runs[-1][1] == frame.offset:
-            self.runs[-1] = (self.runs[-1][0], frame.end)
-        else:
-            self.runs.append((frame.offset, frame.end))
-        if head.durable:
-            self.durable = frame.offset
-        if head.kind == KIND_SEAL:
+        """The next intact frame. Each is shown here, so this is kept short."""
+        offset, end, head, body = frame
+        kind, flags, body_len, body_hash, timestamp_us, ordinal, records, bits = head
+        if offset != self._end:
+            if self._begin >= 0:
+                self._closed.append((self._begin, self._end))
+            self.is_whole = self._begin < 0 and offset == self.data_begin
+            self._begin = offset
+        self._end = end
+        if flags & FLAG_DURABLE:
+            self.durable = offset
+        if kind == KIND_SEAL:
             self._note_seal(frame)
             return
-        if self.header is None:  # format 1: what there is of a header
-            self._hash.update(b"%d %d %d;" % (frame.offset, head.body_len, head.body_hash))
+        header = self.header
+        if header is None:  # format 1: what there is of a header
+            self._hash.update(b"%d %d %d;" % (offset, body_len, body_hash))
         else:
-            self._hash.update(encode_header(head, frame.offset, self.header.salt))
-            self.index.note(frame.offset, head.ordinal, self.greatest_us)
-        if self.is_whole and head.ordinal != self.next_ordinal and self.format == 2:
-            self.ordinals_skip = True
-        if head.kind == KIND_RECORDS:
-            least_us = head.timestamp_us
-            if head.columns & columns.TIMESTAMPS:
-                least_us = _least(frame.body[: 8 * head.records])
-            self.least_us = min(self.least_us, least_us) if self.records else least_us
-            self.greatest_us = max(self.greatest_us, head.timestamp_us)
+            self._hash.update(encode_header(head, offset, header.salt))
+            self.index.note(offset, ordinal, self.greatest_us)
+            if ordinal != self.next_ordinal and self.is_whole:
+                self.ordinals_skip = True
+        if kind == KIND_RECORDS:
+            least_us = _least(body[: 8 * records]) if bits & columns.TIMESTAMPS else timestamp_us
+            if least_us < self.least_us or not self.records:
+                self.least_us = least_us
+            self.greatest_us = max(self.greatest_us, timestamp_us)
         self.frames += 1
-        self.records += head.records
-        self.next_ordinal = head.ordinal + head.records
+        self.records += records
+        self.next_ordinal = ordinal + records
 
     def _note_seal(self, frame: Frame) -> None:
         seal = decode_seal_body(frame.body)

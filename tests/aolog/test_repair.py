@@ -485,6 +485,27 @@ def test_a_log_stays_its_owner_s(broken: Built) -> None:
     assert broken.slabs[1].stat().st_mtime_ns == 10**18
 
 
+def test_where_there_are_no_hard_links_originals_are_copied(broken: Built) -> None:
+    class WithoutLinks(Storage):
+        def link(self, old: str, new: str) -> bool:
+            return False
+
+    originals = {slab.name: slab.read_bytes() for slab in broken.slabs}
+    done = aolog.repair(broken.path, storage=WithoutLinks())
+    assert len(done.slabs) == 3
+    for mended in done.slabs:
+        assert Path(mended.kept).read_bytes() == originals[Path(mended.kept).name]
+
+
+def test_progress_goes_on_to_the_end(broken: Built, tmp_path: Path) -> None:
+    for options in ({"dry_run": True}, {"into": tmp_path / "new"}, {}):
+        told: list[tuple[int, int]] = []
+        aolog.repair(broken.path, progress=lambda *at, told=told: told.append(at), **options)
+        done = [at for at, _ in told]
+        assert done == sorted(done)
+        assert told[-1][0] == told[-1][1] > 0
+
+
 # --- beside others ---------------------------------------------------------------------------
 
 
