@@ -14,7 +14,7 @@ import xxhash
 
 from aolog import columns, seek
 from aolog.batch import RecordFrame
-from aolog.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, encode_header
+from aolog.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader, encode_header
 from aolog.scan import Scan
 from aolog.slab import (
     HEADER_COPIES,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "SlabAudit", "audit"]
 
+_TALLIED_AT_ONCE = 256
 _MIN_BY_NUMPY = 256  # timestamps; below it, min of a list is faster than numpy's calls
 
 
@@ -81,6 +82,7 @@ class SlabAudit:
     _closed: list[tuple[int, int]] = field(default_factory=list)
     _begin: int = -1  # of the run that is not closed yet
     _end: int = -1
+    _shown: list[tuple[int, int, FrameHeader, int]] = field(default_factory=list)
 
     @property
     def runs(self) -> list[tuple[int, int]]:
@@ -103,10 +105,28 @@ class SlabAudit:
         """Behind the last intact frame."""
         return self._end if self._begin >= 0 else self.data_begin
 
-    def note(self, frame: Frame) -> None:
-        """The next intact frame. Each is shown here, so this is kept short."""
+    def show(self, frame: Frame) -> None:
+        """The next intact frame. Tallied with others: code that is used between two bodies is
+        in no cache, and costs five times as much."""
         offset, end, head, body = frame
-        kind, flags, body_len, body_hash, timestamp_us, ordinal, records, bits = head
+        least_us = head.timestamp_us
+        if head.columns & columns.TIMESTAMPS:
+            least_us = _least(body[: 8 * head.records])
+        self._shown.append((offset, end, head, least_us))
+        if head.kind == KIND_SEAL:
+            self.tally()
+            self._note_seal(frame)
+        elif len(self._shown) >= _TALLIED_AT_ONCE:
+            self.tally()
+
+    def tally(self) -> None:
+        """Takes in what was shown."""
+        shown, self._shown = self._shown, []
+        for each in shown:
+            self._note(*each)
+
+    def _note(self, offset: int, end: int, head: FrameHeader, least_us: int) -> None:
+        kind, flags, body_len, body_hash, timestamp_us, ordinal, records, _ = head
         if offset != self._end:
             if self._begin >= 0:
                 self._closed.append((self._begin, self._end))
@@ -116,7 +136,6 @@ class SlabAudit:
         if flags & FLAG_DURABLE:
             self.durable = offset
         if kind == KIND_SEAL:
-            self._note_seal(frame)
             return
         header = self.header
         if header is None:  # format 1: what there is of a header
@@ -127,7 +146,6 @@ class SlabAudit:
             if ordinal != self.next_ordinal and self.is_whole:
                 self.ordinals_skip = True
         if kind == KIND_RECORDS:
-            least_us = _least(body[: 8 * records]) if bits & columns.TIMESTAMPS else timestamp_us
             if least_us < self.least_us or not self.records:
                 self.least_us = least_us
             self.greatest_us = max(self.greatest_us, timestamp_us)
@@ -195,7 +213,7 @@ def audit(
         found = slabs.get(slab.base)
         if found is None:
             found = slabs[slab.base] = _begin(slab)
-        found.note(frame)
+        found.show(frame)
 
     records = frames = done = tail_bytes = 0
     gaps: list[Gap] = []
@@ -238,6 +256,7 @@ def _begin(slab: Slab) -> SlabAudit:
 
 def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
     """What is to be known of a slab beside its frames."""
+    found.tally()
     found.stat = slab.file.stat()
     found.limit = slab.limit
     if found.format == 1:
