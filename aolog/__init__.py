@@ -17,6 +17,7 @@ from aolog.errors import *  # noqa: F403 -- errors.__all__ is the public list
 from aolog.errors import __all__ as _errors
 from aolog.reader import Reader
 from aolog.record import Gap, Lag, Record
+from aolog.repair import Repaired, repair
 from aolog.retention import Retention
 from aolog.verify import Report, cursors, verify
 from aolog.writer import Writer
@@ -33,11 +34,13 @@ __all__ = [
     "Lag",
     "Reader",
     "Record",
+    "Repaired",
     "Report",
     "Retention",
     "Writer",
     "backend",
     "cursors",
+    "repair",
     "verify",
     *_errors,
 ]

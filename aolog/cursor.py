@@ -24,10 +24,21 @@ from aolog.errors import CursorCorrupt, CursorLocked, NoSuchCursor, UsageError
 from aolog.log import CURSOR_DIRECTORY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aolog.record import Lag
     from aolog.storage import File, Storage
 
-__all__ = ["Cursor", "CursorFile", "Position", "cursor_names", "cursor_path", "read_position"]
+__all__ = [
+    "Cursor",
+    "CursorFile",
+    "Position",
+    "cursor_names",
+    "cursor_path",
+    "mend_copy",
+    "read_copies",
+    "read_position",
+]
 
 COPIES = (0, 4096)  # a sector each, whatever the device's sector is
 _MAGIC = b"AOCURSOR"
@@ -141,6 +152,35 @@ def _read(file: File) -> tuple[int, Position]:
     return max(found, key=lambda copy: copy[0])
 
 
+def read_copies(log_path: str, name: str, storage: Storage) -> list[tuple[int, Position] | None]:
+    """Sequence and position of the copies that were written, in their order, None where one is
+    damaged. Raises FileNotFoundError."""
+    file = storage.open_read(cursor_path(log_path, name))
+    try:
+        raw = [file.pread(_COPY.size, at) for at in COPIES]
+    finally:
+        file.close()
+    first, second = map(_decode, raw)
+    if first is not None and first[0] == 0 and _is_blank(raw[1]):
+        return [first]  # its turn comes with the second commit
+    return [first, second]
+
+
+def _is_blank(data: bytes) -> bool:
+    return data.count(0) == len(data)
+
+
+def mend_copy(log_path: str, name: str, storage: Storage, keep: Callable[[bytes], None]) -> bool:
+    """Writes a damaged copy anew from the intact one, as a commit of the same position; durable
+    on return. keep: is given the damaged bytes first. False where there is nothing to mend, or
+    nothing to mend it from. Raises CursorLocked, CursorCorrupt."""
+    cursor = CursorFile(log_path, name, storage)
+    try:
+        return cursor.mend(keep)
+    finally:
+        cursor.close()
+
+
 def read_position(log_path: str, name: str, storage: Storage, *, durable: bool = False) -> Position:
     """What the cursor says, without opening it for commits.
 
@@ -216,6 +256,24 @@ class CursorFile:
         self._file.pwrite_all([_encode(position, sequence)], COPIES[sequence % 2])
         self._file.datasync()
         self._sequence, self.position = sequence, position
+
+    def mend(self, keep: Callable[[bytes], None]) -> bool:
+        """See `mend_copy`."""
+        if self._file is None or self.position is None:
+            return False
+        sequence = self._sequence + 1
+        at = COPIES[sequence % 2]
+        sector = COPIES[1] - COPIES[0]
+        damaged = self._file.pread(sector, at)
+        intact = _decode(self._file.pread(_COPY.size, COPIES[self._sequence % 2]))
+        unwritten = self._sequence == 0 and _is_blank(damaged)
+        if _decode(damaged[: _COPY.size]) is not None or intact is None or unwritten:
+            return False
+        keep(damaged)
+        self._file.pwrite_all([_encode(self.position, sequence).ljust(sector, b"\0")], at)
+        self._file.datasync()
+        self._sequence = sequence
+        return True
 
     def _create(self, position: Position) -> None:
         parent = str(Path(self.path).parent)

@@ -45,6 +45,7 @@ __all__ = [
     "body_matches",
     "decode_header",
     "encode_frame",
+    "encode_header",
     "frame_len",
     "intact_frames",
     "padding",
@@ -138,6 +139,12 @@ def frame_len(body_len: int) -> int:
 
 def _seed(offset: int, salt: int) -> int:
     return (salt ^ (offset >> 3)) & 0xFFFFFFFF
+
+
+def encode_header(header: FrameHeader, offset: int, salt: int) -> bytes:
+    """The 40 bytes that `decode_header` made this of, at that place."""
+    head = _HEADER.pack(MAGIC, *header, 0)[:_HASHED_LEN]
+    return head + _HEAD_HASH.pack(xxh32_intdigest(head, _seed(offset, salt)))
 
 
 def encode_frame(

@@ -23,6 +23,8 @@ from aolog.record import Gap, GapReason
 from aolog.walk import Damage, QueuefkaWalker, Tail, Walker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aolog.log import Log, Slab
 
 __all__ = ["Place", "Scan", "ScanOutcome"]
@@ -55,9 +57,19 @@ _make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own 
 
 
 class Scan:
-    """Frames of a log from a place on. Not thread-safe. The log's listing is its own."""
+    """Frames of a log from a place on. Not thread-safe. The log's listing is its own.
 
-    def __init__(self, log: Log, place: Place, *, resync: bool = False) -> None:
+    audit: is shown every intact frame, marks and seals too, before anything is made of it.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        place: Place,
+        *,
+        resync: bool = False,
+        audit: Callable[[Slab, Frame], None] | None = None,
+    ) -> None:
         self.log = log
         self.address = place.address
         self.ordinal = place.ordinal
@@ -69,6 +81,7 @@ class Scan:
         self._gap: _OpenGap | None = None
         self._out: deque[ScanOutcome] = deque()
         self._resync = resync
+        self._audit = audit
         self.blank_tail = True  # whether only zeros stand behind the last intact frame
 
     def close(self) -> None:
@@ -121,6 +134,8 @@ class Scan:
         base, header = slab.base, slab.header
         stamp = ordinal = None
         for frame, columns in zip(frames, decode_run(frames), strict=True):
+            if self._audit is not None:
+                self._audit(slab, frame)
             offset, end, (kind, _, _, _, timestamp_us, before, records, _), _ = frame
             begin, end_address = base + offset, base + end
             if columns is None and kind == KIND_RECORDS:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from aolog.frame import Buffer
 
-__all__ = ["Directory", "File", "Stat", "Storage"]
+__all__ = ["Directory", "Entry", "File", "Stat", "Storage"]
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -60,6 +60,13 @@ def _sync_failed(error: OSError, path: str, what: str) -> SyncFailed:
     """Whatever the reason, no room included: what was to be synced can't be believed any more."""
     reason = f"{what}: {os.strerror(error.errno or 0)}"
     return SyncFailed(reason, hint="check the device, then reopen", path=path, errno=error.errno)
+
+
+class Entry(NamedTuple):
+    """What stands under a name. kind: "file", "directory", "link" or "other"."""
+
+    kind: str
+    size: int
 
 
 class Stat(NamedTuple):
@@ -173,6 +180,17 @@ class File:
 
     def __del__(self) -> None:
         self.close()  # whoever drops a reader without closing it leaks no descriptor and no lock
+
+    def adopt(self, other: File) -> None:
+        """Owner, mode and time of change become the other's: who could use that can use this."""
+        try:
+            theirs, ours = os.fstat(other.fd), os.fstat(self.fd)
+            if (theirs.st_uid, theirs.st_gid) != (ours.st_uid, ours.st_gid):
+                os.fchown(self.fd, theirs.st_uid, theirs.st_gid)
+            os.fchmod(self.fd, stat.S_IMODE(theirs.st_mode))
+            os.utime(self.fd, ns=(theirs.st_atime_ns, theirs.st_mtime_ns))
+        except OSError as error:
+            self._fail(error, "change owner, mode and time")
 
 
 class Directory(File):
@@ -311,6 +329,38 @@ class Storage:
             return parse_mount(listed, int(fields["mnt_id"]))
         except (OSError, AttributeError, KeyError, ValueError):  # no /proc, no O_PATH
             return None
+
+    def entry(self, path: str) -> Entry | None:
+        """What is under the name, links not followed; None if nothing is."""
+        try:
+            found = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise translate(error, path, "stat") from error
+        kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+        return Entry(kinds.get(stat.S_IFMT(found.st_mode), "other"), found.st_size)
+
+    def link(self, old: str, new: str) -> bool:
+        """A second name for a file, durable after the directory's sync; False where the file
+        system or its rules have none. Raises FileNotFoundError if there is no such file."""
+        try:
+            os.link(old, new, follow_symlinks=False)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno in {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}:
+                return False
+            raise translate(error, new, "link") from error
+        return True
+
+    def free_bytes(self, path: str) -> int:
+        """Room on the file system of a directory, for who may not use the reserve."""
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            raise translate(error, path, "statvfs") from error
+        return found.f_bavail * found.f_frsize
 
     def boot_id(self) -> bytes:
         """16 bytes that differ after every boot: whether the page cache was lost in between."""

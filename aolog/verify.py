@@ -1,31 +1,86 @@
-"""Looking a log over: every frame checked, every gap named, every cursor listed. Reads only."""
+"""Looking a log over: every frame checked, every gap named, and the health of all else that is
+in the directory: headers, seals, indexes, cursors, what was left over. Reads only.
+
+One pass reads and hashes each byte once (audit.py); this module judges what was found. Three
+kinds of findings are told apart: what lost records (gaps), damage that cost none because
+another copy or the frames themselves say the same, and what is no damage but worth knowing.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from aolog import seek
-from aolog.batch import RecordFrame
-from aolog.cursor import Cursor, cursor_names, read_position
+from aolog.audit import audit
+from aolog.cursor import Cursor, cursor_names, cursor_path, read_copies, read_position
 from aolog.errors import CursorDiverged, CursorForeign
-from aolog.log import Log, Slab
+from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, Log
 from aolog.record import Gap, Lag
-from aolog.scan import Scan
-from aolog.slab import HEADER_COPIES
+from aolog.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader, slab_base
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Report", "cursors", "verify"]
+    from aolog.audit import Audit, SlabAudit
+    from aolog.cursor import Position
+
+__all__ = ["CursorHealth", "Finding", "Leftover", "Report", "SlabHealth", "cursors", "verify"]
+
+SealState: TypeAlias = Literal["intact", "differs", "damaged", "none"]
+_ZERO_UUID = bytes(16)
+
+
+class Finding(NamedTuple):
+    """Something that is not as it should be, or worth knowing. damage: False where nothing is
+    damaged. code: stable, for programs."""
+
+    code: str
+    path: str
+    message: str
+    damage: bool
+
+
+class SlabHealth(NamedTuple):
+    """A slab. records, frames: intact ones. copies: of the header, as in the file; in_seal: the
+    third one; None in format 1, or without a seal. seal: "differs" if it is intact and says
+    something else than the frames; "none" where the slab was never sealed."""
+
+    base: int
+    path: str
+    format: int
+    bytes: int
+    records: int
+    frames: int
+    copies: tuple[bool, ...]
+    in_seal: bool | None
+    seal: SealState
+
+
+class CursorHealth(NamedTuple):
+    """A cursor. state: "ok", "ahead" of the log's end, "pruned", "corrupt" (both copies),
+    "diverged" or "foreign". copies: which of those that were written are intact."""
+
+    name: str
+    state: str
+    address: int | None
+    copies: tuple[bool, ...]
+
+
+class Leftover(NamedTuple):
+    """A file that is no part of the log. kind: "temporary", "aside" or "unknown"."""
+
+    kind: str
+    path: str
+    bytes: int
 
 
 class Report(NamedTuple):
     """What `verify` found. ok: no gap and nothing damaged. bytes: of slab files. end: address
     behind the last intact frame. durable: address up to which a mark or a seal says that
     everything was synced; more may be. tail_bytes: behind `end`, not blank: an append that is going
-    on, or a torn end that the next writer sets aside. problems: damage that costs no record."""
+    on, or a torn end that the next writer sets aside. problems: damage that costs no record.
+    notes: what is no damage. findings: both, with codes."""
 
     ok: bool
     records: int
@@ -37,6 +92,11 @@ class Report(NamedTuple):
     durable: int
     tail_bytes: int
     problems: list[str]
+    notes: list[str] = []  # noqa: RUF012 -- a default that nobody changes
+    findings: list[Finding] = []  # noqa: RUF012 -- the same
+    health: list[SlabHealth] = []  # noqa: RUF012 -- the same
+    cursors: list[CursorHealth] = []  # noqa: RUF012 -- the same
+    leftovers: list[Leftover] = []  # noqa: RUF012 -- the same
 
 
 def verify(
@@ -54,74 +114,230 @@ def verify(
     log = Log(os.fspath(path), storage or Storage())
     try:
         log.require_slabs()
-        return _verify(log, progress, resync=resync)
+        return judge(log, audit(log, progress=progress, resync=resync))
     finally:
         log.close()
 
 
-def _verify(log: Log, progress: Callable[[int, int], None] | None, *, resync: bool) -> Report:
-    total = tail_bytes = 0
-    problems: list[str] = []
-    bases = list(log.bases)
-    durable = bases[0]
-    for i in range(len(bases)):
-        slab = log.open_slab(i)
-        try:
-            total += slab.end_offset
-            problems += _problems(slab, last=i + 1 == len(bases))
-            if slab.seal() is not None:
-                durable = slab.base + slab.end_offset
-            elif slab.header is not None:
-                durable = max(durable, slab.base + slab.durable_offset())
-        finally:
-            slab.close()
-    records = frames = done = 0
-    gaps: list[Gap] = []
-    scan = Scan(log, seek.earliest(log), resync=resync)
-    try:
-        while (found := scan.next()) is not None:
-            if isinstance(found, RecordFrame):
-                records += found.columns.records
-                frames += 1
-                done += found.size
-            else:
-                gaps.append(found)
-                done += found.end - found.begin
-            if progress is not None:
-                progress(min(done, total), total)
-        end = scan.address
-        if scan.slab is not None and not scan.blank_tail:
-            tail_bytes = scan.slab.base + scan.slab.end_offset - end
-    finally:
-        scan.close()
-    if progress is not None:
-        progress(total, total)
+def judge(log: Log, found: Audit) -> Report:
+    """The report on what an audit found, and on what stands beside the slabs."""
+    findings: list[Finding] = []
+    health = []
+    uuid = next((s.header.topic_uuid for s in reversed(found.slabs) if s.header), _ZERO_UUID)
+    for i, slab in enumerate(found.slabs):
+        successor = found.slabs[i + 1].header if i + 1 < len(found.slabs) else None
+        seal = seal_state(slab, successor)
+        findings += _of_slab(slab, seal, uuid)
+        copies = tuple(copy == slab.header and copy is not None for copy in slab.copies)
+        in_seal = None if slab.seal_header is None else slab.seal_header == slab.header
+        health.append(
+            SlabHealth(
+                slab.base,
+                slab.path,
+                slab.format,
+                slab.size,
+                slab.records,
+                slab.frames,
+                copies,
+                in_seal,
+                seal,
+            )
+        )
+    standing = [_cursor(log, found, uuid, name) for name in cursor_names(log.path, log.storage)]
+    for cursor in standing:
+        findings += _of_cursor(log.path, cursor)
+    leftovers = find_leftovers(log.path, log.storage)
+    for left in leftovers:
+        if left.kind != "aside":
+            what = f"a {left.kind} file" if left.kind == "temporary" else "no file of a log's"
+            findings.append(Finding(f"{left.kind}_file", left.path, f"{left.path}: {what}", False))
+    if found.tail_bytes:
+        message = (
+            f"{found.tail_bytes} bytes behind the end: an append that is going on, or a torn end "
+            "that the next writer sets aside"
+        )
+        findings.append(Finding("tail", found.slabs[-1].path, message, False))
+    problems = [finding.message for finding in findings if finding.damage]
+    durable = found.slabs[0].base if found.slabs else 0
+    for slab in found.slabs:
+        if slab.runs and slab.format == 2:
+            durable = max(durable, slab.base + slab.durable)
     return Report(
-        ok=not gaps and not problems,
-        records=records,
-        frames=frames,
-        slabs=len(bases),
-        bytes=total,
-        gaps=gaps,
-        end=end,
-        durable=min(durable, end) if end else durable,
-        tail_bytes=max(0, tail_bytes),
+        ok=not found.gaps and not problems,
+        records=found.records,
+        frames=found.frames,
+        slabs=len(found.slabs),
+        bytes=found.bytes,
+        gaps=found.gaps,
+        end=found.end,
+        durable=min(durable, found.end) if found.end else durable,
+        tail_bytes=found.tail_bytes,
         problems=problems,
+        notes=[finding.message for finding in findings if not finding.damage],
+        findings=findings,
+        health=health,
+        cursors=standing,
+        leftovers=leftovers,
     )
 
 
-def _problems(slab: Slab, *, last: bool) -> list[str]:
-    """Damage of a slab that costs no record."""
+# --- slabs ----------------------------------------------------------------------------------
+
+
+def seal_state(slab: SlabAudit, successor: SlabHeader | None) -> SealState:
+    """Whether the slab has a seal, or had one: a trailer says so, or a successor of the same
+    epoch, before which a slab is always sealed."""
+    if slab.differences or (slab.seal_at is not None and slab.ordinals_skip):
+        return "differs"
+    if slab.seal_at is not None:
+        return "intact"
+    if slab.header is None:
+        return "none"
+    if slab.trailer is not None:
+        return "damaged"
+    followed = successor is not None and (successor.predecessor_base, successor.epoch) == (
+        slab.base,
+        slab.header.epoch,
+    )
+    return "damaged" if followed else "none"
+
+
+def _of_slab(slab: SlabAudit, seal: SealState, uuid: bytes) -> list[Finding]:
+    """Damage of a slab that costs no record, or is the cause of a gap that is told."""
     if slab.format == 1:
         return []
-    name = slab.file.path
-    if slab.header is None:
-        return [f"{name}: no copy of the header is intact"]
     found = []
-    if slab.copies_intact < len(HEADER_COPIES):
-        found.append(f"{name}: {slab.copies_intact} of 2 header copies intact")
-    if not last and slab.seal() is None and slab.sealed_by_trailer():
-        found.append(f"{name}: the seal is damaged; its index is rebuilt when it is needed")
+
+    def tell(code: str, what: str, *, damage: bool = True) -> None:
+        found.append(Finding(code, slab.path, f"{slab.path}: {what}", damage))
+
+    whose = [c for c in slab.copies if isinstance(c, SlabHeader) and c.base != slab.base]
+    if slab.header is None and whose:
+        tell("renamed", f"is the slab of base {whose[0].base} under another name")
+    elif slab.is_emptied:
+        tell("emptied", "holds nothing; a gap tells what was lost", damage=False)
+    elif slab.header is None:
+        tell("header_lost", "no copy of the header is intact")
+    else:
+        bad = [at for at, c in zip(HEADER_COPIES, slab.copies, strict=True) if c != slab.header]
+        if bad:
+            which = " and ".join(f"at {at}" for at in bad)
+            left = "the seal's" if len(bad) == len(HEADER_COPIES) else "the other"
+            tell("header_copy", f"header copy {which} is damaged; {left} is intact")
+        if slab.seal_header is not None and slab.seal_header != slab.header:
+            tell("seal_header", "the seal's copy of the header is another")
+        if slab.header.topic_uuid != uuid:
+            tell("foreign_slab", f"is of another log, {slab.header.topic_uuid.hex()}")
+        if slab.ordinals_skip:
+            tell("ordinals", "frames do not count their records one after another")
+    if seal == "damaged":
+        tell("seal", "the seal is damaged; its index is rebuilt when it is needed")
+    elif seal == "differs":
+        what = "; ".join(slab.differences) or "it was made of frames that do not count rightly"
+        tell("seal_differs", f"the seal is intact, but {what}")
+    return found
+
+
+# --- cursors --------------------------------------------------------------------------------
+
+
+def _cursor(log: Log, found: Audit, uuid: bytes, name: str) -> CursorHealth:
+    try:
+        copies = read_copies(log.path, name, log.storage)
+    except FileNotFoundError:  # deleted since the listing
+        return CursorHealth(name, "ok", None, ())
+    intact = tuple(copy is not None for copy in copies)
+    known = [copy for copy in copies if copy is not None]
+    if not known:
+        return CursorHealth(name, "corrupt", None, intact)
+    position = max(known)[1]
+    return CursorHealth(name, _state(log, found, uuid, position), position.address, intact)
+
+
+def _state(log: Log, found: Audit, uuid: bytes, position: Position) -> str:
+    """As a reader would find it."""
+    if log.format == 1:
+        first = log.slab(0)
+        base = int.from_bytes(position.topic_uuid[:8], "little")
+        heads = {first.file.pread(8, 0).ljust(8, b"\0"), bytes(8)}
+        if base == first.base and position.topic_uuid[8:] not in heads:
+            return "foreign"
+    else:
+        if uuid not in {position.topic_uuid, _ZERO_UUID}:
+            return "foreign"
+        for slab in reversed(found.slabs):
+            if slab.header is not None and slab.header.epoch <= position.epoch:
+                break
+            if slab.header is not None and slab.base < position.address:
+                return "diverged"
+    if position.address > found.end:
+        return "ahead"
+    first_header = found.slabs[0].header if found.slabs else None
+    begins = first_header is not None and first_header.predecessor_base == NO_PREDECESSOR
+    if found.slabs and position.address < found.slabs[0].base and not begins:
+        return "pruned"
+    return "ok"
+
+
+_CURSOR_STATES = {
+    "corrupt": (True, "both copies are damaged: it cannot be resumed"),
+    "foreign": (True, "belongs to another log: it cannot be resumed"),
+    "diverged": (True, "the log took another course below it: it cannot be resumed"),
+    "ahead": (False, "stands behind the log's end; the next writer begins above it"),
+    "pruned": (False, "stands before the first slab: its reader is told what it lost"),
+}
+
+
+def _of_cursor(log_path: str, cursor: CursorHealth) -> list[Finding]:
+    path = cursor_path(log_path, cursor.name)
+    found = []
+    if cursor.state != "corrupt" and False in cursor.copies:
+        which = cursor.copies.index(False) * (HEADER_COPIES[1] - HEADER_COPIES[0])
+        what = f"{path}: copy at {which} is damaged; the other is intact"
+        found.append(Finding("cursor_copy", path, what, True))
+    if cursor.state in _CURSOR_STATES:
+        damage, what = _CURSOR_STATES[cursor.state]
+        found.append(Finding(f"cursor_{cursor.state}", path, f"{path}: {what}", damage))
+    return found
+
+
+# --- what else is there ---------------------------------------------------------------------
+
+
+def find_leftovers(path: str, storage: Storage) -> list[Leftover]:
+    """Files in a log's directory that are no part of it, and what recovery and repair kept."""
+    found = []
+
+    def tell(kind: str, where: str) -> None:
+        entry = storage.entry(where)
+        if entry is not None:
+            found.append(Leftover(kind, where, entry.size))
+
+    for name in sorted(storage.list_names(path)):
+        where = f"{path}/{name}"
+        if name.endswith(".tmp"):
+            tell("temporary", where)
+        elif name == CURSOR_DIRECTORY:
+            known = {f"{cursor}.cursor" for cursor in cursor_names(path, storage)}
+            for inner in sorted(set(storage.list_names(where)) - known):
+                kind = "temporary" if inner.endswith(".tmp") else "unknown"
+                tell(kind, f"{where}/{inner}")
+        elif name == ASIDE_DIRECTORY:
+            for inner in _files_below(where, storage):
+                tell("aside", inner)
+        elif slab_base(name) is None and name not in {RETENTION_LOCK, "lost+found"}:
+            tell("unknown", where)
+    return found
+
+
+def _files_below(path: str, storage: Storage) -> list[str]:
+    """All files of a directory and of those in it."""
+    found = []
+    for name in sorted(storage.list_names(path)):
+        where = f"{path}/{name}"
+        entry = storage.entry(where)
+        inside = entry is not None and entry.kind == "directory"
+        found += _files_below(where, storage) if inside else [where]
     return found
 
 

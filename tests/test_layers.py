@@ -19,6 +19,7 @@ PURE = {
     "aolog.errors",
     "aolog.frame",
     "aolog.gather",
+    "aolog.mending",
     "aolog.mounts",
     "aolog.queuefka",
     "aolog.record",
@@ -239,7 +240,17 @@ def test_only_command_lines_import_the_command_line():
 
 
 def test_readers_do_not_import_what_writes():
-    reading = {"aolog.walk", "aolog.log", "aolog.scan", "aolog.seek", "aolog.reader", "aolog.batch"}
+    reading = {
+        "aolog.walk",
+        "aolog.log",
+        "aolog.scan",
+        "aolog.seek",
+        "aolog.reader",
+        "aolog.batch",
+        "aolog.audit",
+        "aolog.verify",
+        "aolog.salvage",
+    }
     writing = {
         "aolog.writer",
         "aolog.chain",
@@ -247,6 +258,10 @@ def test_readers_do_not_import_what_writes():
         "aolog.active",
         "aolog.gather",
         "aolog.retention",
+        "aolog.repair",
+        "aolog.replacing",
+        "aolog.fresh",
+        "aolog.aside",
     }
     for module in reading:
         assert edges(module, module_level=False) & writing == set(), module

@@ -12,6 +12,7 @@ from aolog.cli.failing import CONTEXT_SETTINGS, Root
 from aolog.cli.info import info
 from aolog.cli.prune import prune
 from aolog.cli.read import read, tail
+from aolog.cli.repair import repair
 from aolog.cli.verify import verify
 
 __all__ = ["main"]
@@ -47,5 +48,5 @@ def main() -> None:
     """
 
 
-for _command in (append, read, tail, info, verify, prune, cursor, completion_of("aolog")):
+for _command in (append, read, tail, info, verify, repair, prune, cursor, completion_of("aolog")):
     main.add_command(_command)

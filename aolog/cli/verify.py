@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,7 @@ from aolog.storage import Storage
 if TYPE_CHECKING:
     from aolog.verify import Report
 
-__all__ = ["verify"]
+__all__ = ["report_to_json", "total_bytes", "verify"]
 
 
 @click.command(
@@ -27,7 +27,9 @@ Examples:
   aolog verify LOG --json | jq '.gaps[]'
   aolog verify LOG || mail -s 'log damaged' ops@example.org < /dev/null
 
-Exit status 0 if all is intact, 3 if not. It changes nothing, and may run beside a writer."""
+Exit status 0 if all is intact, 3 if anything is damaged: what lost records is listed apart from
+what did not (a header copy, a seal, a cursor copy). `aolog repair` mends the latter. It changes
+nothing, and may run beside a writer."""
 )
 @log_argument
 @click.option(
@@ -38,17 +40,25 @@ Exit status 0 if all is intact, 3 if not. It changes nothing, and may run beside
 @json_option
 def verify(log: str, resync: bool, as_json: bool) -> int:  # noqa: FBT001 -- click passes by name
     """Check every byte of LOG; list gaps and damage."""
-    with progress("verify", _total_bytes(log), shown=not as_json) as update:
+    with progress("verify", total_bytes(log), shown=not as_json) as update:
         report = aolog.verify(log, resync=resync, progress=lambda done, _: update(done))
     if as_json:
-        gaps = [gap._asdict() for gap in report.gaps]
-        out.json({"log": log, **report._asdict(), "gaps": gaps})
+        out.json({"log": log, **report_to_json(report)})
     else:
         _print(log, report)
     return 0 if report.ok else CorruptionError.exit_status
 
 
-def _total_bytes(log: str) -> int:
+def report_to_json(report: Report) -> dict[str, Any]:
+    """All of it, named."""
+    named = {
+        name: [item._asdict() for item in getattr(report, name)]
+        for name in ("gaps", "findings", "health", "cursors", "leftovers")
+    }
+    return report._asdict() | named
+
+
+def total_bytes(log: str) -> int:
     """Of the slab files. Raises NotALog."""
     listed = Log(log, Storage())
     try:
@@ -78,3 +88,14 @@ def _print(log: str, report: Report) -> None:
         out.line("\nDamage that costs no record:")
         for problem in report.problems:
             out.line(f"  {one_line(problem)}")
+    notes = [
+        found.message for found in report.findings if not found.damage and found.code != "tail"
+    ]
+    if notes:
+        out.line("\nNo damage:")
+        for note in notes:
+            out.line(f"  {one_line(note)}")
+    aside = [left for left in report.leftovers if left.kind == "aside"]
+    if aside:
+        size = human_bytes(sum(left.bytes for left in aside))
+        out.line(f"\n{counted(len(aside), 'file')} kept aside by recovery or repair, {size}")

@@ -26,7 +26,7 @@ from aolog.errors import CursorLocked
 from tests.aolog.commands import answer, damage, ended, failure, fill, run, started, well
 from tests.aolog.conftest import ROOT, SOON_S, eventually, slab_files, snapshot
 
-COMMANDS = ["append", "read", "tail", "info", "verify", "prune", "completion"]
+COMMANDS = ["append", "read", "tail", "info", "verify", "repair", "prune", "completion"]
 COMMANDS += ["cursor list", "cursor show", "cursor set", "cursor delete"]
 
 
@@ -218,7 +218,8 @@ def test_a_cursor_has_no_name_that_is_a_path(log_path, ten, name):
 
 # --- what goes wrong ---------------------------------------------------------------------------
 
-READING = ["read", "tail", "info", "verify", "cursor list", "cursor show", "cursor set", "prune"]
+READING = ["read", "tail", "info", "verify", "repair", "cursor list", "cursor show", "cursor set"]
+READING += ["prune"]
 ARGUMENTS = {
     "cursor show": ["c"],
     "cursor set": ["c", "earliest"],
@@ -292,7 +293,7 @@ def test_an_error_is_one_line_whatever_the_path_is(tmp_path):
 
 
 def test_an_internal_error_is_one_line_too(log_path, ten, monkeypatch):
-    monkeypatch.setattr(aolog.cli.verify, "_total_bytes", lambda _: 1 // 0)
+    monkeypatch.setattr(aolog.cli.verify, "total_bytes", lambda _: 1 // 0)
     result = CliRunner().invoke(main, ["verify", log_path])
     assert result.exit_code == 1
     assert result.stderr.startswith("aolog: error: ZeroDivisionError: ")
@@ -329,6 +330,9 @@ def test_no_damage_makes_a_command_fail_in_a_way_that_has_no_code(tmp_path, seed
         "read --cursor c",
         "tail -n 3",
         "info --slabs",
+        "verify",
+        "repair --dry-run",
+        "repair",
         "verify",
         "cursor list",
         "prune --max-slabs 3",

@@ -414,6 +414,7 @@ def test_the_documents_gap_reasons_are_the_codes_in_their_order():
 
 
 def test_the_directorys_names_are_the_codes():
+    from aolog import aside
     from aolog.cursor import cursor_path
     from aolog.log import ASIDE_DIRECTORY, RETENTION_LOCK
 
@@ -423,6 +424,7 @@ def test_the_directorys_names_are_the_codes():
         slab.slab_name(0).replace("0" * 20, "%020d") + ".tmp",
         cursor_path("", "NAME").lstrip("/"),
         f"{ASIDE_DIRECTORY}/%020d.torn",
+        f"{ASIDE_DIRECTORY}/{aside.directory_name(0)}".replace("0000", "NNNN") + "/",
         RETENTION_LOCK,
     }
 

@@ -1,0 +1,144 @@
+"""LOG/aside/repair-NNNN/: what a repair keeps. Nothing of it is ever read again, or removed, by us.
+
+%020d.slab      originals that were replaced
+NAME.cursor     the damaged copy of a cursor, 4096 bytes
+salvage.jsonl   what damaged frames still hold (salvage.py)
+report.json     what was done: the last thing, so one without it is of a repair that was killed
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from aolog import clock
+from aolog.log import ASIDE_DIRECTORY
+from aolog.salvage import write_salvage
+from aolog.slab import slab_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aolog.audit import SlabAudit
+    from aolog.frame import Buffer
+    from aolog.repair import Repaired
+    from aolog.storage import Directory, Storage
+
+__all__ = ["Aside", "directory_name"]
+
+_COPY_BYTES = 1 << 20
+REPORT_NAME = "report.json"
+SALVAGE_NAME = "salvage.jsonl"
+
+
+_PREFIX = "repair-"
+
+
+def directory_name(number: int) -> str:
+    """Of the n-th repair's."""
+    return f"{_PREFIX}{number:04d}"
+
+
+class Aside:
+    """The directory of one repair.
+
+    One that has no report is of a repair that was killed, and is gone on with, unless an original
+    that is to be kept has a namesake there. Belongs to whoever the log belongs to.
+    """
+
+    def __init__(
+        self, log_path: str, directory: Directory, storage: Storage, bases: list[int]
+    ) -> None:
+        self._storage = storage
+        self.salvaged = 0
+        self.salvage_path: str | None = None
+        parent = f"{log_path}/{ASIDE_DIRECTORY}"
+        self._make(parent, directory)
+        numbers = [
+            int(name.removeprefix(_PREFIX))
+            for name in storage.list_names(parent)
+            if name.startswith(_PREFIX) and name.removeprefix(_PREFIX).isdecimal()
+        ]
+        number = max(numbers, default=0)
+        self.path = f"{parent}/{directory_name(number)}"
+        if (
+            not number
+            or storage.exists(f"{self.path}/{REPORT_NAME}")
+            or self._clashes(bases, log_path)
+        ):
+            self.path = f"{parent}/{directory_name(number + 1)}"
+        self._make(self.path, directory)
+
+    def _make(self, path: str, like: Directory) -> None:
+        if self._storage.exists(path):
+            return
+        self._storage.make_directory(path)
+        made = self._storage.open_directory(path)
+        try:
+            made.adopt(like)  # a writer that runs as another user puts its own things there
+        finally:
+            made.close()
+
+    def _clashes(self, bases: list[int], log_path: str) -> bool:
+        for base in bases:
+            kept = self.kept(base)
+            if self._storage.exists(kept) and not self._is_same(
+                kept, f"{log_path}/{slab_name(base)}"
+            ):
+                return True
+        return False
+
+    def _is_same(self, one: str, other: str) -> bool:
+        inodes = []
+        for path in (one, other):
+            file = self._storage.open_read(path)
+            inodes.append(file.stat().inode)
+            file.close()
+        return inodes[0] == inodes[1]
+
+    def kept(self, base: int) -> str:
+        """Where the original of a slab is."""
+        return f"{self.path}/{slab_name(base)}"
+
+    def keep(self, base: int, path: str) -> None:
+        """The original has a second name, or where there is none, a copy."""
+        kept = self.kept(base)
+        if self._storage.exists(kept) or self._storage.link(path, kept):
+            return
+        file = self._storage.open_read(path)
+        try:
+            pieces = range(0, file.stat().size, _COPY_BYTES)
+            self.put(slab_name(base), (file.pread(_COPY_BYTES, at) for at in pieces))
+        finally:
+            file.close()
+
+    def put(self, name: str, parts: Iterable[Buffer]) -> None:
+        """A file, durable on return."""
+        self._storage.write_file(f"{self.path}/{name}", parts)
+
+    def sync(self) -> None:
+        """Second names are on the device on return."""
+        self._storage.sync_directory(self.path)
+
+    def salvage(self, log_path: str, slabs: list[SlabAudit]) -> None:
+        """What damaged frames still hold goes to a file; one of a repair that was killed stays:
+        it may be of slabs that are clean by now."""
+        path = f"{self.path}/{SALVAGE_NAME}"
+        if not self._storage.exists(path):
+            self.salvaged = write_salvage(path, log_path, slabs, self._storage)
+            if not self.salvaged:
+                return
+        self.salvage_path = path
+
+    def finish(self, told: Repaired) -> None:
+        """The report, the last thing."""
+        text = json.dumps(
+            {
+                **told._asdict(),
+                "gaps": [gap._asdict() for gap in told.gaps],
+                "slabs": [slab._asdict() for slab in told.slabs],
+                "finished_us": clock.now_us(),
+            },
+            indent=1,
+        )
+        self.put(REPORT_NAME, [text.encode() + b"\n"])
