@@ -19,13 +19,11 @@ from aolog.reader import Reader
 from aolog.record import Gap, Lag, Record
 from aolog.repair import Repaired, repair
 from aolog.retention import Retention
+from aolog.speed import backend
 from aolog.verify import Report, cursors, verify
 from aolog.writer import Writer
 
 __version__ = "0.1.0"
-
-backend = "python"
-"""Which implementation is in use. There is one."""
 
 __all__ = [
     "Batch",

@@ -7,16 +7,17 @@ a copy; small frames are held together so that they become Arrow in one step.
 from __future__ import annotations
 
 from collections import deque
-from functools import cache, partial
-from itertools import chain, repeat
+from functools import cache
+from itertools import chain
 from operator import length_hint
 from typing import TYPE_CHECKING, NamedTuple
 
+from aolog import speed
 from aolog.errors import UsageError
 from aolog.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from types import ModuleType
 
     import numpy as np
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from aolog.columns import Columns
 
 __all__ = ["Batch", "FrameRecords", "RecordFrame", "load_arrow"]
-
-_make_record = partial(tuple.__new__, Record)  # a Record's own call costs three times as much
 
 
 class RecordFrame(NamedTuple):
@@ -50,28 +49,29 @@ class RecordFrame(NamedTuple):
         columns, skip = self.columns, self.skip
         if addresses is None:
             addresses = iter(range(self.address + skip, self.address + columns.records))
-        timestamps: Iterable[int | None] = repeat(self.timestamp_us)
-        keys: Iterable[bytes | None] = repeat(None)
-        headers: Iterable[tuple[tuple[str, bytes | None], ...]] = repeat(())
-        topics: Iterable[str | None] = repeat(columns.topic)
-        values: Sequence[bytes | None]
+        varies = 0b1001  # address and value
+        timestamps: object = self.timestamp_us
+        keys: object = None
+        headers: object = ()
+        topics: object = columns.topic
         if columns.values is None:
-            values = [bytes(columns.value or b"")][skip:]
+            values: Iterator[bytes | None] = iter([bytes(columns.value or b"")][skip:])
         else:
-            values = columns.values.to_list(skip)
+            values = iter(columns.values.to_list(skip))
         if columns.timestamps is not None:
-            timestamps = columns.timestamps.cast("q")[skip:].tolist()
+            timestamps = iter(columns.timestamps.cast("q")[skip:].tolist())
+            varies |= 0b10
         if columns.keys is not None:
-            keys = columns.keys.to_list(skip)
+            keys = iter(columns.keys.to_list(skip))
+            varies |= 0b100
         if columns.headers is not None:
-            headers = columns.headers.to_list(skip)
+            headers = iter(columns.headers.to_list(skip))
+            varies |= 0b1_0000
         if columns.topics is not None:
             names = columns.topics.to_list(skip)
-            topics = [None if name is None else str(name, "utf-8") for name in names]
-        return map(
-            _make_record,
-            zip(addresses, timestamps, keys, values, headers, topics, strict=False),
-        )
+            topics = iter([None if name is None else str(name, "utf-8") for name in names])
+            varies |= 0b10_0000
+        return speed.rows(Record, (addresses, timestamps, keys, values, headers, topics), varies)
 
 
 class FrameRecords:

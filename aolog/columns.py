@@ -28,6 +28,7 @@ from functools import cache, partial
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from aolog import speed
 from aolog.frame import ALIGNMENT, BODY_LEN_MAX, KIND_RECORDS, Buffer, Frame, padding
 
 if TYPE_CHECKING:
@@ -74,8 +75,6 @@ KNOWN = 0x3FF
 _U32 = struct.Struct("<I")
 _NUMPY_PAYS = 256  # entries; below it, sorting a list is faster than numpy's calls
 
-assert array("I").itemsize == 4  # the offsets' width; holds wherever CPython 3.11 runs
-
 
 class Malformed(Exception):
     """A body whose hash is right and whose columns are nonsense: no writer of ours made it."""
@@ -97,15 +96,14 @@ class BinaryColumn(NamedTuple):
 
     def to_list(self, first: int = 0) -> list[bytes | None]:
         """Entries from `first` on, as objects of their own."""
-        offsets = self.offsets.cast("I").tolist()
-        data = self.data.tobytes()
-        entries: list[bytes | None] = [data[a:b] for a, b in pairwise(offsets)]
+        entries: list[bytes | None] = list(speed.slices(self.offsets, self.data, first))
         if self.validity is not None:
             bits = self.validity
             for i in range(len(entries)):
-                if not bits[i >> 3] >> (i & 7) & 1:
+                at = first + i
+                if not bits[at >> 3] >> (at & 7) & 1:
                     entries[i] = None
-        return entries[first:] if first else entries
+        return entries
 
 
 class HeaderColumn(NamedTuple):
@@ -164,8 +162,11 @@ class BodyBuilder:
         """A binary column."""
         if nulls:
             self.put(_bitmap(entries))
-        present = cast("Sequence[bytes]", [e or b"" for e in entries] if nulls else entries)
-        self.offsets(map(len, present))
+        present = [e or b"" for e in entries] if nulls else cast("list[bytes]", list(entries))
+        try:
+            self.put(speed.offsets(present))
+        except OverflowError:
+            raise BodyTooLarge from None
         self.put(b"".join(present))
 
 
@@ -300,6 +301,8 @@ def _check_text(column: BinaryColumn) -> None:
     try:
         if str(column.data, "utf-8").isascii():
             return
+        if not _none_falls([column.offsets.cast("I")]):
+            raise Malformed("offsets fall")
         for entry in column.to_list():
             str(entry or b"", "utf-8")
     except UnicodeDecodeError as error:

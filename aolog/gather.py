@@ -21,24 +21,31 @@ class OpenBatch:
     """Records not yet in a frame. Not thread-safe: the writer's lock is around it.
 
     address: of the first. timestamp_us: of records that have none of their own. size: bytes
-    gathered, offsets included. While it holds only values, is below `limit` bytes and has no more
-    than `most` records, a value may simply join: the writer need not look at anything else.
+    gathered, offsets included.
     """
 
-    __slots__ = ("address", "headers", "keys", "limit", "most", "size", "timestamp_us",
-                 "timestamps", "topics", "values")  # fmt: skip  # one thing, one line
+    __slots__ = ("address", "headers", "keys", "size", "timestamp_us", "timestamps", "topics",
+                 "values")  # fmt: skip  # one thing, one line
 
-    def __init__(self, address: int, timestamp_us: int, *, limit: int, most: int) -> None:
+    def __init__(self, address: int, timestamp_us: int) -> None:
         self.address = address
         self.timestamp_us = timestamp_us
-        self.limit = limit
-        self.most = most
         self.size = 0
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] | None = None
         self.headers: list[Headers] | None = None
         self.timestamps: list[int] | None = None
         self.topics: list[str | None] | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether its records are only values: another value may simply join the list."""
+        return (
+            self.keys is None
+            and self.headers is None
+            and self.timestamps is None
+            and self.topics is None
+        )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -54,8 +61,6 @@ class OpenBatch:
     ) -> None:
         """Takes a record whose parts were checked."""
         before = len(self.values)
-        if key is not None or headers or timestamp is not None or topic is not None:
-            self.limit = 0  # from now on each record has other parts, were they absent
         if self.keys is not None or key is not None:
             self.keys = [None] * before if self.keys is None else self.keys
             self.keys.append(key)

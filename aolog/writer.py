@@ -43,6 +43,7 @@ from aolog.errors import (
 )
 from aolog.gather import OpenBatch
 from aolog.retention import Retention
+from aolog.speed import Gate
 from aolog.storage import Storage
 from aolog.ticker import Ticker
 
@@ -68,7 +69,7 @@ _RETRY_S = 1.0  # between attempts of the writer's own thread, after an error
 _AGE_CHECK_S = 10.0  # how often max_age_s is looked at while nothing rolls
 
 
-class Writer:
+class Writer(Gate):
     """The one writer of a log.
 
     Creates the directory where there is none. slab_bytes, slab_seconds: a slab that has grown
@@ -138,12 +139,9 @@ class Writer:
         self._sync_policy = sync
         self._sync_seconds = sync_seconds
         self._max_record_bytes = max_record_bytes
-        # A value that leaves a batch below this is within every bound.
-        self._plain_bytes = batch_bytes if max_record_bytes >= batch_bytes else 0
 
         self._lock = threading.RLock()
         self._room = threading.Condition(self._lock)
-        self._trouble: AologError | None = None  # what the next call has to face
         self._batch: OpenBatch | None = None
         self._unflushed_records = 0  # in frames; the open batch has its own
         self._flush_due_s = self._sync_due_s = self._mark_due_s = float("inf")
@@ -196,6 +194,24 @@ class Writer:
         """Everything before this address survives power loss."""
         return self._chain.durable
 
+    _met: AologError | None = None
+
+    @property
+    def _trouble(self) -> AologError | None:
+        """What the next call has to face."""
+        return self._met
+
+    @_trouble.setter
+    def _trouble(self, error: AologError | None) -> None:
+        self._met = error
+        self._close_batch_to_values()
+
+    def _close_batch_to_values(self) -> None:
+        """The next append looks at everything first."""
+        size = self._close_gate()
+        if self._batch is not None:
+            self._batch.size = max(self._batch.size, size)
+
     def _face_trouble(self) -> None:
         """Raises what stands in the way. After a failed write: tries it again first."""
         trouble = self._chain.failed or self._trouble
@@ -213,7 +229,9 @@ class Writer:
 
     # --- appending --------------------------------------------------------------------------
 
-    def append(
+    # `append` is Gate's: a value joins the open batch, anything else comes to `_append`.
+
+    def _append(
         self,
         value: bytes | None,
         *,
@@ -222,66 +240,53 @@ class Writer:
         timestamp: SupportsIndex | None = None,
         topic: str | None = None,
     ) -> int:
-        """Takes a record; its address. In memory on return; survives a crash of the process
-        after `flush`, power loss after `sync`.
-
-        timestamp: microseconds since the epoch; the time of the batch unless given. Raises
-        RecordRefused, RecordTooLarge, StorageFull and StorageFailed (the record is not taken;
-        what was taken before is kept and written by the next call), SyncFailed, LogClosed,
-        Forked.
-        """
         with self._lock:
-            batch = self._batch
-            if (
-                batch is not None
-                and type(value) is bytes
-                and key is None
-                and not headers
-                and timestamp is None
-                and topic is None
-                and self._trouble is None
-            ):
-                values, size = batch.values, batch.size + len(value) + OFFSET_BYTES
-                before = len(values)
-                if size < batch.limit and before < batch.most:
-                    batch.size = size
-                    values.append(value)
-                    return batch.address + before
-            address = self._append(value, key, headers, timestamp, topic)
+            if self._trouble is not None:
+                self._face_trouble()
+            value, key, headers, moment, topic, size = check_record(
+                value, key, headers, timestamp, topic
+            )
+            if size - OFFSET_BYTES > self._max_record_bytes:  # the value's: it is always there
+                raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
+            if self._format_1:
+                address = self._append_format_1(value, key, headers, moment, topic)
+            else:
+                address = self._gather(value, key, headers, moment, topic, size)
             target = self._flush_if_due()
+            self._let_values_join()
         if target:
             self._quietly(lambda: self._sync_to(target))
         return address
 
-    def _append(
+    def _gather(
         self,
         value: bytes | None,
         key: bytes | None,
         headers: Headers,
-        timestamp: SupportsIndex | None,
+        moment: int | None,
         topic: str | None,
+        size: int,
     ) -> int:
-        """Whatever does not simply join an open batch of values."""
-        if self._trouble is not None:
-            self._face_trouble()
-        value, key, headers, moment, topic, size = check_record(
-            value, key, headers, timestamp, topic
-        )
-        if size - OFFSET_BYTES > self._max_record_bytes:  # the value's: it is always there
-            raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
-        if self._format_1:
-            return self._append_format_1(value, key, headers, moment, topic)
-        batch = self._batch
-        if batch is None:
-            batch = self._begin_batch()
-        elif size >= self._batch_bytes:
+        """Into the open batch, or into the next."""
+        if self._batch is not None and size >= self._batch_bytes:
             self._cut_batch()  # a large record is a frame of its own, and is not copied
-            batch = self._begin_batch()
-        address = batch.address + len(batch.values)
+        batch = self._open_batch()
+        address = batch.address + len(batch)
         batch.add(value, key, headers, moment, topic, size)
         if batch.size >= self._batch_bytes:
             self._cut_batch()
         return address
+
+    def _let_values_join(self) -> None:
+        """Until a bound is reached at which there is more to do than to take a value."""
+        batch, slab = self._batch, self._chain.slab
+        if batch is None or slab is None or not batch.plain or self._trouble is not None:
+            return
+        if self._max_record_bytes < self._batch_bytes:
+            return  # a value below the batch's bound may be over its own
+        limit = min(self._batch_bytes, self._flush_bytes - slab.pending_bytes)
+        most = self._flush_records - self._unflushed_records - 1
+        self._open_gate(batch.values, batch.address, batch.size, limit, most, OFFSET_BYTES)
 
     def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
         """Takes values as one frame, whatever its size: readers see all of them or none. Their
@@ -380,18 +385,16 @@ class Writer:
             self._quietly(self._roll)  # at once, as the Go program does: its last slab may be empty
         return address
 
-    def _begin_batch(self) -> OpenBatch:
-        slab = self._slab_for_next()
-        if self._batch is not None:
-            return self._batch  # begun by another thread while this one waited for room
-        batch = self._batch = OpenBatch(
-            slab.base + slab.offset,
-            clock.now_us(),
-            limit=min(self._plain_bytes, self._flush_bytes - slab.pending_bytes),
-            most=self._flush_records - self._unflushed_records - 1,
-        )
-        self._arm()
-        return batch
+    def _open_batch(self) -> OpenBatch:
+        """The batch that the next record joins."""
+        if self._batch is None:
+            slab = self._slab_for_next()
+            if self._batch is None:  # else begun by another thread while this one waited for room
+                self._batch = OpenBatch(slab.base + slab.offset, clock.now_us())
+                self._arm()
+        self._close_batch_to_values()
+        assert self._batch is not None
+        return self._batch
 
     def _slab_for_next(self) -> FormatTwoSlab:
         """The slab that takes the next frame: decided here, when the frame's place is fixed."""
@@ -403,6 +406,7 @@ class Writer:
 
     def _cut_batch(self) -> None:
         """The open batch becomes a frame, in memory."""
+        self._close_gate()
         batch, slab = self._batch, self._chain.slab
         if batch is None:
             return

@@ -126,7 +126,7 @@ class Child:
         """Copies the log that is beside it, for ever."""
         n = 0
         while True:
-            aolog.repair(self.path, f"{self.path}-{self.run}-{n}")  # type: ignore[attr-defined]
+            aolog.repair(self.path, f"{self.path}-{self.run}-{n}")
             n += 1
 
 

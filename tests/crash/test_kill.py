@@ -184,8 +184,6 @@ def test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs(
 
 
 def test_a_repair_is_killed_and_the_original_is_as_it_was(tmp_path: Path, seed: int) -> None:
-    if not hasattr(aolog, "repair"):
-        pytest.skip("aolog.repair is not there yet")
     with aolog.Writer(tmp_path / "log", slab_bytes=60_000) as writer:
         for i in range(2000):
             writer.append(value_of(Id(0, 0, i)))

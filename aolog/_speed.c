@@ -1,0 +1,433 @@
+/* Loops that a writer and a reader run for each record, in C. Optional: everything works without
+ * it, and speed.py has the same in Python.
+ *
+ * It knows nothing of the log's format, of files or of clocks: it appends to lists, adds up
+ * lengths, cuts bytes and fills tuples. The interpreter's lock is held throughout, so each call is
+ * one step for other threads.
+ *
+ * Limited API of CPython 3.11: one build serves every later version.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <stdint.h>
+#include <string.h>
+
+/* --- Gate: values that may simply join a list --------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *joined;    /* the list that is open, or NULL */
+    long long first;     /* number that append returns for the list's first */
+    Py_ssize_t size;     /* bytes that the list takes */
+    Py_ssize_t limit;    /* a value joins as long as these are not reached */
+    Py_ssize_t most;     /* nor so many values */
+    Py_ssize_t overhead; /* what a value costs beside its bytes */
+} Gate;
+
+static PyObject *append_name; /* "_append", interned; for as long as the process lives */
+
+static int
+gate_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Gate *)self)->joined);
+    return 0;
+}
+
+static int
+gate_clear(PyObject *self)
+{
+    Py_CLEAR(((Gate *)self)->joined);
+    return 0;
+}
+
+static void
+gate_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    gate_clear(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *
+gate_open(PyObject *object, PyObject *args)
+{
+    Gate *self = (Gate *)object;
+    PyObject *values, *before = self->joined;
+    long long first;
+    Py_ssize_t size, limit, most, overhead;
+    if (!PyArg_ParseTuple(args, "O!Lnnnn", &PyList_Type, &values, &first, &size, &limit, &most,
+                          &overhead))
+        return NULL;
+    Py_INCREF(values);
+    self->joined = values;
+    self->first = first;
+    self->size = size;
+    self->limit = limit;
+    self->most = most;
+    self->overhead = overhead;
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+gate_close(PyObject *self, PyObject *Py_UNUSED(ignored))
+{
+    Py_ssize_t size = ((Gate *)self)->size;
+    ((Gate *)self)->size = 0;
+    gate_clear(self);
+    return PyLong_FromSsize_t(size);
+}
+
+static PyObject *
+gate_pass_on(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
+    PyObject *result = NULL, *keywords = NULL, *append = NULL;
+    PyObject *positional = PyTuple_New(count);
+    if (positional == NULL)
+        return NULL;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_INCREF(args[i]);
+        PyTuple_SetItem(positional, i, args[i]);
+    }
+    if (named > 0) {
+        keywords = PyDict_New();
+        if (keywords == NULL)
+            goto done;
+        for (Py_ssize_t i = 0; i < named; i++)
+            if (PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[count + i]) < 0)
+                goto done;
+    }
+    append = PyObject_GetAttr(self, append_name);
+    if (append != NULL)
+        result = PyObject_Call(append, positional, keywords);
+done:
+    Py_XDECREF(append);
+    Py_DECREF(positional);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+static PyObject *
+gate_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    Gate *self = (Gate *)object;
+    if (count == 1 && names == NULL && self->joined != NULL && PyBytes_CheckExact(args[0])) {
+        Py_ssize_t size = self->size + PyBytes_Size(args[0]) + self->overhead;
+        Py_ssize_t before = PyList_Size(self->joined);
+        if (size < self->limit && before < self->most) {
+            if (PyList_Append(self->joined, args[0]) < 0)
+                return NULL;
+            self->size = size;
+            return PyLong_FromLongLong(self->first + before);
+        }
+    }
+    return gate_pass_on(object, args, count, names);
+}
+
+static PyMethodDef gate_methods[] = {
+    {"_open_gate", gate_open, METH_VARARGS,
+     "_open_gate(values, first, size, limit, most, overhead): values join from now on."},
+    {"_close_gate", gate_close, METH_NOARGS,
+     "Nothing joins from now on; the bytes that the list takes, 0 if none was open."},
+    {"append", (PyCFunction)(void (*)(void))gate_append, METH_FASTCALL | METH_KEYWORDS,
+     "append($self, value, *, key=None, headers=(), timestamp=None, topic=None)\n--\n\n"
+     "Takes a record; its address. In memory on return; survives a crash of the process\n"
+     "after `flush`, power loss after `sync`.\n\n"
+     "timestamp: microseconds since the epoch; the time of the batch unless given. Raises\n"
+     "RecordRefused, RecordTooLarge, StorageFull and StorageFailed (the record is not taken;\n"
+     "what was taken before is kept and written by the next call), SyncFailed, LogClosed,\n"
+     "Forked."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot gate_slots[] = {
+    {Py_tp_doc, "Values that may simply join a list; everything else goes to `_append`."},
+    {Py_tp_traverse, gate_traverse},
+    {Py_tp_clear, gate_clear},
+    {Py_tp_dealloc, gate_dealloc},
+    {Py_tp_methods, gate_methods},
+    {0, NULL},
+};
+
+static PyType_Spec gate_spec = {
+    "aolog._speed.Gate", sizeof(Gate), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, gate_slots,
+};
+
+/* --- Rows: tuples filled from columns ------------------------------------------------------ */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *type;      /* a subclass of tuple without fields of its own */
+    PyObject *columns;   /* a tuple: iterators, and constants where `varies` is not set */
+    uint64_t varies;     /* a bit a column */
+    allocfunc alloc;
+    Py_ssize_t width;
+} Rows;
+
+static int
+rows_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Rows *)self)->type);
+    Py_VISIT(((Rows *)self)->columns);
+    return 0;
+}
+
+static int
+rows_clear(PyObject *self)
+{
+    Py_CLEAR(((Rows *)self)->type);
+    Py_CLEAR(((Rows *)self)->columns);
+    return 0;
+}
+
+static void
+rows_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    rows_clear(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static int
+rows_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    Rows *self = (Rows *)object;
+    PyObject *type, *columns;
+    unsigned long long varies;
+    static char *names[] = {"kind", "columns", "varies", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!K", names, &PyType_Type, &type,
+                                     &PyTuple_Type, &columns, &varies))
+        return -1;
+    if (!PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) ||
+        !(PyType_GetFlags((PyTypeObject *)type) & Py_TPFLAGS_HEAPTYPE)) {
+        PyErr_SetString(PyExc_TypeError, "rows are a subclass of tuple");
+        return -1;
+    }
+    Py_ssize_t width = PyTuple_Size(columns);
+    if (width > 64 || (width < 64 && varies >> width) || !(varies & 1)) {
+        PyErr_SetString(PyExc_ValueError, "the first column varies, and there are at most 64");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < width; i++)
+        if (varies >> i & 1 && !PyIter_Check(PyTuple_GetItem(columns, i))) {
+            PyErr_SetString(PyExc_TypeError, "a column that varies is an iterator");
+            return -1;
+        }
+    Py_INCREF(type);
+    Py_INCREF(columns);
+    rows_clear(object);
+    self->type = type;
+    self->columns = columns;
+    self->varies = varies;
+    self->width = width;
+    self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
+    return 0;
+}
+
+static PyObject *
+rows_next(PyObject *object)
+{
+    Rows *self = (Rows *)object;
+    if (self->columns == NULL)
+        return NULL;
+    /* The first item before anything else: where it ends, nothing is allocated. */
+    PyObject *item = PyIter_Next(PyTuple_GetItem(self->columns, 0));
+    if (item == NULL)
+        return NULL;
+    PyObject *row = self->alloc((PyTypeObject *)self->type, self->width);
+    if (row == NULL) {
+        Py_DECREF(item);
+        return NULL;
+    }
+    PyTuple_SetItem(row, 0, item);
+    for (Py_ssize_t i = 1; i < self->width; i++) {
+        item = PyTuple_GetItem(self->columns, i);
+        if (self->varies >> i & 1) {
+            item = PyIter_Next(item);
+            if (item == NULL) {
+                if (!PyErr_Occurred())
+                    PyErr_SetString(PyExc_ValueError, "a column is shorter than the first");
+                Py_DECREF(row);
+                return NULL;
+            }
+        }
+        else
+            Py_INCREF(item);
+        PyTuple_SetItem(row, i, item);
+    }
+    return row;
+}
+
+static PyObject *
+rows_self(PyObject *self)
+{
+    Py_INCREF(self);
+    return self;
+}
+
+static PyType_Slot rows_slots[] = {
+    {Py_tp_doc, "Rows(kind, columns, varies): an iterator over tuples of a type. columns: an "
+                "iterator where the bit of `varies` is set, else what all rows share. It ends "
+                "where the first column ends."},
+    {Py_tp_init, rows_init},
+    {Py_tp_traverse, rows_traverse},
+    {Py_tp_clear, rows_clear},
+    {Py_tp_dealloc, rows_dealloc},
+    {Py_tp_iter, rows_self},
+    {Py_tp_iternext, rows_next},
+    {0, NULL},
+};
+
+static PyType_Spec rows_spec = {
+    "aolog._speed.Rows", sizeof(Rows), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, rows_slots,
+};
+
+/* --- lengths and slices -------------------------------------------------------------------- */
+
+static PyObject *
+speed_offsets(PyObject *Py_UNUSED(module), PyObject *values)
+{
+    if (!PyList_CheckExact(values)) {
+        PyErr_SetString(PyExc_TypeError, "offsets takes a list");
+        return NULL;
+    }
+    Py_ssize_t count = PyList_Size(values);
+    PyObject *made = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
+    if (made == NULL)
+        return NULL;
+    char *out = PyBytes_AsString(made);
+    uint64_t at = 0;
+    for (Py_ssize_t i = 0; i <= count; i++) {
+        uint32_t offset = (uint32_t)at;
+        memcpy(out + i * (Py_ssize_t)sizeof offset, &offset, sizeof offset);
+        if (i == count)
+            break;
+        PyObject *value = PyList_GetItem(values, i);
+        if (!PyBytes_CheckExact(value)) {
+            PyErr_SetString(PyExc_TypeError, "offsets takes a list of bytes");
+            Py_DECREF(made);
+            return NULL;
+        }
+        at += (uint64_t)PyBytes_Size(value);
+        if (at > UINT32_MAX) {
+            PyErr_SetString(PyExc_OverflowError, "offsets need more than 32 bits");
+            Py_DECREF(made);
+            return NULL;
+        }
+    }
+    return made;
+}
+
+static PyObject *
+speed_measure(PyObject *Py_UNUSED(module), PyObject *values)
+{
+    if (!PyList_CheckExact(values)) {
+        PyErr_SetString(PyExc_TypeError, "measure takes a list");
+        return NULL;
+    }
+    Py_ssize_t count = PyList_Size(values), total = 0, longest = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *value = PyList_GetItem(values, i);
+        if (!PyBytes_CheckExact(value))
+            Py_RETURN_NONE;
+        Py_ssize_t length = PyBytes_Size(value);
+        total += length;
+        if (length > longest)
+            longest = length;
+    }
+    return Py_BuildValue("nn", total, longest);
+}
+
+static PyObject *
+speed_slices(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer offsets, data;
+    Py_ssize_t first;
+    if (!PyArg_ParseTuple(args, "y*y*n", &offsets, &data, &first))
+        return NULL;
+    Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof(uint32_t) - 1;
+    PyObject *made = NULL;
+    if (count < 0 || first < 0 || first > count) {
+        PyErr_SetString(PyExc_ValueError, "there are not so many slices");
+        goto done;
+    }
+    made = PyList_New(count - first);
+    if (made == NULL)
+        goto done;
+    const char *numbers = offsets.buf, *bytes = data.buf;
+    uint32_t begin, end;
+    memcpy(&begin, numbers + first * (Py_ssize_t)sizeof begin, sizeof begin);
+    for (Py_ssize_t i = first; i < count; i++, begin = end) {
+        memcpy(&end, numbers + (i + 1) * (Py_ssize_t)sizeof end, sizeof end);
+        PyObject *slice = NULL;
+        if (end < begin || (Py_ssize_t)end > data.len)
+            PyErr_SetString(PyExc_ValueError, "a slice lies outside of the data");
+        else
+            slice = PyBytes_FromStringAndSize(bytes + begin, (Py_ssize_t)(end - begin));
+        if (slice == NULL) {
+            Py_CLEAR(made);
+            goto done;
+        }
+        PyList_SetItem(made, i - first, slice);
+    }
+done:
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&data);
+    return made;
+}
+
+/* --- the module ---------------------------------------------------------------------------- */
+
+static PyMethodDef speed_methods[] = {
+    {"offsets", speed_offsets, METH_O,
+     "offsets(values): n+1 u32, where each of the bytes begins if they stand in a row. Raises "
+     "OverflowError."},
+    {"measure", speed_measure, METH_O,
+     "measure(values): (bytes of all, bytes of the longest); None if one is not bytes."},
+    {"slices", speed_slices, METH_VARARGS,
+     "slices(offsets, data, first): a list of the bytes between u32 offsets, from one on."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int
+speed_exec(PyObject *module)
+{
+    PyType_Spec *specs[] = {&gate_spec, &rows_spec};
+    const char *names[] = {"Gate", "Rows"};
+    append_name = PyUnicode_InternFromString("_append");
+    if (append_name == NULL)
+        return -1;
+    for (int i = 0; i < 2; i++) {
+        PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);
+        if (type == NULL)
+            return -1;
+        int failed = PyModule_AddObjectRef(module, names[i], type);
+        Py_DECREF(type);
+        if (failed < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static PyModuleDef_Slot speed_slots[] = {{Py_mod_exec, speed_exec}, {0, NULL}};
+
+static struct PyModuleDef speed_module = {
+    PyModuleDef_HEAD_INIT, "aolog._speed", "Loops that are run for each record.", 0,
+    speed_methods, speed_slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC
+PyInit__speed(void)
+{
+    return PyModuleDef_Init(&speed_module);
+}

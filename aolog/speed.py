@@ -1,0 +1,140 @@
+"""What runs once a record: compiled where there was a compiler, in Python everywhere.
+
+The compiled half, `_speed.c`, knows nothing of the format either: it lets values join a list,
+adds up lengths, cuts bytes and fills tuples. Both halves do the same; `backend` says which is in
+use, and `AOLOG_BACKEND=python` in the environment chooses the second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from array import array
+from functools import partial
+from itertools import accumulate, pairwise, repeat
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+try:
+    if os.environ.get("AOLOG_BACKEND") == "python":
+        raise ImportError
+    _speed: Any = importlib.import_module("aolog._speed")  # it may not be there
+except ImportError:
+    _speed = None
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from aolog.record import Headers
+
+__all__ = ["Gate", "backend", "measure", "offsets", "rows", "slices"]
+
+backend = "python" if _speed is None else "compiled"
+
+assert array("I").itemsize == 4  # the offsets' width; holds wherever CPython 3.11 runs
+
+
+class PythonGate:
+    """Values that may simply join a list, one after the other; everything else goes to `_append`.
+
+    A class to derive from: Writer says what appending means. Thread-safe, under `_lock`.
+    """
+
+    _lock: AbstractContextManager[object]
+    _joined: list[Any] | None = None
+    _first = _size = _limit = _most = _overhead = 0
+
+    def _open_gate(
+        self, values: list[Any], first: int, size: int, limit: int, most: int, overhead: int
+    ) -> None:
+        """From now on values join the list: its first has the number `first`, it takes `size`
+        bytes, each value costs `overhead` more than its own. As long as `limit` bytes are not
+        reached and there are not `most` values."""
+        self._joined, self._first, self._size = values, first, size
+        self._limit, self._most, self._overhead = limit, most, overhead
+
+    def _close_gate(self) -> int:
+        """From now on nothing joins; the bytes that the list takes, 0 if none was open."""
+        size, self._joined, self._size = self._size, None, 0
+        return size
+
+    def _append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp: SupportsIndex | None = None,
+        topic: str | None = None,
+    ) -> int:
+        raise NotImplementedError
+
+    def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp: SupportsIndex | None = None,
+        topic: str | None = None,
+    ) -> int:
+        """Takes a record; its address. In memory on return; survives a crash of the process
+        after `flush`, power loss after `sync`.
+
+        timestamp: microseconds since the epoch; the time of the batch unless given. Raises
+        RecordRefused, RecordTooLarge, StorageFull and StorageFailed (the record is not taken;
+        what was taken before is kept and written by the next call), SyncFailed, LogClosed,
+        Forked.
+        """
+        if (
+            type(value) is bytes
+            and key is None
+            and not headers
+            and timestamp is None
+            and topic is None
+        ):
+            with self._lock:
+                joined = self._joined
+                if joined is not None:
+                    size, before = self._size + len(value) + self._overhead, len(joined)
+                    if size < self._limit and before < self._most:
+                        self._size = size
+                        joined.append(value)
+                        return self._first + before
+        return self._append(value, key=key, headers=headers, timestamp=timestamp, topic=topic)
+
+
+def _offsets(values: list[bytes]) -> bytes:
+    """n+1 u32: where each begins if they stand in a row. Raises OverflowError."""
+    return array("I", accumulate(map(len, values), initial=0)).tobytes()
+
+
+def _measure(values: list[Any]) -> tuple[int, int] | None:
+    """Bytes of all and of the longest; None if one is not exactly bytes."""
+    if set(map(type, values)) - {bytes}:
+        return None
+    lengths = list(map(len, values))
+    return sum(lengths), max(lengths, default=0)
+
+
+def _slices(numbers: memoryview, data: memoryview, first: int) -> list[bytes]:
+    """What lies between u32 offsets, from one on."""
+    whole = data.tobytes()
+    return [whole[a:b] for a, b in pairwise(numbers.cast("I")[first:].tolist())]
+
+
+def _rows(kind: type[Any], columns: tuple[Any, ...], varies: int) -> Iterator[Any]:
+    """Tuples of a kind. columns: an iterator where the bit of `varies` is set, else what all rows
+    share. It ends where the first column ends, before it asks the others."""
+    listed = [one if varies >> i & 1 else repeat(one) for i, one in enumerate(columns)]
+    # A named tuple's own call costs three times as much.
+    return map(partial(tuple.__new__, kind), zip(*listed, strict=False))
+
+
+if TYPE_CHECKING or _speed is None:
+    Gate = PythonGate
+    offsets, measure, slices, rows = _offsets, _measure, _slices, _rows
+else:
+    Gate = _speed.Gate
+    offsets, measure, slices = _speed.offsets, _speed.measure, _speed.slices
+    rows = _speed.Rows
