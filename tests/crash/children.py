@@ -122,13 +122,6 @@ class Child:
         while True:
             prune(self.path, Storage(), Retention(max_slabs=3))
 
-    def repairer(self) -> None:
-        """Copies the log that is beside it, for ever."""
-        n = 0
-        while True:
-            aolog.repair(self.path, f"{self.path}-{self.run}-{n}")
-            n += 1
-
 
 def main() -> None:
     role, path, run, fd = sys.argv[1:]

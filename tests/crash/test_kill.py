@@ -15,9 +15,9 @@ import pytest
 import aolog
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
-from tests.aolog.conftest import in_thread, snapshot
+from tests.aolog.conftest import in_thread
 from tests.crash.killing import Killer, descriptors
-from tests.crash.ledger import Id, check, id_of, read_log, value_of
+from tests.crash.ledger import Id, check, value_of
 from tests.crash.places import PLACES, place
 
 TORN = frozenset({"torn"})
@@ -181,21 +181,3 @@ def test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs(
             assert reader.gaps == []
             prune(path, Storage(), Retention(max_slabs=3))  # its lock is free
     assert gone > 0
-
-
-def test_a_repair_is_killed_and_the_original_is_as_it_was(tmp_path: Path, seed: int) -> None:
-    with aolog.Writer(tmp_path / "log", slab_bytes=60_000) as writer:
-        for i in range(2000):
-            writer.append(value_of(Id(0, 0, i)))
-    (slab, *_) = sorted((tmp_path / "log").glob("*.slab"))
-    damaged = bytearray(slab.read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    slab.write_bytes(damaged)
-    original = snapshot(str(tmp_path / "log"))
-    killer = Killer(tmp_path, "repairer", ledger=tmp_path / "ledger", seed=seed)
-    for _ in range(3):
-        killer.kill_one()
-        assert snapshot(killer.log_path) == original
-        for copy in tmp_path.glob("log-*"):  # whole, or recognisably none
-            records, _ = read_log(str(copy)) if list(copy.glob("*.slab")) else ({}, [])
-            assert all(r.value == value_of(id_of(r.value)) for r in records.values())
