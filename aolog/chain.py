@@ -12,7 +12,6 @@ or by the one after it. That is group commit. What is being written changes only
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from dataclasses import dataclass
@@ -110,7 +109,10 @@ class SlabChain:
         try:
             self._refuse_foreign(log)
             self.opening, self._before, offset = open_for_append(
-                log, first_base=first_address, fresh_uuid=_fresh_uuid, topic=topic
+                log,
+                first_base=first_address,
+                fresh_uuid=lambda: self._storage.random_bytes(16),
+                topic=topic,
             )
             self._remove_unborn()
             fresh = not log.bases
@@ -274,7 +276,7 @@ class SlabChain:
                     self.path,
                     self._storage,
                     self._before,
-                    salt=int.from_bytes(os.urandom(4), "little"),
+                    salt=int.from_bytes(self._storage.random_bytes(4), "little"),
                     now_us=clock.now_us(),
                     slab_bytes=options.slab_bytes,
                     synced=options.synced,
@@ -335,7 +337,3 @@ class SlabChain:
             self.slab.file.close()
             self.slab = None
         self._directory.close()
-
-
-def _fresh_uuid() -> bytes:
-    return os.urandom(16)

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 import struct
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
+from aolog import clock
 from aolog.errors import CursorCorrupt, CursorLocked, NoSuchCursor, UsageError
 from aolog.log import CURSOR_DIRECTORY
 
@@ -208,7 +208,7 @@ class CursorFile:
         """The position is durable on return. Nothing is written if it is the same already."""
         if self.position is not None and position[:5] == self.position[:5]:
             return
-        position = position._replace(committed_us=time.time_ns() // 1000)
+        position = position._replace(committed_us=clock.now_us())
         if self._file is None:
             self._create(position)
             return

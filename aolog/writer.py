@@ -139,6 +139,7 @@ class Writer:
         self._sync_seconds = sync_seconds
         self._max_record_bytes = max_record_bytes
 
+        self.storage = storage or Storage()
         self._lock = threading.RLock()
         self._room = threading.Condition(self._lock)
         self._trouble: AologError | None = None  # what the next call has to face
@@ -151,7 +152,7 @@ class Writer:
 
         self._chain = SlabChain(
             self.path,
-            storage or Storage(),
+            self.storage,
             ChainOptions(
                 slab_bytes=slab_bytes,
                 slab_seconds=slab_seconds,
