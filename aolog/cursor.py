@@ -175,6 +175,7 @@ class CursorFile:
         self._log_path = log_path
         self._file: File | None = None
         self._sequence = 0
+        self._named = False  # whether its name is known to be durable
         try:
             self._open()
         except FileNotFoundError:
@@ -212,6 +213,9 @@ class CursorFile:
         if self._file is None:
             self._create(position)
             return
+        if not self._named:  # whoever created it may have been killed before
+            self._storage.sync_directory(str(Path(self.path).parent))
+            self._named = True
         sequence = self._sequence + 1
         self._file.pwrite_all([_encode(position, sequence)], COPIES[sequence % 2])
         self._file.datasync()
@@ -227,6 +231,7 @@ class CursorFile:
             directory.lock()  # two that create it at once: the second finds the first's
             if not self._storage.exists(self.path):
                 self._storage.write_file(self.path, [first, bytes(sector)])
+                self._named = True
             self._open()
         finally:
             directory.close()

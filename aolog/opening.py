@@ -367,6 +367,7 @@ def begin_format_1_slab(
     """A new format-1 slab at `base`, its name durable; or the one there, from `offset` on."""
     name = f"{path}/{slab_name(base)}"
     if offset is not None:
+        storage.sync_directory(path)  # whoever created it may have been killed before
         return FormatOneSlab(storage.open_write(name), base, offset)
     file = storage.create(name)
     try:

@@ -12,6 +12,7 @@ a POSIX record lock).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -214,7 +215,7 @@ class Storage:
         return Directory(path, fd, self.system)
 
     def make_directory(self, path: str) -> None:
-        """Creates the directory and its parents, durable on return, if it is not there."""
+        """Creates the directory and its parents if it is not there; durable on return."""
         missing: list[str] = []
         at = str(Path(path).absolute())
         while not self.system.lexists(at):
@@ -222,6 +223,11 @@ class Storage:
             at = str(Path(at).parent)
         if missing and not self.system.isdir(at):
             raise self._no_directory(NotADirectoryError(), at)
+        if (parent := str(Path(at).parent)) != at:
+            # whoever created what is there may have been killed before it was durable; what we
+            # may not read, we did not create
+            with contextlib.suppress(PermissionDenied):
+                self.sync_directory(parent)
         for child in reversed(missing):
             try:
                 self.system.mkdir(child)

@@ -9,6 +9,7 @@ there or it is not. An inode with no name on the device is gone.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from random import Random
 
 import xxhash
@@ -45,6 +46,11 @@ class DirectoryNode:
 Node = FileNode | DirectoryNode
 
 
+@lru_cache(maxsize=1024)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in {"", "."})
+
+
 class Disk:
     """Inodes and entries. seed: of the random bytes that a process may ask for. capacity: bytes
     that files may take in blocks of 4 KiB, holes included; None: any. Knows no processes."""
@@ -78,15 +84,15 @@ class Disk:
     def node(self, path: str) -> Node:
         """What is under a path. Raises FileNotFoundError, NotADirectoryError without a number:
         the caller names the path."""
-        found: Node = self.nodes[ROOT]
-        for name in path.split("/"):
-            if name and name != ".":
-                if not isinstance(found, DirectoryNode):
-                    raise NotADirectoryError
-                ino = found.entries.get(name)
-                if ino is None:
-                    raise FileNotFoundError
-                found = self.nodes[ino]
+        nodes = self.nodes
+        found: Node = nodes[ROOT]
+        for name in _names(path):
+            if not isinstance(found, DirectoryNode):
+                raise NotADirectoryError
+            ino = found.entries.get(name)
+            if ino is None:
+                raise FileNotFoundError
+            found = nodes[ino]
         if path.endswith("/") and not isinstance(found, DirectoryNode):
             raise NotADirectoryError
         return found

@@ -11,7 +11,6 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Killed", "SimulatedStatus", "SimulatedSystem", "Survivor"]
 
 _BLOCK = 4096
+_WALK_ERRNO = {FileNotFoundError: errno.ENOENT, NotADirectoryError: errno.ENOTDIR}
 
 
 class Killed(BaseException):
@@ -68,7 +68,8 @@ class _Shared:
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
-        self.free = threading.Condition()
+        self.lock = threading.RLock()
+        self.free = threading.Condition(self.lock)  # told when a flock is given up
         self.locks: dict[int, _Open] = {}
         self.full_errno = errno.ENOSPC
 
@@ -79,7 +80,8 @@ class SimulatedSystem:
     seed: of `random_bytes`. piece_bytes: what the device writes whole or not at all, 512 or
     4096. capacity: bytes that files may take together, None for any; set `capacity` to change it.
     full_errno: ENOSPC, or EDQUOT. faults: a plan of `Fault`s, or any rule such as `RandomFaults`.
-    before: called with each Call before it is carried out; what it raises is raised there.
+    before: called with each Call before it is carried out; what it raises is raised there, and
+    Killed kills the process.
 
         system = SimulatedSystem()
         writer = aolog.Writer("/log", storage=Storage(system))
@@ -110,6 +112,7 @@ class SimulatedSystem:
         self._shared = shared
         self._disk = shared.disk
         self._free = shared.free
+        self._lock = shared.lock
         self._files: dict[int, _Open] = {}
         self._next_fd = 3
         self._dead = False
@@ -129,7 +132,7 @@ class SimulatedSystem:
         """The process dies: descriptors and locks are gone, the page cache stays. Every later
         call of it raises Killed; writers and readers on it are as in a forked child. A new
         process."""
-        with self._free:
+        with self._lock:
             self._dead = True
             for fd in list(self._files):
                 self._close(fd)
@@ -171,6 +174,15 @@ class SimulatedSystem:
         return self._disk.version
 
     @property
+    def faults(self) -> Callable[[Call], Effect | None] | None:
+        """The rule in force."""
+        return self._faults
+
+    @faults.setter
+    def faults(self, faults: Faults | Iterable[Fault]) -> None:
+        self._faults = as_faults(faults) if faults else None
+
+    @property
     def capacity(self) -> int | None:
         """Bytes that files may take together."""
         return self._disk.capacity
@@ -195,12 +207,16 @@ class SimulatedSystem:
         if self._dead:
             raise Killed
         self.calls += 1
-        if self.before is None and self._faults is None:
+        if self._faults is None and self.before is None:
             return None
         while True:
             call = Call(self.calls, name, path, size)
             if self.before is not None:
-                self.before(call)
+                try:
+                    self.before(call)
+                except Killed:
+                    self.kill()
+                    raise
             effect = None if self._faults is None else self._faults(call)
             if effect is None or effect.errno != errno.EINTR:
                 return effect
@@ -218,30 +234,24 @@ class SimulatedSystem:
             _fail(errno.EBADF)
         return found
 
-    @contextmanager
-    def _walking(self, path: str) -> Iterator[None]:
-        """Says of which path it is that something on it is not there."""
-        try:
-            yield
-        except FileNotFoundError:
-            _fail(errno.ENOENT, path)
-        except NotADirectoryError:
-            _fail(errno.ENOTDIR, path)
-
     def _node(self, path: str) -> Node:
-        with self._walking(path):
+        try:
             return self._disk.node(path)
+        except OSError as error:
+            _fail(_WALK_ERRNO[type(error)], path)
 
     def _parent(self, path: str) -> tuple[DirectoryNode, str]:
-        with self._walking(path):
+        try:
             return self._disk.parent(path)
+        except OSError as error:
+            _fail(_WALK_ERRNO[type(error)], path)
 
     # --- files -------------------------------------------------------------------------------------
 
     def open(self, path: str, flags: int, mode: int = 0o777, /) -> int:
         """os.open: O_CREAT, O_EXCL, O_TRUNC and O_DIRECTORY mean what they do."""
         del mode
-        with self._free:
+        with self._lock:
             self._checked("open", path)
             node = self._find(path, flags)
             access = flags & os.O_ACCMODE
@@ -270,10 +280,11 @@ class SimulatedSystem:
         return self._disk.nodes[ino]
 
     def close(self, fd: int, /) -> None:
-        """os.close. Of a dead process: nothing."""
-        with self._free:
+        """os.close. Always succeeds, whatever the faults say. Of a dead process: nothing."""
+        with self._lock:
             if not self._dead:
-                self._checked("close", self._opened(fd).path)
+                self._opened(fd)
+                self.calls += 1
                 self._close(fd)
 
     def _close(self, fd: int) -> None:
@@ -287,7 +298,7 @@ class SimulatedSystem:
 
     def pread(self, fd: int, size: int, offset: int, /) -> bytes:
         """os.pread."""
-        with self._free:
+        with self._lock:
             file = self._opened(fd)
             effect = self._meet("pread", file.path, size)
             if effect is not None:
@@ -305,7 +316,7 @@ class SimulatedSystem:
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], offset: int, /) -> int:
         """os.pwritev. A disk that is nearly full takes what it has room for."""
-        with self._free:
+        with self._lock:
             file = self._opened(fd)
             data = b"".join(parts)
             effect = self._meet("pwritev", file.path, len(data))
@@ -339,7 +350,7 @@ class SimulatedSystem:
 
     def ftruncate(self, fd: int, size: int, /) -> None:
         """os.ftruncate."""
-        with self._free:
+        with self._lock:
             file = self._opened(fd)
             self._checked("ftruncate", file.path)
             node = file.node
@@ -352,7 +363,7 @@ class SimulatedSystem:
 
     def fstat(self, fd: int, /) -> SimulatedStatus:
         """os.fstat, in part. Never fails."""
-        with self._free:
+        with self._lock:
             node = self._opened(fd).node
             if isinstance(node, DirectoryNode):
                 return SimulatedStatus(stat.S_IFDIR | 0o755, node.ino, 4096, node.mtime_ns)
@@ -370,7 +381,7 @@ class SimulatedSystem:
         self._sync("fsync", fd)
 
     def _sync(self, name: str, fd: int) -> None:
-        with self._free:
+        with self._lock:
             file = self._opened(fd)
             effect = self._meet(name, file.path)
             node = file.node
@@ -389,7 +400,7 @@ class SimulatedSystem:
 
     def flock(self, fd: int, operation: int, /) -> None:
         """fcntl.flock, exclusive: held by the open file description until it is closed."""
-        with self._free:
+        with self._lock:
             file = self._opened(fd)
             self._checked("flock", file.path)
             locks, ino = self._shared.locks, file.node.ino
@@ -412,7 +423,7 @@ class SimulatedSystem:
 
     def listdir(self, path: str, /) -> list[str]:
         """os.listdir."""
-        with self._free:
+        with self._lock:
             self._checked("listdir", path)
             node = self._node(path)
             if not isinstance(node, DirectoryNode):
@@ -421,7 +432,7 @@ class SimulatedSystem:
 
     def replace(self, old: str, new: str, /) -> None:
         """os.replace."""
-        with self._free:
+        with self._lock:
             self._checked("replace", new)
             node = self._node(old)
             source, name = self._parent(old)
@@ -437,7 +448,7 @@ class SimulatedSystem:
 
     def unlink(self, path: str, /) -> None:
         """os.unlink."""
-        with self._free:
+        with self._lock:
             self._checked("unlink", path)
             if isinstance(self._node(path), DirectoryNode):
                 _fail(errno.EISDIR, path)
@@ -445,7 +456,7 @@ class SimulatedSystem:
 
     def mkdir(self, path: str, /) -> None:
         """os.mkdir."""
-        with self._free:
+        with self._lock:
             self._checked("mkdir", path)
             directory, name = self._parent(path)
             if name in directory.entries or not name:
@@ -454,13 +465,13 @@ class SimulatedSystem:
 
     def lexists(self, path: str, /) -> bool:
         """os.path.lexists."""
-        with self._free:
+        with self._lock:
             self._meet("lexists", path)
             return self._is(path, FileNode | DirectoryNode)
 
     def isdir(self, path: str, /) -> bool:
         """os.path.isdir."""
-        with self._free:
+        with self._lock:
             self._meet("isdir", path)
             return self._is(path, DirectoryNode)
 
@@ -479,7 +490,7 @@ class SimulatedSystem:
 
     def random_bytes(self, size: int, /) -> bytes:
         """The same in each run of a seed."""
-        with self._free:
+        with self._lock:
             return self._disk.random_bytes(size)
 
 
