@@ -95,10 +95,10 @@ def replay(entries: Sequence[tuple[Any, ...]], system: SimulatedSystem) -> int:
         try:
             answer = getattr(system, name)(*asked)
         except OSError as error:
-            assert isinstance(result, OSError), (name, args, error)
-            assert error.errno == result.errno, (name, args)
+            answer = error
+        if isinstance(answer, OSError) or isinstance(result, OSError):
+            assert getattr(answer, "errno", 0) == getattr(result, "errno", 0), (name, args)
             continue
-        assert not isinstance(result, OSError), (name, args, result)
         if name == "open":
             fds[result] = answer
         elif name == "fstat":

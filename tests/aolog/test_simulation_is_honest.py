@@ -107,7 +107,13 @@ def from_strace(trace: str, directory: str) -> list[Any]:
         if name == "pread":
             found.append([name, [fd, *numbers[-2:]], data[0].hex()])
         elif name == "pwritev":
-            found.append([name, [fd, b"".join(data).hex(), numbers[-2 if "pwritev2" in match[1] else -1]], outcome])
+            found.append(
+                [
+                    name,
+                    [fd, b"".join(data).hex(), numbers[-2 if "pwritev2" in match[1] else -1]],
+                    outcome,
+                ]
+            )
         elif name == "ftruncate":
             found.append([name, [fd, numbers[0]], outcome])
         elif name == "flock":
@@ -156,10 +162,14 @@ calls = st.one_of(
     st.tuples(st.just("open"), path, st.just(os.O_RDWR | os.O_CREAT)),
     st.tuples(st.just("close"), fd),
     st.tuples(st.just("pread"), fd, place, place),
-    st.tuples(st.just("pwritev"), fd, st.lists(st.binary(max_size=600), min_size=1, max_size=3), place),
+    st.tuples(
+        st.just("pwritev"), fd, st.lists(st.binary(max_size=600), min_size=1, max_size=3), place
+    ),
     st.tuples(st.just("ftruncate"), fd, place),
     st.tuples(st.sampled_from(["fdatasync", "fsync", "fstat"]), fd),
-    st.tuples(st.just("flock"), fd, st.sampled_from([fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN])),
+    st.tuples(
+        st.just("flock"), fd, st.sampled_from([fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN])
+    ),
     st.tuples(st.sampled_from(["listdir", "lexists", "isdir", "unlink"]), path),
     st.tuples(st.just("mkdir"), path),
     st.tuples(st.just("mkdir"), st.sampled_from(["d", "d/e"])),

@@ -13,6 +13,7 @@ import time
 
 from tests.crash.explore import Budget, Exploration, explore_all, failures_of, summary
 from tests.crash.history import Case, all_cases, case_named
+from tests.crash.mutants import MUTANTS
 
 
 def main() -> int:
@@ -21,12 +22,16 @@ def main() -> int:
     )
     parser.add_argument("--case")
     parser.add_argument("--json")
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this defect, its case")
     parser.add_argument("--point", type=int)
     parser.add_argument("--drawn", type=int, default=40, help="cases drawn from seeds 0 to N-1")
     parser.add_argument("--limit", type=int, default=Budget().limit)
     parser.add_argument("--sample", type=int, default=Budget().sample)
     parser.add_argument("--jobs", type=int)
     args = parser.parse_args()
+    if args.mutant:
+        MUTANTS[args.mutant].apply()
+        args.case = args.case or (None if args.json else MUTANTS[args.mutant].case)
     budget = Budget(args.limit, args.sample)
     began = time.monotonic()
     if args.case or args.json:

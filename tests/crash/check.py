@@ -104,12 +104,10 @@ def check(
     case, promise, storage = model.case, point.promise, Storage(system)
     system.capacity = None  # somebody made room
     required = model.required(promise, power_cut=power_cut)
-    thorough = not power_cut or draw % 4 == 0
-    before = None
+    thorough = not power_cut or draw % 8 == 0
+    before = read_all(storage)
+    check_reading(model, promise, before, required)
     if thorough:
-        before = read_all(storage)
-        check_reading(model, promise, before, required)
-        claim(before.found or not required, "durable: the log is gone", len(required))
         check_cursors(model, promise, storage, before, power_cut=power_cut)
         if draw % 16 == 0:
             check_no_room(model, system.snapshot(), before)
@@ -130,8 +128,8 @@ def check(
     after = read_all(storage)
     claim(after.records[-2:] == new, "recovery: what was appended", new, after)
     old = after._replace(records=after.records[:-2])
-    claim(before is None or old.records == before.records, "recovery: other records", before, after)
-    check_reading(model, promise, old, required)
+    claim(old.records == before.records, "recovery: other records", before, after)
+    check_gaps(model, promise, old)
     positions = check_cursors(model, promise, storage, old, power_cut=power_cut, new=new)
     fresh = max([visible_to, *(address + 1 for address, _ in old.records), *positions.values()])
     claim(case.format_1 or new[0].address >= fresh, "reused: an address", new[0], fresh)
@@ -201,6 +199,12 @@ def check_cursors(
         if name in promise.committed:
             least = promise.committed[name].address
             claim(address >= least, "cursor: a commit is undone", name, address, least)
+        taken = [
+            g.address
+            for g in model.known(promise)
+            if g.address >= address and g.address not in there and promise.may_be_pruned(g.address)
+        ]
+        claim(not taken, "retention: took what a cursor needs", name, address, taken)
         ahead = power_cut and not model.case.synced  # it may be: nothing was promised
         if not ahead:
             passed = {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 Step = tuple[Any, ...]
 """(name, arguments): append SIZE · many COUNT SIZE · flush · sync · mark · commit NAME COUNT (read on
-from the cursor, so many records, commit) · prune SLABS · reopen · kill (and open again) · full (the disk, up to the next step) """
+from the cursor, so many records, commit) · commit_and_die (before the sync) · short (writes, from here on) · prune SLABS · reopen · kill (and open again) · full (the disk, up to the next step) """
 
 
 class Case(NamedTuple):
@@ -110,6 +110,15 @@ BY_HAND: dict[str, tuple[dict[str, Any], list[Step]]] = {
         {"slab_bytes": TINY, "batch_bytes": 0},
         [("append", 40), ("full",), ("append", 40), ("append", 40), ("sync",)],
     ),
+    "short_writes": (
+        {"slab_bytes": SMALL, "batch_bytes": 0},
+        [("short",), ("append", 300), ("sync",), ("append", 300), ("commit", "c", 1), ("append", 300), ("sync",)],
+    ),
+    "commit_dies_before_prune": (
+        {"slab_bytes": TINY, "batch_bytes": 0},
+        [("append", 40), ("append", 40), ("append", 40), ("sync",), ("commit", "c", 1),
+         ("commit_and_die", "c", 2), ("prune", 1), ("sync",)],
+    ),
     "large_frame": ({}, [("append", 9000), ("flush",), ("append", 10), ("sync",)]),
     "queuefka": (
         {"format": "queuefka"},
@@ -131,7 +140,8 @@ BY_HAND: dict[str, tuple[dict[str, Any], list[Step]]] = {
 }  # fmt: skip  # a table
 
 _STEPS: list[tuple[int, Step]] = [
-    (8, ("append", 20)), (4, ("append", 400)), (2, ("append", 1100)), (3, ("many", 4, 30)),
+    (8, ("append", 20)), (4, ("append", 400)), (2, ("append", 1100)), (2, ("append", 3000)),
+    (3, ("many", 4, 30)), (1, ("many", 5, 700)), (1, ("short",)), (1, ("commit_and_die", "c", 1)),
     (2, ("many", 3, 300)), (4, ("flush",)), (4, ("sync",)), (1, ("mark",)), (3, ("commit", "c", 2)),
     (1, ("commit", "d", 5)), (1, ("prune", 1)), (1, ("prune", 2)), (1, ("reopen",)), (1, ("kill",)),
     (1, ("full",)),

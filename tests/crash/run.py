@@ -20,7 +20,7 @@ from aolog.cursor import Position
 from aolog.retention import prune
 from aolog.slab import slab_base
 from aolog.storage import Storage
-from aolog.testing import Call, Killed, SimulatedSystem
+from aolog.testing import Call, Effect, Killed, SimulatedSystem
 from tests.crash.history import Case
 
 LOG = "/data/log"
@@ -217,16 +217,37 @@ class Run:
 
     def _do_commit(self, name: str, records: int) -> None:
         try:
-            with aolog.Reader(LOG, cursor=name, storage=self._storage) as reader:
-                for _ in range(records):
-                    if reader.read() is None:
-                        break
-                trying = self.promise.trying.setdefault(name, [])
-                trying.append(_position(reader.tell()))
-                reader.commit()
-                self.promise.committed[name] = trying[-1]
+            self._commit(self.system, name, records)
         except aolog.StorageFull:
             assert name not in self.promise.committed, "a commit needs no room"
+
+    def _commit(self, system: SimulatedSystem, name: str, records: int) -> None:
+        with aolog.Reader(LOG, cursor=name, storage=Storage(system)) as reader:
+            for _ in range(records):
+                if reader.read() is None:
+                    break
+            trying = self.promise.trying.setdefault(name, [])
+            trying.append(_position(reader.tell()))
+            reader.commit()
+            self.promise.committed[name] = trying[-1]
+
+    def _do_commit_and_die(self, name: str, records: int) -> None:
+        """Another process reads on, and is killed when its commit is written and not synced."""
+        process = self.system.process()
+
+        def before(call: Call) -> None:
+            if call.name == "fdatasync" and call.path.endswith(".cursor"):
+                raise Killed
+
+        process.before = before
+        with contextlib.suppress(Killed, aolog.StorageFull):
+            self._commit(process, name, records)
+        process.kill()
+
+    def _do_short(self) -> None:
+        self.system.faults = lambda call: (
+            Effect(short=(call.size + 1) // 2) if call.name == "pwritev" and call.size > 1 else None
+        )
 
     def _do_prune(self, slabs: int) -> None:
         prune(LOG, self._storage, aolog.Retention(max_slabs=slabs))
