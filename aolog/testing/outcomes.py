@@ -120,7 +120,7 @@ class Outcomes:
         stride = count * 618033988749895 // 10**15 | 1
         while math.gcd(stride, count) != 1:
             stride += 2
-        for i in range(1, limit - 2 * len(self._trees)):
+        for i in range(1, limit - 2 * len(self._trees) + 1):
             yield i * stride % count
         if rng is not None:
             for _ in range(sample):

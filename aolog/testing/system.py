@@ -434,9 +434,9 @@ class SimulatedSystem:
         """os.replace."""
         with self._lock:
             self._checked("replace", new)
-            node = self._node(old)
             source, name = self._parent(old)
             target, new_name = self._parent(new)
+            node = self._node(old)
             ino = target.entries.get(new_name)
             there = None if ino is None else self._disk.nodes[ino]
             if isinstance(node, DirectoryNode):

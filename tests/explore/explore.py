@@ -18,9 +18,9 @@ from typing import NamedTuple
 import aolog
 from aolog.storage import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
-from tests.crash.check import Model, Violation, check, options_of, read_all
-from tests.crash.history import Case
-from tests.crash.run import CHANGES, LOG, Point, Run, still_clock
+from tests.explore.check import Model, Violation, check, options_of, read_all
+from tests.explore.history import Case
+from tests.explore.run import CHANGES, LOG, Point, Run, still_clock
 
 
 class Budget(NamedTuple):
@@ -48,7 +48,7 @@ class Failure:
     def __str__(self) -> str:
         return (
             f"{self.what[:1500]}\n  in {self.case.name}, crashed before {self.at}, state {self.state}\n"
-            f"  again: python -m tests.crash --point {self.point} --json '{self.case.to_json()}'"
+            f"  again: python -m tests.explore --point {self.point} --json '{self.case.to_json()}'"
         )
 
 

@@ -1,7 +1,7 @@
 """Crash exploration keeps the promise, and would find it broken.
 
 The small budget takes about two minutes of two cores, `--long` millions of states. The number of
-different states is printed at the end. `python -m tests.crash --help` for one case.
+different states is printed at the end. `python -m tests.explore --help` for one case.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 import pytest
 
 from tests.aolog.conftest import ROOT
-from tests.crash.explore import Budget, explore_all, failures_of, summary
-from tests.crash.history import Case, all_cases, case_named
-from tests.crash.mutants import MUTANTS
+from tests.explore.explore import Budget, explore_all, failures_of, summary
+from tests.explore.history import Case, all_cases, case_named
+from tests.explore.mutants import MUTANTS
 
 
 def explored(capsys: pytest.CaptureFixture[str], cases: list[Case], budget: Budget) -> int:
@@ -49,7 +49,7 @@ SMALL = Budget(limit=250, sample=50, seconds=3.0)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name):
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.crash", "--mutant", name],
+        [sys.executable, "-m", "tests.explore", "--mutant", name],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip  # as it is typed
     assert ended.returncode == 1, ended.stdout + ended.stderr
@@ -64,9 +64,9 @@ def test_the_cases_of_the_mutants_hold_without_them():
 
 def test_a_failure_prints_what_repeats_it():
     """The printed command, run by hand with the same defect, fails at the same point."""
-    command = [sys.executable, "-m", "tests.crash", "--mutant", "cursor_without_sync"]
+    command = [sys.executable, "-m", "tests.explore", "--mutant", "cursor_without_sync"]
     first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    again = first.split("again: python -m tests.crash ")[1].splitlines()[0]
+    again = first.split("again: python -m tests.explore ")[1].splitlines()[0]
     point, text = again.removeprefix("--point ").split(" --json ", 1)
     more = ["--point", point, "--json", text.strip("'")]
     second = subprocess.run(

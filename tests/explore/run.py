@@ -21,7 +21,7 @@ from aolog.retention import prune
 from aolog.slab import slab_base
 from aolog.storage import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
-from tests.crash.history import Case
+from tests.explore.history import Case
 
 LOG = "/data/log"
 T0_US = 1_700_000_000_000_000

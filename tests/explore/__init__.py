@@ -6,5 +6,5 @@
     explore.py   every point of a case, every surviving state, checked; counts, failures
     mutants.py   defects of the library that the exploration must find
 
-`python -m tests.crash --help` runs one case, all of them, or one state.
+`python -m tests.explore --help` runs one case, all of them, or one state.
 """

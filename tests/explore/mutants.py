@@ -1,6 +1,6 @@
 """Defects of the library that crash exploration must find, or it finds nothing.
 
-Each breaks one rule, by a patch in a process of its own (`python -m tests.crash --mutant NAME`);
+Each breaks one rule, by a patch in a process of its own (`python -m tests.explore --mutant NAME`);
 the exploration of its case must end with a violation of one of its clauses.
 """
 

@@ -16,8 +16,8 @@ from aolog.record import Gap, Record
 from aolog.slab import slab_base
 from aolog.storage import Storage
 from aolog.testing import Effect, RandomFaults, SimulatedSystem
-from tests.crash.history import Case
-from tests.crash.run import LOG, Given, Point, Promise
+from tests.explore.history import Case
+from tests.explore.run import LOG, Given, Point, Promise
 
 NEW = [b"new one", b"new two"]
 
@@ -135,7 +135,7 @@ def check(
     claim(case.format_1 or new[0].address >= fresh, "reused: an address", new[0], fresh)
     if draw % 16 == 1 or not power_cut:
         check_acknowledged(system.snapshot(), after)
-    if draw % 16 == 4:
+    if draw % 16 == 8:
         closed = system.files()
         aolog.Writer(LOG, storage=storage, **options).close()  # type: ignore[arg-type]
         claim(system.files() == closed, "idempotent: a second opening changes", sorted(closed))

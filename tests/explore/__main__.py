@@ -1,8 +1,8 @@
 """Explores from the command line.
 
-python -m tests.crash                       every case, as the tests do
-python -m tests.crash --case seed-7         one case; also by_hand's names
-python -m tests.crash --json '{...}'        a case as a failure prints it; --point N: one point
+python -m tests.explore                       every case, as the tests do
+python -m tests.explore --case seed-7         one case; also by_hand's names
+python -m tests.explore --json '{...}'        a case as a failure prints it; --point N: one point
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import argparse
 import sys
 import time
 
-from tests.crash.explore import Budget, Exploration, explore_all, failures_of, summary
-from tests.crash.history import Case, all_cases, case_named
-from tests.crash.mutants import MUTANTS
+from tests.explore.explore import Budget, Exploration, explore_all, failures_of, summary
+from tests.explore.history import Case, all_cases, case_named
+from tests.explore.mutants import MUTANTS
 
 
 def main() -> int:
