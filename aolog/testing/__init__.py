@@ -28,8 +28,9 @@ results, errors and bytes here. It is simpler than a real one in this: no links,
 sparse files; entries take no room; a file's fsync never makes its name durable (ext4's does).
 """
 
+from aolog.testing.calls import Killed, SimulatedStatus
 from aolog.testing.faults import Call, Effect, Fault, FaultPlan, Faults, RandomFaults
-from aolog.testing.system import Killed, SimulatedStatus, SimulatedSystem, Survivor
+from aolog.testing.system import SimulatedSystem, Survivor
 
 __all__ = [
     "Call",

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate
 from multiprocessing import get_context
 from random import Random
 from typing import NamedTuple
@@ -26,12 +27,14 @@ from tests.explore.run import CHANGES, LOG, Point, Run, still_clock
 class Budget(NamedTuple):
     """How much of a case is explored. limit, sample: states a point, see
     `SimulatedSystem.power_cut`. again: one state in so many is crashed again in recovery, at each
-    call, with `again_limit` states each. seconds: after which no further point is begun."""
+    call, with `again_limit` states each. halves: writes in the middle of which it is killed.
+    seconds: of the processor, after which no further point is begun."""
 
     limit: int = 40
     sample: int = 10
     again: int = 64
     again_limit: int = 4
+    halves: int = 16
     seconds: float = 1e9
 
 
@@ -78,16 +81,15 @@ class Exploration:
         self._only = only
         self._stop_at = stop_at
         self._hashes: set[bytes] = set()
-        self._rng = Random(case.seed)
 
     def explore(self) -> Explored:
         gc.set_threshold(50_000)  # writers are in cycles, but they are small
         logging.getLogger("aolog").setLevel(logging.CRITICAL)  # each recovery would say so
-        began = time.monotonic()
+        began = time.process_time()
         with still_clock(), contextlib.suppress(_Enough):
             self._explore(began)
         self.result.states = len(self._hashes)
-        self.result.seconds = time.monotonic() - began
+        self.result.seconds = time.process_time() - began
         return self.result
 
     def _explore(self, began: float) -> None:
@@ -98,20 +100,16 @@ class Exploration:
             self._fail(f"history: {type(error).__name__}: {error}", -1, "-", "-")
         model = Model(self.case, run.records, run.dropped)
         self.result.calls, self.result.points = run.calls, len(run.points)
-        signature: object = None
-        visible_to, known = 0, set[bytes]()
-        for point in run.points:
-            seen = self._visible(point)
-            visible_to = max(visible_to, seen)
+        visible_to = [*accumulate(map(self._visible, run.points), max)]
+        known: dict[object, set[bytes]] = {}  # checked, by what was promised
+        for point in Random(self.case.seed).sample(run.points, len(run.points)):  # time may end
             if self._only is not None and point.number != self._only:
                 continue
-            if time.monotonic() - began > self.budget.seconds:
+            if time.process_time() - began > self.budget.seconds:
                 return
-            promise = point.promise  # what else is in it only allows more
-            promised = (promise.durable, repr(promise.committed), visible_to)
-            if promised != signature:
-                signature, known = promised, set()
-            self._point(model, point, visible_to, known)
+            promise, visible = point.promise, visible_to[point.number]
+            promised = (promise.durable, repr(promise.committed), visible)  # the rest allows more
+            self._point(model, point, visible, known.setdefault(promised, set()))
         if self._only is None:
             self._half_writes(run, model)
 
@@ -124,10 +122,8 @@ class Exploration:
         killed = point.system.snapshot()
         self._check(model, point, killed, b"killed", visible_to, power_cut=False)
         crashed = point.system.snapshot()
-        budget = self.budget
-        for digest, system in crashed.power_cut(
-            budget.limit, budget.sample, self._rng, known=known
-        ):
+        budget, rng = self.budget, Random(f"{self.case.seed}/{point.number}")
+        for digest, system in crashed.power_cut(budget.limit, budget.sample, rng, known=known):
             self._hashes.add(digest)
             if digest[1] % budget.again == 0:
                 self._again(model, point, system.snapshot(), visible_to)
@@ -176,20 +172,19 @@ class Exploration:
 
     def _half_writes(self, run: Run, model: Model) -> None:
         """The process is killed in the middle of each write."""
-        for write in run.writes:
-            if write.size > 1:
+        writes = [write for write in run.writes if write.size > 1]
+        for write in writes[:: len(writes) // self.budget.halves + 1]:
 
-                def strike(call: Call, at: int = write.number) -> None:
-                    if call.number > at:
-                        raise Killed
+            def strike(call: Call, at: int = write.number) -> None:
+                if call.number > at:
+                    raise Killed
 
-                half = HalfRun(self.case, write.number, strike)
-                half.run()
-                killed = half.system.kill()
-                promise = half.promise
-                promise.known = len(model.records)
-                point = Point(-write.number, 0, write, killed, promise)
-                self._check(model, point, killed, b"half", 0, power_cut=False)
+            half = HalfRun(self.case, write.number, strike)
+            half.run()
+            killed = half.system.kill()
+            half.promise.known = len(model.records)
+            point = Point(-write.number, 0, write, killed, half.promise)
+            self._check(model, point, killed, b"half", 0, power_cut=False)
 
 
 class HalfRun(Run):
