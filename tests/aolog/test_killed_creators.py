@@ -50,8 +50,12 @@ def test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next(
             assert b"kept" in [record.value for record in reader]
 
 
+@pytest.mark.parametrize("reads", [0, 1])
 @pytest.mark.parametrize("n", range(1, 70))
-def test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next(n: int) -> None:
+def test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next(
+    n: int, reads: int
+) -> None:
+    """reads 0: what the killed one wrote is committed again as it is found."""
     system = SimulatedSystem()
     write(Storage(system))
     with aolog.Writer(LOG, storage=Storage(system := system.process())) as log:
@@ -62,9 +66,11 @@ def test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next(n: in
             assert reader.read() is not None
             reader.commit()
 
+    commit(Storage(system.process()))
     system = killed_at(n, system.process(), commit)
     with aolog.Reader(LOG, storage=Storage(system), cursor="c") as reader:
-        reader.read()
+        for _ in range(reads):
+            reader.read()
         reader.commit()
         address = reader.tell()
     for survivor in system.power_cut(limit=100):
