@@ -83,10 +83,8 @@ class Exploration:
         self._hashes: set[bytes] = set()
 
     def explore(self) -> Explored:
-        gc.set_threshold(50_000)  # writers are in cycles, but they are small
-        logging.getLogger("aolog").setLevel(logging.CRITICAL)  # each recovery would say so
         began = time.process_time()
-        with still_clock(), contextlib.suppress(_Enough):
+        with _quiet(), still_clock(), contextlib.suppress(_Enough):
             self._explore(began)
         self.result.states = len(self._hashes)
         self.result.seconds = time.process_time() - began
@@ -165,7 +163,7 @@ class Exploration:
         except aolog.AologError:
             return  # met, and told, by the check without a second crash
         for crashed in snapshots:
-            self._check(model, point, crashed.snapshot(), b"\0kill", visible_to, power_cut=True)
+            self._check(model, point, crashed.snapshot(), b"killed", visible_to, power_cut=True)
             for digest, left in crashed.power_cut(self.budget.again_limit):
                 self._hashes.add(digest)
                 self._check(model, point, left, digest, visible_to, power_cut=True)
@@ -202,6 +200,21 @@ class HalfRun(Run):
             else None
         )
         return system
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Each recovery would say that it was one; and rubbish is collected less often: what writers
+    leave is small."""
+    logger, thresholds = logging.getLogger("aolog"), gc.get_threshold()
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    gc.set_threshold(50_000)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        gc.set_threshold(*thresholds)
 
 
 class _Enough(Exception):

@@ -6,9 +6,17 @@ import json
 from random import Random
 from typing import Any, NamedTuple
 
+# (name, arguments):
+#   append SIZE, many COUNT SIZE, flush, sync
+#   mark                       sync, then what the writer's thread writes when nothing comes
+#   commit NAME COUNT          read so many records on from the cursor, commit
+#   commit_and_die NAME COUNT  the same in a process that is killed before the commit is synced
+#   prune SLABS                keep so many, and what cursors need
+#   reopen                     close and open
+#   kill                       the process dies; open again
+#   full                       the disk, until somebody syncs or opens again
+#   short                      all writes, from here on
 Step = tuple[Any, ...]
-"""(name, arguments): append SIZE · many COUNT SIZE · flush · sync · mark · commit NAME COUNT (read on
-from the cursor, so many records, commit) · commit_and_die (before the sync) · short (writes, from here on) · prune SLABS · reopen · kill (and open again) · full (the disk, up to the next step) """
 
 
 class Case(NamedTuple):
