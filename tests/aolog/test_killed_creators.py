@@ -51,11 +51,12 @@ def test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next(
 
 
 @pytest.mark.parametrize("reads", [0, 1])
+@pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("n", range(1, 70))
 def test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next(
-    n: int, reads: int
+    n: int, there: bool, reads: int
 ) -> None:
-    """reads 0: what the killed one wrote is committed again as it is found."""
+    """there: the killed one only committed. reads 0: what the killed one wrote is committed again as it is found."""
     system = SimulatedSystem()
     write(Storage(system))
     with aolog.Writer(LOG, storage=Storage(system := system.process())) as log:
@@ -66,7 +67,8 @@ def test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next(
             assert reader.read() is not None
             reader.commit()
 
-    commit(Storage(system.process()))
+    if there:
+        commit(Storage(system.process()))
     system = killed_at(n, system.process(), commit)
     with aolog.Reader(LOG, storage=Storage(system), cursor="c") as reader:
         for _ in range(reads):
