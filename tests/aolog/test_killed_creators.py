@@ -1,4 +1,4 @@
-"""What a killed process left half created is made durable by the next one, before it promises.
+"""What a killed process left half done is made durable by the next one, before it goes on.
 
 Each was a defect that crash exploration found: the name was there, so nobody synced it again.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 import aolog
+from aolog.retention import prune
 from aolog.storage import Storage
 from aolog.testing import Call, Killed, SimulatedSystem
 
@@ -78,3 +79,30 @@ def test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next(
     for survivor in system.power_cut(limit=100):
         with aolog.Reader(LOG, storage=Storage(survivor.system), cursor="c") as reader:
             assert reader.tell() == address
+
+
+def test_a_slab_whose_remover_was_killed_does_not_come_back_behind_a_hole():
+    """Two in turn die when they have unlinked a slab and not synced that."""
+    system = SimulatedSystem()
+    options = {"slab_bytes": 1, "batch_bytes": 0, "flush_seconds": None, "sync": "never"}
+    with aolog.Writer(LOG, storage=Storage(system), **options) as log:
+        for i in range(4):
+            log.append(b"%d" % i)
+    slabs = sum(name.endswith(".slab") for name in system.files())
+    for _ in range(2):
+        system, unlinked = system.process(), list[str]()
+
+        def before(call: Call, unlinked: list[str] = unlinked) -> None:
+            if call.name == "unlink":
+                unlinked.append(call.path)
+            elif call.name == "fsync" and unlinked:
+                raise Killed
+
+        system.before = before
+        with pytest.raises(Killed):
+            prune(LOG, Storage(system), aolog.Retention(max_slabs=1))
+    assert sum(name.endswith(".slab") for name in system.files()) == slabs - 2
+    for survivor in system.power_cut(limit=100):
+        with aolog.Reader(LOG, storage=Storage(survivor.system)) as reader:
+            list(reader)
+            assert reader.gaps == []
