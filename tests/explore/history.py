@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 #   commit NAME COUNT          read so many records on from the cursor, commit
 #   commit_and_die NAME COUNT  the same in a process that is killed before the commit is synced
 #   prune SLABS                keep so many, and what cursors need
+#   prune_and_die SLABS        the same in a process that is killed before its first unlink is synced
 #   reopen                     close and open
 #   kill                       the process dies; open again
 #   full                       the disk, until somebody syncs or opens again
@@ -127,6 +128,10 @@ BY_HAND: dict[str, tuple[dict[str, Any], list[Step]]] = {
         [("append", 40), ("append", 40), ("append", 40), ("sync",), ("commit", "c", 1),
          ("commit_and_die", "c", 2), ("prune", 1), ("sync",)],
     ),
+    "prune_dies": (
+        {"slab_bytes": TINY, "batch_bytes": 0},
+        [("append", 40), ("append", 40), ("append", 40), ("sync",), ("prune_and_die", 1), ("prune", 1)],
+    ),
     "large_frame": ({}, [("append", 9000), ("flush",), ("append", 10), ("sync",)]),
     "queuefka": (
         {"format": "queuefka"},
@@ -151,7 +156,7 @@ _STEPS: list[tuple[int, Step]] = [
     (8, ("append", 20)), (4, ("append", 400)), (2, ("append", 1100)), (2, ("append", 3000)),
     (3, ("many", 4, 30)), (1, ("many", 5, 700)), (1, ("short",)), (1, ("commit_and_die", "c", 1)),
     (2, ("many", 3, 300)), (4, ("flush",)), (4, ("sync",)), (1, ("mark",)), (3, ("commit", "c", 2)),
-    (1, ("commit", "d", 5)), (1, ("prune", 1)), (1, ("prune", 2)), (1, ("reopen",)), (1, ("kill",)),
+    (1, ("commit", "d", 5)), (1, ("prune", 1)), (1, ("prune", 2)), (1, ("prune_and_die", 1)), (1, ("reopen",)), (1, ("kill",)),
     (1, ("full",)),
 ]  # fmt: skip  # weights
 

@@ -244,6 +244,26 @@ class Run:
             self._commit(process, name, records)
         process.kill()
 
+    def _do_prune_and_die(self, slabs: int) -> None:
+        """Another process prunes, and is killed when it has unlinked a slab and not synced that."""
+        process = self.system.process()
+
+        def before(call: Call) -> None:
+            base = _base(call)
+            if call.name == "unlink" and base is not None:
+                self.promise.pruned.add(base)
+            if call.name == "fsync" and unlinked():
+                raise Killed
+
+        def unlinked() -> bool:
+            return bool(self.promise.pruned - pruned)
+
+        pruned = set(self.promise.pruned)
+        process.before = before
+        with contextlib.suppress(Killed):
+            prune(LOG, Storage(process), aolog.Retention(max_slabs=slabs))
+        process.kill()
+
     def _do_short(self) -> None:
         self.system.faults = lambda call: (
             Effect(short=(call.size + 1) // 2) if call.name == "pwritev" and call.size > 1 else None
