@@ -334,6 +334,8 @@ class SimulatedCalls:
                 _fail(errno.EISDIR, old)
             if node is not there:
                 self._disk.rename(source, name, target, new_name)
+                for file in self._files.values():  # faults and `before` know it by its new name
+                    file.path = new if file.node is node else file.path
 
     def unlink(self, path: str, /) -> None:
         """os.unlink."""
