@@ -14,7 +14,6 @@ written changes only under both.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from dataclasses import dataclass
@@ -121,7 +120,10 @@ class SlabChain:
         try:
             self._refuse_foreign(log)
             self.opening, self._before, offset = open_for_append(
-                log, first_base=first_address, fresh_uuid=_fresh_uuid, topic=topic
+                log,
+                first_base=first_address,
+                fresh_uuid=lambda: self._storage.random_bytes(16),
+                topic=topic,
             )
             for name in log.unborn:  # it holds no record
                 self._storage.unlink(f"{self.path}/{name}")
@@ -305,7 +307,7 @@ class SlabChain:
                     self.path,
                     self._storage,
                     self._before,
-                    salt=int.from_bytes(os.urandom(4), "little"),
+                    salt=int.from_bytes(self._storage.random_bytes(4), "little"),
                     now_us=clock.now_us(),
                     slab_bytes=options.slab_bytes,
                     synced=options.synced,
@@ -379,7 +381,3 @@ def _warn_once(path: str, storage: Storage) -> None:
     for limit in limits_of(mount):
         _warned.add(mount.point)
         _log.warning("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)
-
-
-def _fresh_uuid() -> bytes:
-    return os.urandom(16)

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 import struct
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
+from aolog import clock
 from aolog.errors import CursorCorrupt, CursorLocked, NoSuchCursor, UsageError
 from aolog.log import CURSOR_DIRECTORY
 
@@ -215,6 +215,8 @@ class CursorFile:
         self._log_path = log_path
         self._file: File | None = None
         self._sequence = 0
+        # Whether what was found is durable, the name too: whoever wrote it may have been killed.
+        self._settled = False
         try:
             self._open()
         except FileNotFoundError:
@@ -246,15 +248,23 @@ class CursorFile:
 
     def commit(self, position: Position) -> None:
         """The position is durable on return. Nothing is written if it is the same already."""
-        if self.position is not None and position[:5] == self.position[:5]:
+        same = self.position is not None and position[:5] == self.position[:5]
+        if same and self._settled:
             return
-        position = position._replace(committed_us=time.time_ns() // 1000)
+        position = position._replace(committed_us=clock.now_us())
         if self._file is None:
             self._create(position)
+            return
+        if not self._settled:
+            self._storage.sync_directory(str(Path(self.path).parent))
+        if same:
+            self._file.datasync()
+            self._settled = True
             return
         sequence = self._sequence + 1
         self._file.pwrite_all([_encode(position, sequence)], COPIES[sequence % 2])
         self._file.datasync()
+        self._settled = True
         self._sequence, self.position = sequence, position
 
     def mend(self, keep: Callable[[bytes], None]) -> bool:
@@ -285,6 +295,7 @@ class CursorFile:
             directory.lock()  # two that create it at once: the second finds the first's
             if not self._storage.exists(self.path):
                 self._storage.write_file(self.path, [first, bytes(sector)])
+                self._settled = True
             self._open()
         finally:
             directory.close()

@@ -11,11 +11,15 @@ import atexit
 import logging
 import os
 import weakref
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aolog.errors import AologError
 
-__all__ = ["close_quietly", "closed", "opened"]
+if TYPE_CHECKING:
+    from aolog.storage import Storage
+    from aolog.system import System
+
+__all__ = ["abandon", "close_quietly", "closed", "opened"]
 
 _log = logging.getLogger("aolog")
 
@@ -24,6 +28,7 @@ class Living(Protocol):
     """Something that holds descriptors."""
 
     path: str
+    storage: Storage
 
     def close(self) -> None: ...
     def after_fork_in_child(self) -> None: ...
@@ -40,6 +45,14 @@ def opened(living: Living) -> None:
 def closed(living: Living) -> None:
     """It is closed."""
     _open.discard(living)
+
+
+def abandon(system: System) -> None:
+    """The process whose system this is died: as in a forked child, nothing is flushed or closed."""
+    for living in list(_open):
+        if living.storage.system is system:
+            living.after_fork_in_child()
+            _open.discard(living)
 
 
 def close_quietly(living: Living) -> None:

@@ -9,7 +9,6 @@ appears by a rename.
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,8 +78,8 @@ class _Found:
     tail_end: int  # behind the last byte that is no zero, or else the end of the frames
 
 
-def _random_jump() -> int:
-    return int.from_bytes(os.urandom(8), "little") % JUMP_MAX // 8 * 8
+def _random_jump(storage: Storage) -> int:
+    return int.from_bytes(storage.random_bytes(8), "little") % JUMP_MAX // 8 * 8
 
 
 def _known_out(log: Log) -> list[int]:
@@ -217,7 +216,7 @@ def open_for_append(
             found.last if found else None,
             first_base=first_base,
             cursors=_known_out(log),
-            jump=_random_jump,
+            jump=lambda: _random_jump(log.storage),
         )
         if found is None:
             fresh = Predecessor(
@@ -373,6 +372,7 @@ def begin_format_1_slab(
     """A new format-1 slab at `base`, its name durable; or the one there, from `offset` on."""
     name = f"{path}/{slab_name(base)}"
     if offset is not None:
+        storage.sync_directory(path)  # whoever created it may have been killed before
         return FormatOneSlab(storage.open_write(name), base, offset)
     file = storage.create(name)
     try:

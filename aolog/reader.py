@@ -77,7 +77,7 @@ class Reader:
         storage: Storage | None = None,
     ) -> None:
         self.path = str(Path(path).absolute())  # slabs to come do not move with the process
-        self._storage = storage or Storage()
+        self.storage = storage or Storage()
         self._on_gap = on_gap
         self._strict = strict
         self._protect = protect
@@ -88,12 +88,12 @@ class Reader:
         self._reading: FrameRecords | None = None  # a frame that is read record by record
         self._held: RecordFrame | None = None
         self._cursor: CursorFile | None = None
-        self._log = Log(self.path, self._storage)
+        self._log = Log(self.path, self.storage)
         try:
             self._log.require_slabs()
             position = None
             if cursor is not None:
-                self._cursor = CursorFile(self.path, cursor, self._storage)
+                self._cursor = CursorFile(self.path, cursor, self.storage)
                 position = self._cursor.position
             if position is None:
                 place = self._place(start)

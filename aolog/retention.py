@@ -145,6 +145,8 @@ def prune(
     try:
         lock.lock()
         going, pruned = _decide(path, storage, retention, needed)
+        if going:  # whoever removed the one before may have been killed before it was durable
+            storage.sync_directory(path)
         for slab in going:
             storage.unlink(f"{path}/{slab_name(slab.base)}")
             storage.sync_directory(path)

@@ -1,8 +1,9 @@
-"""The one module that touches files. Everything else takes a `Storage` and asks it.
+"""What is done with files: everything else takes a `Storage` and asks it.
 
 Errors of the operating system become this project's, with the path in them: no room is
 `StorageFull`, no permission `PermissionDenied`, anything else `StorageFailed`. Short writes and
-interrupted calls are finished here. Durability on return is in each docstring.
+interrupted calls are finished here. Durability on return is in each docstring. The calls
+themselves are a `System`'s: the operating system's, or a simulation's (aolog.testing).
 
 Directories are held open: flock is taken on a directory's own descriptor, so that there is
 nothing to delete, and so that closing another file of the process does not drop it (as it would
@@ -11,9 +12,8 @@ a POSIX record lock).
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import fcntl
-import functools
 import os
 import stat
 from pathlib import Path
@@ -28,9 +28,10 @@ from aolog.errors import (
     SyncFailed,
 )
 from aolog.mounts import Mount, parse_mount
+from aolog.system import LOCK_EX, LOCK_NB, REAL, System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from aolog.frame import Buffer
 
@@ -80,9 +81,10 @@ class Stat(NamedTuple):
 class File:
     """An open file. Positions are passed, never kept: any thread may read while one writes."""
 
-    def __init__(self, path: str, fd: int) -> None:
+    def __init__(self, path: str, fd: int, system: System = REAL) -> None:
         self.path = path
         self.fd = fd
+        self._system = system
 
     def _fail(self, error: OSError, what: str) -> NoReturn:
         raise translate(error, self.path, what) from error
@@ -90,12 +92,12 @@ class File:
     def pread(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes at `offset`; fewer only at the file's end."""
         try:
-            data = os.pread(self.fd, min(size, READ_ONCE_MAX), offset)
+            data = self._system.pread(self.fd, min(size, READ_ONCE_MAX), offset)
             if len(data) == size or not data:
                 return data
             pieces = [data]
             while (got := sum(map(len, pieces))) < size:
-                piece = os.pread(self.fd, min(size - got, READ_ONCE_MAX), offset + got)
+                piece = self._system.pread(self.fd, min(size - got, READ_ONCE_MAX), offset + got)
                 if not piece:
                     break
                 pieces.append(piece)
@@ -114,7 +116,7 @@ class File:
                 once = views[:_PARTS_ONCE_MAX]
                 if sum(map(len, once)) > READ_ONCE_MAX:
                     once = [once[0][:READ_ONCE_MAX]]
-                written = os.pwritev(self.fd, once, offset)
+                written = self._system.pwritev(self.fd, once, offset)
                 offset += written
                 while views and written >= len(views[0]):
                     written -= len(views.pop(0))
@@ -136,21 +138,21 @@ class File:
         was written since the last success can be believed: do not call it again and go on.
         Raises SyncFailed."""
         try:
-            os.fdatasync(self.fd)
+            self._system.fdatasync(self.fd)
         except OSError as error:
             raise _sync_failed(error, self.path, "fdatasync") from error
 
     def truncate(self, size: int) -> None:
         """The file ends at `size`; in the page cache on return."""
         try:
-            os.ftruncate(self.fd, size)
+            self._system.ftruncate(self.fd, size)
         except OSError as error:
             self._fail(error, "truncate")
 
     def stat(self) -> Stat:
         """Size, time of the last change and inode."""
         try:
-            found = os.fstat(self.fd)
+            found = self._system.fstat(self.fd)
         except OSError as error:
             self._fail(error, "stat")
         return Stat(found.st_size, found.st_mtime_ns, found.st_ino)
@@ -158,7 +160,7 @@ class File:
     def try_lock(self) -> bool:
         """Takes an exclusive flock without waiting; whether it was free. Held until close."""
         try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._system.flock(self.fd, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -168,7 +170,7 @@ class File:
     def lock(self) -> None:
         """Waits for an exclusive flock. Held until close."""
         try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX)
+            self._system.flock(self.fd, LOCK_EX)
         except OSError as error:
             self._fail(error, "flock")
 
@@ -176,7 +178,7 @@ class File:
         """Idempotent. Never unlocks explicitly: a forked child's close leaves the parent's."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            os.close(fd)
+            self._system.close(fd)
 
     def __del__(self) -> None:
         self.close()  # whoever drops a reader without closing it leaks no descriptor and no lock
@@ -184,11 +186,7 @@ class File:
     def adopt(self, other: File) -> None:
         """Owner, mode and time of change become the other's: who could use that can use this."""
         try:
-            theirs, ours = os.fstat(other.fd), os.fstat(self.fd)
-            if (theirs.st_uid, theirs.st_gid) != (ours.st_uid, ours.st_gid):
-                os.fchown(self.fd, theirs.st_uid, theirs.st_gid)
-            os.fchmod(self.fd, stat.S_IMODE(theirs.st_mode))
-            os.utime(self.fd, ns=(theirs.st_atime_ns, theirs.st_mtime_ns))
+            self._system.adopt(self.fd, other.fd)
         except OSError as error:
             self._fail(error, "change owner, mode and time")
 
@@ -199,44 +197,58 @@ class Directory(File):
     def sync(self) -> None:
         """fsync: new, renamed and removed entries are on the device on return."""
         try:
-            os.fsync(self.fd)
+            self._system.fsync(self.fd)
         except OSError as error:
             raise _sync_failed(error, self.path, "fsync of the directory") from error
 
 
 class Storage:
-    """The real file system."""
+    """Files and directories of a system, the operating system's unless told otherwise."""
+
+    system: System = REAL
+
+    def __init__(self, system: System = REAL) -> None:
+        self.system = system
 
     def list_names(self, path: str) -> list[str]:
         """Names in a directory, unsorted. Raises NotALog if it is none."""
         try:
-            return os.listdir(path)
+            return self.system.listdir(path)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise _no_directory(error, path) from error
+            raise self._no_directory(error, path) from error
         except OSError as error:
             raise translate(error, path, "list") from error
 
     def open_directory(self, path: str) -> Directory:
         """Raises NotALog if there is none."""
         try:
-            return Directory(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            fd = self.system.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise _no_directory(error, path) from error
+            raise self._no_directory(error, path) from error
         except OSError as error:
             raise translate(error, path, "open") from error
+        return Directory(path, fd, self.system)
 
     def make_directory(self, path: str) -> None:
-        """Creates the directory and its parents, durable on return, if it is not there."""
+        """Creates the directory and its parents if it is not there; durable on return."""
         missing: list[str] = []
         at = str(Path(path).absolute())
-        while not os.path.lexists(at):
+        while not self.system.lexists(at):
             missing.append(at)
             at = str(Path(at).parent)
-        if missing and not Path(at).is_dir():
-            raise _no_directory(NotADirectoryError(), at)
+        if missing and not self.system.isdir(at):
+            raise self._no_directory(NotADirectoryError(), at)
+        if (parent := str(Path(at).parent)) != at:
+            # whoever created what is there may have been killed before it was durable; what we
+            # may not read, we did not create
+            with contextlib.suppress(PermissionDenied):
+                self.sync_directory(parent)
         for child in reversed(missing):
             try:
-                Path(child).mkdir(exist_ok=True)
+                self.system.mkdir(child)
+            except FileExistsError:
+                if not self.system.isdir(child):
+                    raise self._no_directory(NotADirectoryError(), child) from None
             except OSError as error:
                 raise translate(error, child, "create directory") from error
             self.sync_directory(str(Path(child).parent))
@@ -267,30 +279,33 @@ class Storage:
 
     def _open(self, path: str, flags: int) -> File:
         try:
-            fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)  # a pipe hangs nobody
+            # a pipe hangs nobody
+            fd = self.system.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
                 raise
             raise translate(error, path, "open") from error
-        file = File(path, fd)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        file = File(path, fd, self.system)
+        if not stat.S_ISREG(self.system.fstat(fd).st_mode):
             file.close()
             raise StorageFailed("is no regular file", hint="take it out of the log", path=path)
         return file
 
     def rename(self, old: str, new: str) -> None:
         """Atomic; durable after the directory's sync."""
-        self._change(lambda: os.replace(old, new), new, "rename")  # noqa: PTH105 -- strings here
+        try:
+            self.system.replace(old, new)
+        except OSError as error:
+            raise translate(error, new, "rename") from error
 
     def unlink(self, path: str) -> None:
         """Durable after the directory's sync. A file that is not there is no error."""
-        self._change(lambda: Path(path).unlink(missing_ok=True), path, "remove")
-
-    def _change(self, call: Callable[[], object], path: str, what: str) -> None:
         try:
-            call()
+            self.system.unlink(path)
+        except FileNotFoundError:
+            return
         except OSError as error:
-            raise translate(error, path, what) from error
+            raise translate(error, path, "remove") from error
 
     def write_file(self, path: str, parts: Iterable[Buffer]) -> None:
         """A whole file under its name or not at all: temporary, synced, renamed, durable."""
@@ -312,28 +327,22 @@ class Storage:
 
     def exists(self, path: str) -> bool:
         """Whether there is anything under the name."""
-        return os.path.lexists(path)
+        return self.system.lexists(path)
 
     def mount_of(self, path: str) -> Mount | None:
         """The mount that a file or directory is on; None where the system does not say. By the
         kernel's own number for it: names may be hidden by others, and device numbers differ on
         btrfs."""
         try:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            try:
-                about = Path(f"/proc/self/fdinfo/{fd}").read_text(encoding="ascii")
-            finally:
-                os.close(fd)
-            listed = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-            fields = dict(line.split(":", 1) for line in about.splitlines())
-            return parse_mount(listed, int(fields["mnt_id"]))
-        except (OSError, AttributeError, KeyError, ValueError):  # no /proc, no O_PATH
+            number, listed = self.system.mounts(path)
+            return parse_mount(listed, number)
+        except (OSError, KeyError, ValueError):  # it does not say
             return None
 
     def entry(self, path: str) -> Entry | None:
         """What is under the name, links not followed; None if nothing is."""
         try:
-            found = os.lstat(path)
+            found = self.system.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -345,7 +354,7 @@ class Storage:
         """A second name for a file, durable after the directory's sync; False where the file
         system or its rules have none. Raises FileNotFoundError if there is no such file."""
         try:
-            os.link(old, new, follow_symlinks=False)
+            self.system.link(old, new)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -357,27 +366,21 @@ class Storage:
     def free_bytes(self, path: str) -> int:
         """Room on the file system of a directory, for who may not use the reserve."""
         try:
-            found = os.statvfs(path)
+            return self.system.free_bytes(path)
         except OSError as error:
             raise translate(error, path, "statvfs") from error
-        return found.f_bavail * found.f_frsize
 
     def boot_id(self) -> bytes:
         """16 bytes that differ after every boot: whether the page cache was lost in between."""
-        return _boot_id()
+        return self.system.boot_id()
 
+    def random_bytes(self, size: int) -> bytes:
+        """What nobody can guess."""
+        return self.system.random_bytes(size)
 
-@functools.cache
-def _boot_id() -> bytes:
-    try:
-        text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
-        return bytes.fromhex(text.strip().replace("-", ""))
-    except (OSError, ValueError):
-        return os.urandom(16)  # no such file: every process counts as a boot of its own
-
-
-def _no_directory(error: OSError, path: str) -> NotALog:
-    reason = "is a file, not a directory" if os.path.lexists(path) else "no such directory"
-    if not isinstance(error, FileNotFoundError) and not os.path.lexists(path):
-        reason = "a part of the path is a file"
-    return NotALog(reason, hint="name the directory of a log", path=path)
+    def _no_directory(self, error: OSError, path: str) -> NotALog:
+        there = self.system.lexists(path)
+        reason = "is a file, not a directory" if there else "no such directory"
+        if not isinstance(error, FileNotFoundError) and not there:
+            reason = "a part of the path is a file"
+        return NotALog(reason, hint="name the directory of a log", path=path)

@@ -140,6 +140,7 @@ class Writer(Gate):
         self._sync_seconds = sync_seconds
         self._max_record_bytes = max_record_bytes
 
+        self.storage = storage or Storage()
         self._lock = threading.RLock()
         self._room = threading.Condition(self._lock)
         self._batch: OpenBatch | None = None
@@ -151,7 +152,7 @@ class Writer(Gate):
 
         self._chain = SlabChain(
             self.path,
-            storage or Storage(),
+            self.storage,
             ChainOptions(
                 slab_bytes=slab_bytes,
                 slab_seconds=slab_seconds,

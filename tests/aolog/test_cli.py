@@ -23,6 +23,7 @@ from aolog.cli import main
 from aolog.cli.output import human_bytes, iso_time, one_line, table
 from aolog.cli.parse import duration_seconds, size_bytes, where
 from aolog.errors import CursorLocked
+from aolog.system import RealSystem
 from tests.aolog.commands import answer, damage, ended, failure, fill, run, started, well
 from tests.aolog.conftest import ROOT, SOON_S, eventually, slab_files, snapshot
 
@@ -83,7 +84,7 @@ def test_info_and_tail_do_not_read_the_log(log_path, monkeypatch):
         read += len(data)
         return data
 
-    monkeypatch.setattr(os, "pread", counting)
+    monkeypatch.setattr(RealSystem, "pread", staticmethod(counting))
     for args in (["info"], ["info", "--slabs"], ["tail"], ["read", "--from", "latest"]):
         read = 0
         well(*args, log_path)

@@ -200,6 +200,7 @@ def test_a_commit_is_durable_and_the_log_before_it(log_path: str) -> None:
             slab = slab_files(log_path)[0].name
             assert did == [
                 Operation("datasync", slab),  # the log first: a cursor is never ahead of it
+                Operation("sync", Path(log_path).parent.name),  # the log's own entry
                 Operation("sync", "log"),  # the entry of the directory of cursors
                 Operation("create", "c.cursor.tmp"),
                 Operation("write", "c.cursor.tmp"),

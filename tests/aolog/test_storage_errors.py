@@ -11,6 +11,7 @@ import pytest
 
 import aolog
 from aolog.frame import KIND_RECORDS, KIND_SEAL
+from aolog.system import RealSystem
 from tests.aolog.conftest import (
     Operation,
     WatchedStorage,
@@ -535,7 +536,7 @@ def test_a_failed_read_is_no_damage(log_path: str, monkeypatch: pytest.MonkeyPat
 
     real = os.pread
     with aolog.Reader(log_path) as reader, monkeypatch.context() as patch:
-        patch.setattr(os, "pread", eio)
+        patch.setattr(RealSystem, "pread", staticmethod(eio))
         for call in (reader.read, lambda: aolog.Writer(log_path), lambda: aolog.verify(log_path)):
             with pytest.raises(aolog.StorageFailed):
                 call()

@@ -25,7 +25,6 @@ from unittest import mock
 
 import aolog
 from aolog import clock as aolog_clock
-from aolog import cursor
 from aolog.storage import File, Stat, Storage
 
 if TYPE_CHECKING:
@@ -81,7 +80,6 @@ def randomness() -> Callable[[int], bytes]:
 def fixed(clock: Clock) -> list[Any]:
     return [
         mock.patch.object(aolog_clock, "now_us", clock.now_us),
-        mock.patch.object(cursor, "time", clock),
         mock.patch.object(os, "urandom", randomness()),
     ]
 

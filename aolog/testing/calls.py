@@ -1,0 +1,432 @@
+"""System calls as a simulated process makes them: arguments, answers and errors are Linux's.
+
+A call is met first (is the process dead, is there a fault), then carried out on the disk under
+the machine's lock. What becomes of the process is system.py's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from aolog.system import LOCK_NB, LOCK_UN
+from aolog.testing.disk import DirectoryNode, Disk, Node
+from aolog.testing.faults import Call, Effect
+from aolog.testing.inode import FileNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aolog.frame import Buffer
+
+__all__ = ["BLOCK", "Killed", "Machine", "SimulatedCalls", "SimulatedStatus"]
+
+BLOCK = 4096  # bytes: the unit of room
+_WALK_ERRNO = {FileNotFoundError: errno.ENOENT, NotADirectoryError: errno.ENOTDIR}
+
+
+class Killed(BaseException):
+    """The process that asks is dead. No `except Exception` stops it."""
+
+
+class SimulatedStatus(NamedTuple):
+    """What fstat tells of a simulated file."""
+
+    st_mode: int
+    st_ino: int
+    st_size: int
+    st_mtime_ns: int
+
+
+class _Open:
+    """An open file description."""
+
+    __slots__ = ("locked", "node", "path", "readable", "writable")
+
+    def __init__(self, node: Node, path: str, access: int) -> None:
+        self.node = node
+        self.path = path
+        self.readable = access != os.O_WRONLY
+        self.writable = access != os.O_RDONLY
+        self.locked = False
+
+
+class Machine:
+    """What the processes of one machine share."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.lock = threading.RLock()
+        self.free = threading.Condition(self.lock)  # told when a flock is given up
+        self.locks: dict[int, _Open] = {}
+        self.full_errno = errno.ENOSPC
+
+
+class SimulatedCalls:
+    """The calls of one process on a machine. What it needs of its descendant: `kill`."""
+
+    def __init__(
+        self,
+        shared: Machine,
+        faults: Callable[[Call], Effect | None] | None = None,
+        before: Callable[[Call], None] | None = None,
+    ) -> None:
+        self._shared = shared
+        self._disk = shared.disk
+        self._free = shared.free
+        self._lock = shared.lock
+        self._files: dict[int, _Open] = {}
+        self._next_fd = 3
+        self._dead = False
+        self._faults = faults
+        self.calls = 0
+        self.before = before
+
+    def kill(self) -> object:
+        """The process dies."""
+        raise NotImplementedError
+
+    # --- a call ------------------------------------------------------------------------------------
+
+    def _meet(self, name: str, path: str, size: int = 0) -> Effect | None:
+        """What is done before every call. Raises what the faults say, but for what is short."""
+        if self._dead:
+            raise Killed
+        self.calls += 1
+        if self._faults is None and self.before is None:
+            return None
+        while True:
+            call = Call(self.calls, name, path, size)
+            if self.before is not None:
+                try:
+                    self.before(call)
+                except Killed:
+                    self.kill()
+                    raise
+            effect = None if self._faults is None else self._faults(call)
+            if effect is None or effect.errno != errno.EINTR:
+                return effect
+
+    def _checked(self, name: str, path: str) -> None:
+        effect = self._meet(name, path)
+        if effect is not None and effect.errno is not None:
+            _fail(effect.errno, path)
+
+    def _opened(self, fd: int) -> _Open:
+        found = self._files.get(fd)
+        if found is None:
+            if self._dead:
+                raise Killed
+            _fail(errno.EBADF)
+        return found
+
+    def _node(self, path: str) -> Node:
+        try:
+            return self._disk.node(path)
+        except OSError as error:
+            _fail(_WALK_ERRNO[type(error)], path)
+
+    def _parent(self, path: str) -> tuple[DirectoryNode, str]:
+        try:
+            return self._disk.parent(path)
+        except OSError as error:
+            _fail(_WALK_ERRNO[type(error)], path)
+
+    # --- files -------------------------------------------------------------------------------------
+
+    def open(self, path: str, flags: int, mode: int = 0o777, /) -> int:
+        """os.open: O_CREAT, O_EXCL, O_TRUNC and O_DIRECTORY mean what they do."""
+        del mode
+        with self._lock:
+            self._checked("open", path)
+            node = self._find(path, flags)
+            access = flags & os.O_ACCMODE
+            if isinstance(node, DirectoryNode):
+                if access != os.O_RDONLY or flags & os.O_CREAT:
+                    _fail(errno.EISDIR, path)
+            elif flags & os.O_DIRECTORY:
+                _fail(errno.ENOTDIR, path)
+            elif flags & os.O_TRUNC and len(node.cache):
+                node.truncate(0)
+                node.mtime_ns = self._disk.tick()
+            fd, self._next_fd = self._next_fd, self._next_fd + 1
+            self._files[fd] = _Open(node, path, access)
+            node.opened += 1
+            return fd
+
+    def _find(self, path: str, flags: int) -> Node:
+        if not flags & os.O_CREAT:
+            return self._node(path)
+        directory, name = self._parent(path)
+        ino = directory.entries.get(name)
+        if ino is None:
+            return self._disk.new_file(directory, name)
+        if flags & os.O_EXCL:
+            _fail(errno.EEXIST, path)
+        return self._disk.nodes[ino]
+
+    def close(self, fd: int, /) -> None:
+        """os.close. Always succeeds, whatever the faults say. Of a dead process: nothing."""
+        with self._lock:
+            if not self._dead:
+                self._opened(fd)
+                self.calls += 1
+                self._close(fd)
+
+    def _close(self, fd: int) -> None:
+        file = self._files.pop(fd)
+        file.node.opened -= 1
+        if file.locked:
+            del self._shared.locks[file.node.ino]
+            self._free.notify_all()
+        if not file.node.opened and not file.node.linked:
+            self._disk.collect()
+
+    def pread(self, fd: int, size: int, offset: int, /) -> bytes:
+        """os.pread."""
+        with self._lock:
+            file = self._opened(fd)
+            effect = self._meet("pread", file.path, size)
+            if effect is not None:
+                if effect.errno is not None:
+                    _fail(effect.errno)
+                size = min(size, effect.short or size)
+            node = file.node
+            if isinstance(node, DirectoryNode):
+                _fail(errno.EISDIR)
+            if not file.readable:
+                _fail(errno.EBADF)
+            if offset < 0:
+                _fail(errno.EINVAL)
+            return bytes(node.cache[offset : offset + size])
+
+    def pwritev(self, fd: int, parts: Sequence[Buffer], offset: int, /) -> int:
+        """os.pwritev. A disk that is nearly full takes what it has room for."""
+        with self._lock:
+            file = self._opened(fd)
+            data = b"".join(parts)
+            effect = self._meet("pwritev", file.path, len(data))
+            node = file.node
+            if not file.writable or isinstance(node, DirectoryNode):
+                _fail(errno.EBADF)
+            if offset < 0:
+                _fail(errno.EINVAL)
+            taken = data
+            if effect is not None:
+                taken = data[: 0 if effect.short is None and effect.errno else effect.short]
+            room = (
+                self._room(node, offset + len(taken)) if self._disk.capacity is not None else None
+            )
+            if room is not None:
+                taken = taken[: max(0, room - offset)]
+            if taken:
+                node.write(taken, offset)
+                node.mtime_ns = self._disk.tick()
+            if effect is not None and effect.errno is not None:
+                _fail(effect.errno)
+            if data and not taken:
+                _fail(self._shared.full_errno)
+            return len(taken)
+
+    def _room(self, node: FileNode, end: int) -> int | None:
+        """How far the file may grow, if not up to `end`. What is allocated may be overwritten."""
+        allocated = -(-len(node.cache) // BLOCK)
+        most = allocated + max(0, self._disk.free_blocks())
+        return None if end <= most * BLOCK else most * BLOCK
+
+    def ftruncate(self, fd: int, size: int, /) -> None:
+        """os.ftruncate."""
+        with self._lock:
+            file = self._opened(fd)
+            self._checked("ftruncate", file.path)
+            node = file.node
+            if not file.writable or isinstance(node, DirectoryNode) or size < 0:
+                _fail(errno.EINVAL)
+            if self._disk.capacity is not None and self._room(node, size) is not None:
+                _fail(self._shared.full_errno)
+            node.truncate(size)
+            node.mtime_ns = self._disk.tick()
+
+    def fstat(self, fd: int, /) -> SimulatedStatus:
+        """os.fstat, in part. Never fails."""
+        with self._lock:
+            return self._status(self._opened(fd).node)
+
+    def _status(self, node: FileNode | DirectoryNode) -> SimulatedStatus:
+        if isinstance(node, DirectoryNode):
+            return SimulatedStatus(stat.S_IFDIR | 0o755, node.ino, 4096, node.mtime_ns)
+        return SimulatedStatus(stat.S_IFREG | 0o644, node.ino, len(node.cache), node.mtime_ns)
+
+    # --- syncs and locks ---------------------------------------------------------------------------
+
+    def fdatasync(self, fd: int, /) -> None:
+        """os.fdatasync: the file's bytes and size; not its name."""
+        self._sync("fdatasync", fd)
+
+    def fsync(self, fd: int, /) -> None:
+        """os.fsync: of a directory, its entries."""
+        self._sync("fsync", fd)
+
+    def _sync(self, name: str, fd: int) -> None:
+        with self._lock:
+            file = self._opened(fd)
+            effect = self._meet(name, file.path)
+            node = file.node
+            if effect is not None and effect.errno is not None:
+                if effect.lies:
+                    if isinstance(node, DirectoryNode):
+                        self._disk.sync_directory(node, lie=True)
+                    else:
+                        node.lie()
+                _fail(effect.errno)
+            if isinstance(node, DirectoryNode):
+                self._disk.sync_directory(node)
+            elif not node.is_clean:
+                node.sync()
+                self._disk.version += 1
+
+    def flock(self, fd: int, operation: int, /) -> None:
+        """fcntl.flock, exclusive: held by the open file description until it is closed."""
+        with self._lock:
+            file = self._opened(fd)
+            self._checked("flock", file.path)
+            locks, ino = self._shared.locks, file.node.ino
+            if operation & LOCK_UN:
+                if file.locked:
+                    file.locked = False
+                    del locks[ino]
+                    self._free.notify_all()
+                return
+            while locks.get(ino, file) is not file:
+                if operation & LOCK_NB:
+                    _fail(errno.EWOULDBLOCK)
+                self._free.wait()
+                if self._dead:
+                    raise Killed
+            locks[ino] = file
+            file.locked = True
+
+    # --- names ---------------------------------------------------------------------------------------
+
+    def listdir(self, path: str, /) -> list[str]:
+        """os.listdir."""
+        with self._lock:
+            self._checked("listdir", path)
+            node = self._node(path)
+            if not isinstance(node, DirectoryNode):
+                _fail(errno.ENOTDIR, path)
+            return list(node.entries)
+
+    def replace(self, old: str, new: str, /) -> None:
+        """os.replace."""
+        with self._lock:
+            self._checked("replace", new)
+            source, name = self._parent(old)
+            target, new_name = self._parent(new)
+            node = self._node(old)
+            ino = target.entries.get(new_name)
+            there = None if ino is None else self._disk.nodes[ino]
+            if isinstance(node, DirectoryNode):
+                _check_directory_rename(node, there, old, new)
+            elif isinstance(there, DirectoryNode):
+                _fail(errno.EISDIR, old)
+            if node is not there:
+                self._disk.rename(source, name, target, new_name)
+                for file in self._files.values():  # faults and `before` know it by its new name
+                    file.path = new if file.node is node else file.path
+
+    def unlink(self, path: str, /) -> None:
+        """os.unlink."""
+        with self._lock:
+            self._checked("unlink", path)
+            if isinstance(self._node(path), DirectoryNode):
+                _fail(errno.EISDIR, path)
+            self._disk.remove(*self._parent(path))
+
+    def mkdir(self, path: str, /) -> None:
+        """os.mkdir."""
+        with self._lock:
+            self._checked("mkdir", path)
+            directory, name = self._parent(path)
+            if name in directory.entries or not name:
+                _fail(errno.EEXIST, path)
+            self._disk.new_directory(directory, name)
+
+    def lexists(self, path: str, /) -> bool:
+        """os.path.lexists."""
+        with self._lock:
+            self._meet("lexists", path)
+            return self._is(path, FileNode | DirectoryNode)
+
+    def isdir(self, path: str, /) -> bool:
+        """os.path.isdir."""
+        with self._lock:
+            self._meet("isdir", path)
+            return self._is(path, DirectoryNode)
+
+    def _is(self, path: str, kind: object) -> bool:
+        try:
+            return isinstance(self._disk.node(path), kind)  # type: ignore[arg-type]  # a union of classes
+        except OSError:
+            return False
+
+    def lstat(self, path: str, /) -> SimulatedStatus:
+        """os.lstat, in part."""
+        with self._lock:
+            self._meet("lstat", path)
+            return self._status(self._disk.node(path))
+
+    def link(self, old: str, new: str, /) -> None:
+        """os.link, on a file system that has none."""
+        with self._lock:
+            self._meet("link", new)
+            self._disk.node(old)
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM), new)
+
+    def adopt(self, fd: int, other: int, /) -> None:
+        """The time of change becomes the other's; there are no owners and modes."""
+        with self._lock:
+            self._opened(fd).node.mtime_ns = self._opened(other).node.mtime_ns
+
+    def free_bytes(self, path: str, /) -> int:
+        """What the capacity leaves; 2^60 if it has no bound."""
+        with self._lock:
+            self._disk.node(path)
+            if self._disk.capacity is None:
+                return 1 << 60
+            contents = (content for _, content in self._disk.files() if content is not None)
+            return self._disk.capacity - sum(-(-len(c) // BLOCK) * BLOCK for c in contents)
+
+    def mounts(self, path: str, /) -> tuple[int, str]:
+        """Nothing tells."""
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), path)
+
+    # --- the machine -----------------------------------------------------------------------------
+
+    def boot_id(self) -> bytes:
+        """16 bytes that differ after every power cut, and with every seed."""
+        text = f"{self._disk.seed}".rjust(8, "0")[-8:] + f"{self._disk.boot}".rjust(8, "0")[-8:]
+        return text.encode()
+
+    def random_bytes(self, size: int, /) -> bytes:
+        """The same in each run of a seed."""
+        with self._lock:
+            return self._disk.random_bytes(size)
+
+
+def _check_directory_rename(node: DirectoryNode, there: Node | None, old: str, new: str) -> None:
+    if there is not None and not isinstance(there, DirectoryNode):
+        _fail(errno.ENOTDIR, old)
+    if there is not None and there is not node and there.entries:
+        _fail(errno.ENOTEMPTY, old)
+    if new.rstrip("/").startswith(old.rstrip("/") + "/"):
+        _fail(errno.EINVAL, old)
+
+
+def _fail(number: int, path: str | None = None) -> NoReturn:
+    if path is None:
+        raise OSError(number, os.strerror(number))
+    raise OSError(number, os.strerror(number), path)

@@ -1,0 +1,283 @@
+"""The disk of the simulation: a tree of inodes, what is durable of it, and what may survive.
+
+Directories have two contents as well: the entries that processes see, and those on the device.
+Each create, rename, unlink and mkdir is a change that waits for its directory's own fsync; a
+power cut keeps any of the waiting changes and drops the others. A rename is one change: it is
+there or it is not. An inode with no name on the device is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from random import Random
+
+import xxhash
+
+from aolog.testing.inode import FileNode
+from aolog.testing.outcomes import ROOT, Change, Outcomes, apply_change
+
+__all__ = ["DirectoryNode", "Disk", "Node"]
+
+_TICK_NS = 1000  # between two changes: no two have the same time
+_BEGIN_NS = 1_700_000_000_000_000_000  # the simulation's clock
+
+
+class DirectoryNode:
+    """A directory. entries: what processes see. durable: what is on the device."""
+
+    __slots__ = ("durable", "entries", "ino", "linked", "mtime_ns", "opened")
+
+    def __init__(self, ino: int, entries: dict[str, int], mtime_ns: int) -> None:
+        self.ino = ino
+        self.entries = entries
+        self.durable = entries.copy()
+        self.mtime_ns = mtime_ns
+        self.opened = 0
+        self.linked = 0
+
+    def copy(self) -> DirectoryNode:
+        """The same directory of an independent disk."""
+        new = DirectoryNode(self.ino, self.entries.copy(), self.mtime_ns)
+        new.durable, new.linked = self.durable.copy(), self.linked
+        return new
+
+
+Node = FileNode | DirectoryNode
+
+
+@lru_cache(maxsize=1024)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in {"", "."})
+
+
+class Disk:
+    """Inodes and entries. seed: of the random bytes that a process may ask for. capacity: bytes
+    that files may take in blocks of 4 KiB, holes included; None: any. Knows no processes."""
+
+    def __init__(self, *, seed: int, piece_bytes: int, capacity: int | None) -> None:
+        self.seed = seed
+        self.piece_bytes = piece_bytes
+        self.capacity = capacity
+        self.boot = 0
+        self.asked = 0  # how often random bytes were asked for
+        self.now_ns = _BEGIN_NS
+        self.version = 0  # grows with each change of what is seen or durable
+        self.nodes: dict[int, Node] = {ROOT: DirectoryNode(ROOT, {}, self.now_ns)}
+        self.waiting: list[Change] = []
+        self._stuck: set[int] = set()
+        self._last_ino = ROOT
+        self._last_change = 0
+
+    def copy(self) -> Disk:
+        """An independent disk in the same state, durable or not; nothing is open."""
+        new = Disk.__new__(Disk)
+        new.__dict__.update(self.__dict__)
+        new.nodes = {ino: node.copy() for ino, node in self.nodes.items()}
+        new.waiting = self.waiting.copy()
+        new._stuck = self._stuck.copy()  # noqa: SLF001 -- another of this class
+        new.collect()
+        return new
+
+    # --- names ---------------------------------------------------------------------------------
+
+    def node(self, path: str) -> Node:
+        """What is under a path. Raises FileNotFoundError, NotADirectoryError without a number:
+        the caller names the path."""
+        nodes = self.nodes
+        found: Node = nodes[ROOT]
+        for name in _names(path):
+            if not isinstance(found, DirectoryNode):
+                raise NotADirectoryError
+            ino = found.entries.get(name)
+            if ino is None:
+                raise FileNotFoundError
+            found = nodes[ino]
+        if path.endswith("/") and not isinstance(found, DirectoryNode):
+            raise NotADirectoryError
+        return found
+
+    def parent(self, path: str) -> tuple[DirectoryNode, str]:
+        """The directory of a path and the name in it. Errors as for `node`."""
+        head, _, name = path.rstrip("/").rpartition("/")
+        found = self.node(head)
+        if not isinstance(found, DirectoryNode):
+            raise NotADirectoryError
+        return found, name
+
+    def new_file(self, directory: DirectoryNode, name: str) -> FileNode:
+        """An empty file under a name that is free."""
+        self._last_ino += 1
+        node = FileNode(self._last_ino, self.piece_bytes, mtime_ns=self.tick())
+        self.nodes[node.ino] = node
+        self._link(directory, name, node)
+        self._wait((directory.ino,), (directory.ino, name, node.ino), None)
+        return node
+
+    def new_directory(self, directory: DirectoryNode, name: str) -> None:
+        """An empty directory under a name that is free."""
+        self._last_ino += 1
+        node = DirectoryNode(self._last_ino, {}, self.tick())
+        self.nodes[node.ino] = node
+        self._link(directory, name, node)
+        self._wait((directory.ino,), (directory.ino, name, node.ino), None)
+
+    def remove(self, directory: DirectoryNode, name: str) -> None:
+        """The name is gone, and what has no other name and is not open with it."""
+        node = self._unlink(directory, name)
+        self._wait((directory.ino,), None, (directory.ino, name, node.ino))
+        self.collect()
+
+    def rename(self, old: DirectoryNode, name: str, new: DirectoryNode, new_name: str) -> None:
+        """The entry gets another name, in the place of what has it."""
+        if new_name in new.entries:
+            self._unlink(new, new_name)
+        node = self._unlink(old, name)
+        self._link(new, new_name, node)
+        made, dropped = (new.ino, new_name, node.ino), (old.ino, name, node.ino)
+        self._wait(tuple({old.ino, new.ino}), made, dropped)
+        self.collect()
+
+    def _link(self, directory: DirectoryNode, name: str, node: Node) -> None:
+        directory.entries[name] = node.ino
+        directory.mtime_ns = self.tick()
+        node.linked += 1
+
+    def _unlink(self, directory: DirectoryNode, name: str) -> Node:
+        node = self.nodes[directory.entries.pop(name)]
+        directory.mtime_ns = self.tick()
+        node.linked -= 1
+        return node
+
+    def _wait(
+        self,
+        directories: tuple[int, ...],
+        sets: tuple[int, str, int] | None,
+        drops: tuple[int, str, int] | None,
+    ) -> None:
+        self._last_change += 1
+        self.waiting.append(Change(self._last_change, directories, sets, drops))
+
+    def sync_directory(self, directory: DirectoryNode, *, lie: bool = False) -> None:
+        """Its waiting changes are durable. lie: they never will be, and no one is told."""
+        mine = [change for change in self.waiting if directory.ino in change.directories]
+        if lie:
+            self._stuck.update(change.number for change in mine)
+            return
+        going = [change for change in mine if change.number not in self._stuck]
+        for change in going:
+            apply_change(change, lambda ino: self._directory(ino).durable)
+        self.waiting = [change for change in self.waiting if change not in going]
+        self.version += 1
+        self.collect()
+
+    def _directory(self, ino: int) -> DirectoryNode:
+        node = self.nodes[ino]
+        assert isinstance(node, DirectoryNode)
+        return node
+
+    def collect(self) -> None:
+        """Forgets the inodes that no name, descriptor, device or change leads to."""
+        if all(node.linked or node.opened for node in self.nodes.values() if node.ino != ROOT):
+            return
+        kept = {ROOT}
+        for node in self.nodes.values():
+            if isinstance(node, DirectoryNode):
+                kept.update(node.entries.values(), node.durable.values())
+            if node.opened:
+                kept.add(node.ino)
+        kept.update(change.sets[2] for change in self.waiting if change.sets)
+        self.nodes = {ino: node for ino, node in self.nodes.items() if ino in kept}
+
+    # --- room, time, chance --------------------------------------------------------------------
+
+    def tick(self) -> int:
+        """The time of a change."""
+        self.now_ns += _TICK_NS
+        self.version += 1
+        return self.now_ns
+
+    def free_blocks(self) -> int:
+        """Blocks of 4 KiB that files may still take. What has neither name nor descriptor takes
+        none."""
+        if self.capacity is None:
+            return 1 << 60
+        files = (
+            n for n in self.nodes.values() if isinstance(n, FileNode) and (n.linked or n.opened)
+        )
+        return self.capacity // 4096 - sum(-(-len(file.cache) // 4096) for file in files)
+
+    def random_bytes(self, size: int) -> bytes:
+        """The same in each run of a seed."""
+        self.asked += 1
+        found = b""
+        while len(found) < size:
+            text = f"{self.seed}/{self.boot}/{self.asked}/{len(found)}"
+            found += xxhash.xxh3_128_digest(text.encode())
+        return found[:size]
+
+    # --- what it holds, and what survives ----------------------------------------------------------
+
+    def files(self) -> Iterator[tuple[str, bytes | None]]:
+        """Every path below / with what processes read there; None for a directory. Sorted."""
+
+        def below(directory: DirectoryNode, path: str) -> Iterator[tuple[str, bytes | None]]:
+            for name in sorted(directory.entries):
+                node = self.nodes[directory.entries[name]]
+                if isinstance(node, FileNode):
+                    yield f"{path}/{name}", bytes(node.cache)
+                else:
+                    yield f"{path}/{name}", None
+                    yield from below(node, f"{path}/{name}")
+
+        yield from below(self._directory(ROOT), "")
+
+    def survivors(
+        self,
+        limit: int,
+        sample: int = 0,
+        rng: Random | None = None,
+        *,
+        known: set[bytes] | None = None,
+    ) -> Iterator[tuple[bytes, Disk]]:
+        """(content hash, disk) of every different state that a power cut may leave, if they are
+        no more than `limit`; else of `limit` that lie far apart, the least and the greatest among
+        them, and of `sample` that `rng` draws. Each is a disk of its own, on the next boot.
+        known: hashes that are passed over; the new ones are added."""
+        seen = set() if known is None else known
+        outcomes = self._outcomes()
+        for number in outcomes.numbers(limit, sample, rng):
+            digest, tree, choice = outcomes.at(number)
+            if digest not in seen:
+                seen.add(digest)
+                yield digest, self._after_power_cut(tree, choice, outcomes)
+
+    def _outcomes(self) -> Outcomes:
+        nodes = self.nodes.values()
+        return Outcomes(
+            {node.ino: node.durable for node in nodes if isinstance(node, DirectoryNode)},
+            self.waiting,
+            {node.ino: node.contents() for node in nodes if isinstance(node, FileNode)},
+        )
+
+    def _after_power_cut(
+        self, tree: dict[int, dict[str, int]], choice: dict[int, int], outcomes: Outcomes
+    ) -> Disk:
+        new = Disk.__new__(Disk)
+        new.__dict__.update(self.__dict__)
+        new.boot += 1
+        new.asked = 0
+        new.waiting = []
+        new._stuck = set()  # noqa: SLF001 -- another of this class
+        nodes: dict[int, Node] = {}
+        new.nodes = nodes
+        for ino, entries in tree.items():
+            nodes[ino] = DirectoryNode(ino, entries.copy(), self.nodes[ino].mtime_ns)
+        for entries in tree.values():
+            for ino in entries.values():
+                if ino not in nodes:
+                    content = outcomes.contents[ino].content(choice.get(ino, 0))
+                    mtime_ns = self.nodes[ino].mtime_ns
+                    nodes[ino] = FileNode(ino, self.piece_bytes, content, mtime_ns)
+                nodes[ino].linked += 1
+        return new

@@ -1,0 +1,151 @@
+"""Every state of a disk that a power cut may leave, by number.
+
+A state is a subset of the changes of entries that wait, and for each file that has a name then
+one of its contents. If there are few states all are numbered through; if there are many, the
+corners come first (for each subset, the least and the most of all files), then numbers that lie
+far apart, then what is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+import xxhash
+
+if TYPE_CHECKING:
+    from aolog.testing.inode import Contents
+
+__all__ = ["ROOT", "Change", "Outcomes", "apply_change"]
+
+ROOT = 1  # the inode of /
+_SUBSETS_MAX = 10  # waiting changes of which every subset is tried: 1024 of them
+
+
+class Change(NamedTuple):
+    """A change of entries that is not durable. directories: the inodes that it is in. sets:
+    (directory, name, inode) entries that it makes; drops: those that it removes."""
+
+    number: int
+    directories: tuple[int, ...]
+    sets: tuple[int, str, int] | None
+    drops: tuple[int, str, int] | None
+
+
+def apply_change(change: Change, entries_of: Callable[[int], dict[str, int]]) -> None:
+    """Carries it out on the entries of its directories."""
+    if change.drops:
+        directory, name, ino = change.drops
+        entries = entries_of(directory)
+        if entries.get(name) == ino:
+            del entries[name]
+    if change.sets:
+        directory, name, ino = change.sets
+        entries_of(directory)[name] = ino
+
+
+class _Tree(NamedTuple):
+    """Entries that may survive together. files: (path, inode) of all; choices: inodes of which
+    more than one content may survive. states: how many."""
+
+    entries: dict[int, dict[str, int]]
+    files: list[tuple[str, int]]
+    choices: list[int]
+    states: int
+
+
+class Outcomes:
+    """See the module. directories: the durable entries of each, by inode. waiting: changes that
+    are not durable, in order. contents: of each file, by inode."""
+
+    def __init__(
+        self,
+        directories: Mapping[int, dict[str, int]],
+        waiting: list[Change],
+        contents: Mapping[int, Contents],
+    ) -> None:
+        self._directories = directories
+        self._waiting = waiting
+        self.contents = contents
+        self._digests: dict[tuple[int, int], bytes] = {}
+        self._trees = self._all_trees()
+        self._ends = list(accumulate(tree.states for tree in self._trees))
+        self.count = self._ends[-1]
+
+    def _all_trees(self) -> list[_Tree]:
+        waiting = self._waiting
+        n = len(waiting)
+        if n <= _SUBSETS_MAX:
+            subsets = [
+                [c for i, c in enumerate(waiting) if mask >> i & 1] for mask in range(1 << n)
+            ]
+        else:  # prefixes, and all but one
+            subsets = [waiting[:i] for i in range(n + 1)]
+            subsets += [waiting[:i] + waiting[i + 1 :] for i in range(n)]
+        return [self._tree(subset) for subset in subsets]
+
+    def _tree(self, kept: list[Change]) -> _Tree:
+        durable = {ino: entries.copy() for ino, entries in self._directories.items()}
+        for change in kept:
+            apply_change(change, lambda ino: durable.setdefault(ino, {}))
+        entries: dict[int, dict[str, int]] = {}
+        files: list[tuple[str, int]] = []
+        walk = [("", ROOT)]
+        while walk:
+            path, ino = walk.pop()
+            entries[ino] = durable[ino]
+            for name in sorted(durable[ino]):
+                child = durable[ino][name]
+                if child in durable:
+                    files.append((f"{path}/{name}/", 0))
+                    walk.append((f"{path}/{name}", child))
+                else:
+                    files.append((f"{path}/{name}", child))
+        inodes = dict.fromkeys(ino for _, ino in files if ino)
+        choices = [ino for ino in inodes if self.contents[ino].count > 1]
+        count = math.prod(self.contents[ino].count for ino in choices)
+        return _Tree(entries, sorted(files), choices, count)
+
+    def numbers(self, limit: int, sample: int, rng: Random | None) -> Iterator[int]:
+        """Which states to take: see the module."""
+        count = self.count
+        if count <= limit:
+            yield from range(count)
+            return
+        for end, tree in zip(self._ends, self._trees, strict=True):
+            yield from (end - tree.states, end - 1)
+        stride = count * 618033988749895 // 10**15 | 1
+        while math.gcd(stride, count) != 1:
+            stride += 2
+        for i in range(1, limit - 2 * len(self._trees) + 1):
+            yield i * stride % count
+        if rng is not None:
+            for _ in range(sample):
+                yield rng.randrange(count)
+
+    def at(self, number: int) -> tuple[bytes, dict[int, dict[str, int]], dict[int, int]]:
+        """(content hash, entries, content of each inode) of the number-th state."""
+        i = 0
+        while self._ends[i] <= number:
+            i += 1
+        tree = self._trees[i]
+        left = number - (self._ends[i] - tree.states)
+        choice = {}
+        for ino in tree.choices:
+            left, choice[ino] = divmod(left, self.contents[ino].count)
+        hashed = xxhash.xxh3_128()
+        for path, ino in tree.files:
+            hashed.update(path.encode() + b"\0")
+            if ino:
+                hashed.update(self._digest(ino, choice.get(ino, 0)))
+        return hashed.digest(), tree.entries, choice
+
+    def _digest(self, ino: int, which: int) -> bytes:
+        found = self._digests.get((ino, which))
+        if found is None:
+            content = self.contents[ino].content(which)
+            found = self._digests[ino, which] = xxhash.xxh3_128_digest(content)
+        return found

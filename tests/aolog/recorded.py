@@ -1,0 +1,138 @@
+"""The real system with a list of what was asked of it; and a history that asks a lot.
+
+Run as a program it carries the history out below a directory and writes the list as JSON:
+`python -m tests.aolog.recorded DIRECTORY RECORD`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import aolog
+from aolog.retention import prune
+from aolog.storage import Storage
+from aolog.system import RealSystem
+from aolog.testing import SimulatedSystem
+from tests.aolog.conftest import kill
+
+# (call, its path or descriptor's path, arguments, result or "E" and the errno's number)
+Entry = tuple[str, str, list[Any], Any]
+
+
+class RecordingSystem(RealSystem):
+    """The operating system; `entries` is what was asked, with the bytes and the answers."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Any, ...]] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name in {"entries", "boot_id", "random_bytes"} or name.startswith("_"):
+            return found
+
+        def call(*args: Any) -> Any:
+            kept = [b"".join(a) if name == "pwritev" and i == 1 else a for i, a in enumerate(args)]
+            try:
+                result = found(*args)
+            except OSError as error:
+                self.entries.append((name, kept, error))
+                raise
+            self.entries.append((name, kept, result))
+            return result
+
+        return call
+
+
+def history(directory: str, storage: Storage) -> None:
+    """Batches, rotation, a full set of cursors, retention, a death, a torn tail, recovery."""
+    log, options = f"{directory}/log", {"flush_seconds": None, "sync": "flush", "storage": storage}
+    with aolog.Writer(log, slab_bytes=9000, **options) as writer:
+        for i in range(12):
+            writer.append(b"%d" % i * 50, key=b"k")
+            if i % 3 == 0:
+                writer.flush()
+        writer.append_many([b"many"] * 200)
+        writer.sync()
+    for _ in range(3):
+        with aolog.Reader(log, cursor="c", storage=storage) as reader:
+            for _ in range(60):
+                reader.read()
+            reader.commit()
+    prune(log, storage, aolog.Retention(max_slabs=2))
+    writer = aolog.Writer(log, slab_bytes=20_000, batch_bytes=0, preallocate=True, **options)
+    writer.append(b"before the death")
+    writer.append_many([b"torn" * 40] * 20)
+    writer.flush()
+    kill(writer)
+    last = max(name for name in storage.list_names(log) if name.endswith(".slab"))
+    file = storage.open_write(f"{log}/{last}")
+    content = file.pread(file.stat().size, 0).rstrip(b"\0")
+    file.truncate(len(content) - 100)
+    file.close()
+    with aolog.Writer(log, slab_bytes=9000, **options) as writer:
+        writer.append(b"after it")
+    with aolog.Reader(log, cursor="c", storage=storage) as reader:
+        list(reader)
+        reader.commit()
+    storage.exists(f"{log}/nothing")
+    storage.unlink(f"{log}/nothing")
+
+
+def replay(entries: Sequence[tuple[Any, ...]], system: SimulatedSystem) -> int:
+    """Asks the simulation the same, and compares the answers; how many calls."""
+    fds: dict[int, int] = {}
+    for name, args, result in entries:
+        asked = list(args)
+        if name not in {"open", "listdir", "replace", "unlink", "mkdir", "lexists", "isdir"}:
+            asked[0] = fds[args[0]]
+        if name == "pwritev":
+            asked[1] = [args[1]]
+        try:
+            answer = getattr(system, name)(*asked)
+        except OSError as error:
+            answer = error
+        if isinstance(answer, OSError) or isinstance(result, OSError):
+            assert getattr(answer, "errno", 0) == getattr(result, "errno", 0), (name, args)
+            continue
+        if name == "open":
+            fds[result] = answer
+        elif name == "fstat":
+            file = os.stat_result(result)
+            assert (file.st_mode >> 12, answer.st_mode >> 12) in {(4, 4), (8, 8)}
+            assert file.st_mode >> 12 == 4 or file.st_size == answer.st_size
+        elif name == "listdir":
+            assert sorted(answer) == sorted(result)
+        else:
+            assert answer == result, (name, args)
+    return len(entries)
+
+
+def as_json(entries: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """In the form that strace's lines are brought into: [call, arguments, result]."""
+    shown = []
+    for name, args, result in entries:
+        plain = [a.hex() if isinstance(a, bytes) else a for a in args]
+        if isinstance(result, OSError):
+            plain.append(None)
+            shown.append([name, plain[:-1], f"E{result.errno}"])
+        elif name in {"open", "pread", "pwritev"}:
+            shown.append([name, plain, result.hex() if isinstance(result, bytes) else result])
+        else:
+            shown.append([name, plain, 0])
+    return shown
+
+
+def main() -> None:
+    directory, record = sys.argv[1:]
+    system = RecordingSystem()
+    history(directory, Storage(system))
+    Path(record).write_text(json.dumps(as_json(system.entries)), encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()
