@@ -68,9 +68,6 @@ class Clock:
     def now_us(self) -> int:
         return self.us
 
-    def time_ns(self) -> int:
-        return self.us * 1000
-
 
 def randomness() -> Callable[[int], bytes]:
     numbers = count()
