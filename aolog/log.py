@@ -104,10 +104,9 @@ class Slab:
             found = decode_slab_header(self.file.pread(HEADER_LEN, at))
             if isinstance(found, NewerVersion):
                 newer = found
-            elif found is not None:
+            elif found is not None and found.base == self.base:
                 self.copies_intact += 1
-                if found.base == self.base and self.header is None:
-                    self.header = found
+                self.header = self.header or found
         if self.header is None and (seal := self.seal()) is not None:
             self.header = seal.header
         if self.header is None and newer is not None:
