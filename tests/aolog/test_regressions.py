@@ -219,3 +219,26 @@ def test_who_begins_behind_damage_in_format_1_is_not_told_of_it(log_path: str) -
     with aolog.Reader(log_path, addresses[2]) as reader:
         assert [record.value for record in reader] == [b"2", b"3"]
         assert reader.gaps == []
+
+
+def test_what_was_kept_aside_is_not_overwritten_by_what_is_cut_at_the_same_place(
+    log_path: str,
+) -> None:
+    """The slab that recovery began is lost, and the one before has another torn end."""
+    cut = []
+    for torn in (b"first", b"second end"):
+        writer = aolog.Writer(log_path, flush_seconds=None, sync="never")
+        cut.append(writer.opening.cut_bytes)
+        writer.append(b"value")
+        writer.flush()
+        kill(writer)
+        for later in slab_files(log_path)[1:]:
+            later.unlink()
+        with slab_files(log_path)[0].open("ab") as file:
+            file.write(torn)
+    with aolog.Writer(log_path) as writer:
+        cut.append(writer.opening.cut_bytes)
+    assert cut == [0, 5, 10]
+    kept = sorted((Path(log_path) / "aside").iterdir())
+    assert [at.read_bytes() for at in kept] == [b"second end", b"first"]
+    assert [at.name.split(".", 1)[1] for at in kept] == ["2.torn", "torn"]
