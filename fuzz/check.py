@@ -125,6 +125,7 @@ def _check_gaps_from(begin: int, seen: Seen, gaps: Sequence[Gap], *, last: bool)
     got = list(seen.gaps)
     while (
         got
+        and got[0].begin < begin
         and got[0].end <= begin
         and any(got[0].begin >= gap.begin and got[0][1:3] == gap[1:3] for gap in gaps)
     ):

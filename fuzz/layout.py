@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from aolog.record import Record
 
-__all__ = ["Files", "Frame", "Known", "Slab", "base_of", "parse_slab", "read_files"]
+__all__ = ["Files", "Frame", "Known", "Slab", "base_of", "know", "parse_slab", "read_files"]
 
 Files = dict[str, bytes]  # name below the log's directory: content
 
