@@ -46,7 +46,7 @@ class RecoveryTarget:
         files = apply(made.files, case["steps"])
         expected = check_all(made.known, files, self._disk, random.Random(case["look"]))
         if expected is None:
-            return f"{case['shape']}: no slab left"
+            return f"{case['shape']}: no slab left that says what it is"
         if expected.newer:
             return f"{case['shape']}: newer format"
         reasons = sorted({gap.reason for gap in expected.gaps})

@@ -176,6 +176,32 @@ def every_hostile_length(made: Made, thorough: bool) -> Iterator[Case]:
                     yield f"{where}, resealed", [["write", name, frame.begin, sealed.hex()]]
 
 
+def every_hostile_trailer(made: Made, thorough: bool) -> Iterator[Case]:
+    """A seal's place that is anywhere, with the hash as it was and with a right one."""
+    for slab in made.known.slabs:
+        if slab.seal is None:
+            continue
+        name, size = f"{slab.base:020d}.slab", len(slab.data)
+        trailer = slab.data[-24:]
+        for place in (
+            0,
+            1,
+            7,
+            DATA_BEGIN,
+            size - 24,
+            size,
+            1 << 31,
+            (1 << 63) - 1,
+            1 << 63,
+            (1 << 64) - 1,
+        ):
+            changed = trailer[:8] + place.to_bytes(8, "little") + trailer[16:20]
+            sealed = struct.pack("<I", xxhash.xxh32_intdigest(changed))
+            where = f"the seal's offset in {name} is {place:#x}"
+            yield where, [["write", name, size - 24, (changed + trailer[20:]).hex()]]
+            yield f"{where}, resealed", [["write", name, size - 24, (changed + sealed).hex()]]
+
+
 def resealed(head: bytes, offset: int, salt: int) -> bytes:
     """The header with a right hash of its own."""
     seed = (salt ^ offset >> 3) & 0xFFFFFFFF
@@ -210,5 +236,6 @@ TABLE: list[tuple[Group, tuple[str, ...], int]] = [
     (every_slab, FORMAT_2, 2),
     (every_header, FORMAT_2, 4),
     (every_hostile_length, ("closed", "marked"), 6),
+    (every_hostile_trailer, ("closed", "marked", "nested"), 2),
     (every_frame_of_payloads, ("nested",), 2),
 ]
