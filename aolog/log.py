@@ -107,10 +107,9 @@ class Slab:
             found = decode_slab_header(self.file.pread(HEADER_LEN, at))
             if isinstance(found, NewerVersion):
                 newer = found
-            elif found is not None:
+            elif found is not None and found.base == self.base:
                 self.copies_intact += 1
-                if found.base == self.base and self.header is None:
-                    self.header = found
+                self.header = self.header or found
         if self.header is None and (seal := self.seal()) is not None:
             self.header = seal.header
         if self.header is None and newer is not None:
@@ -219,6 +218,7 @@ class Log:
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
         self._directory = storage.open_directory(path)
         self._format: int | None = None
+        self._format_guess: int | None = None  # where no slab of this listing says
         self.refresh()
 
     def close(self) -> None:
@@ -248,7 +248,7 @@ class Log:
         bases.sort()
         if bases == self.bases:
             return False
-        self.bases = bases
+        self.bases, self._format_guess = bases, None
         for base, slab in list(self._slabs.items()):
             i = bisect_right(bases, base) - 1
             if i < 0 or bases[i] != base:
@@ -307,17 +307,19 @@ class Log:
     def _first_format(self) -> int:
         """The format of the first slab that says so; what an unclear one is taken for. A log
         has one format: a writer refuses to mix them."""
-        if self._format is None:
+        if self._format is None and self._format_guess is None:
             found = filter(None, map(self._format_said_by, self.bases[:FORMAT_PROBES]))
             self._format = next(found, None)
-        if self._format is not None:
-            return self._format
+        known = self._format or self._format_guess
+        if known is not None:
+            return known
         try:  # nothing is intact: a format-2 slab is born with its prelude, however short its life
             file = self.storage.open_read(self.slab_path(self.bases[0]))
         except FileNotFoundError:
             return 2
         try:
-            return 2 if file.stat().size >= DATA_BEGIN else 1
+            self._format_guess = 2 if file.stat().size >= DATA_BEGIN else 1
+            return self._format_guess
         finally:
             file.close()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.log import Log, Slab
-    from aolog.storage import Storage
+    from aolog.storage import File, Storage
 
 __all__ = ["Opening", "Predecessor", "begin_slab", "open_for_append"]
 
@@ -174,15 +174,18 @@ def _inspect_format_1(slab: Slab, size: int) -> _Found:
 def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None, int]:
     """Copies aside and cuts: where the copy is, and its bytes. Durable on return."""
     storage, last = log.storage, found.last
-    aside = f"{log.path}/{ASIDE_DIRECTORY}/{last.base + last.end_of_frames:020d}.torn"
+    kept = _kept_aside(log, last.base + last.end_of_frames)
     if decision.cut_at is None:
-        if decision.case is Case.UNSEALED and storage.exists(aside):
-            return aside, _size(storage, aside)  # whoever cut was killed before the next slab
+        if decision.case is Case.UNSEALED and len(kept) > 1:
+            return kept[-2], _size(storage, kept[-2])  # who cut was killed before the next slab
         return None, 0
+    aside = kept[-1]
     file = storage.open_write(log.slab_path(last.base))
     try:
         if decision.aside:
             storage.make_directory(f"{log.path}/{ASIDE_DIRECTORY}")
+            if len(kept) > 1 and _is_copy(storage, kept[-2], file, decision.cut_at, found.tail_end):
+                aside = kept[-2]  # who copied it was killed before the cut
             pieces = range(decision.cut_at, found.tail_end, _COPY_BYTES)
             storage.write_file(
                 aside, (file.pread(min(_COPY_BYTES, found.tail_end - at), at) for at in pieces)
@@ -192,6 +195,28 @@ def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None,
     finally:
         file.close()
     return (aside, found.tail_end - decision.cut_at) if decision.aside else (None, 0)
+
+
+def _kept_aside(log: Log, address: int) -> list[str]:
+    """What was cut at the address before, oldest first, and a free name: nothing is overwritten."""
+    stem = f"{log.path}/{ASIDE_DIRECTORY}/{address:020d}"
+    paths = [f"{stem}.torn"]
+    while log.storage.exists(paths[-1]):
+        paths.append(f"{stem}.{len(paths) + 1}.torn")
+    return paths
+
+
+def _is_copy(storage: Storage, path: str, file: File, begin: int, end: int) -> bool:
+    """Whether the file at `path` holds [begin, end) of another."""
+    copy = storage.open_read(path)
+    try:
+        return copy.stat().size == end - begin and all(
+            copy.pread(_COPY_BYTES, at)
+            == file.pread(min(_COPY_BYTES, end - begin - at), begin + at)
+            for at in range(0, end - begin, _COPY_BYTES)
+        )
+    finally:
+        copy.close()
 
 
 def _size(storage: Storage, path: str) -> int:

@@ -221,7 +221,7 @@ class Scan:
         if slab.header is not None or slab.format == 1:
             self._walker = slab.walker(offset, resync=self._resync)
         elif slab.limit is None:  # a header is durable before its slab has a name: it was there
-            self._open_gap(slab.base, slab.base + slab.end_offset, "corrupt")
+            self._open_gap(self.address, slab.base + slab.end_offset, "corrupt")
             self.address = slab.base + slab.end_offset
             self._close_gap(None)
         return True

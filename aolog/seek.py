@@ -80,7 +80,10 @@ def at_address(log: Log, address: int) -> Place:
             path=log.path,
             end=end,
         )
-    return _within(slab, offset)
+    while i > 0 and slab.format == 2 and slab.header is None:
+        i -= 1  # a part of a hole, which is told, and counted, from the intact byte before it
+        slab = log.slab(i)
+    return _within(slab, address - slab.base)
 
 
 def _within(slab: Slab, offset: int) -> Place:
@@ -103,7 +106,7 @@ def _within_format_1(slab: Slab, offset: int) -> Place:
     while walker.offset < offset:
         begin = walker.offset
         outcome = walker.next()
-        if not isinstance(outcome, Frame) and walker.offset >= offset:
+        if not isinstance(outcome, Frame) and walker.offset > offset:
             return Place(slab.base + begin, slab.base, begin, None)
         if isinstance(outcome, Tail):
             return Place(slab.base + begin, slab.base, begin, None)

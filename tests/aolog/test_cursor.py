@@ -283,32 +283,6 @@ def test_what_a_killed_reader_said_to_have_committed_is_committed(log_path: str)
 # --- damage ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("newer", [0, 1])
-def test_a_damaged_copy_leaves_the_other(log: str, newer: int) -> None:
-    commit_after(log, 2)
-    commit_after(log, 1)  # one more of each copy
-    before = rest(log)
-    sequences = [int.from_bytes(file_of(log).read_bytes()[at + 16 : at + 24], "little")
-                 for at in COPIES]  # fmt: skip
-    which = COPIES[sequences.index(max(sequences) if newer else min(sequences))]
-    damage(file_of(log), which + 40)
-    if newer:
-        assert rest(log) == [b"%d" % i for i in range(2, 6)]
-    else:
-        assert rest(log) == before
-    commit_after(log, 1)
-    commit_after(log, 1)
-    assert rest(log) != before
-
-
-@pytest.mark.parametrize("at", [*range(0, 68, 4)])
-def test_every_byte_of_a_copy_is_checked(log: str, at: int) -> None:
-    commit_after(log, 2)
-    damage(file_of(log), at)
-    with pytest.raises(aolog.CursorCorrupt):
-        aolog.Reader(log, cursor="c")
-
-
 def test_a_cursor_whose_copies_are_both_damaged_says_so_and_is_left(log: str) -> None:
     commit_after(log, 2)
     commit_after(log, 1)
@@ -324,17 +298,6 @@ def test_a_cursor_whose_copies_are_both_damaged_says_so_and_is_left(log: str) ->
     with aolog.Writer(log) as writer:  # the log itself is well
         writer.append(b"6")
     assert len(values(log)) == 7
-
-
-@pytest.mark.parametrize("size", [0, 10, 4096])
-def test_a_cursor_that_was_cut_short(log: str, size: int) -> None:
-    commit_after(log, 2)
-    os.truncate(file_of(log), size)
-    if size >= 4096:
-        assert rest(log) == [b"2", b"3", b"4", b"5"]
-    else:
-        with pytest.raises(aolog.CursorCorrupt):
-            rest(log)
 
 
 # --- whose it is -----------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Damage costs what it touches and no other record, and is told exactly, however one reads.
 
 One table of cases: what is done to a log, and the gaps that it makes. Every case runs against every
-way of reading, from the beginning and from inside of the damage, and against `verify`.
+way of reading, from the beginning and from inside of the damage, and against `verify`. The matrix
+(test_damage_matrix.py) tries every byte against an oracle, which is held against this table.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import aolog
 from aolog.frame import FRAME_HEADER_LEN, KIND_RECORDS, KIND_SEAL
 from aolog.record import Gap, Record
 from aolog.slab import DATA_BEGIN, TRAILER_LEN
+from fuzz.check import check_all
+from fuzz.disk import Disk
+from fuzz.layout import know, read_files
 from tests.aolog.conftest import (
     WAYS,
     FrameAt,
     Way,
     by_batch,
-    by_iteration,
     frames_of,
     kill,
     one_by_one,
@@ -619,59 +622,18 @@ def test_a_record_inside_of_a_damaged_frame_counts_those_behind_it(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_writer_goes_on_behind_damage_and_cuts_none_of_what_is_intact(
-    damaged: Callable[[str], Damaged], name: str, tmp_path: Path
+def test_the_oracle_of_the_matrix_says_what_this_table_says(
+    damaged: Callable[[str], Damaged], shapes: dict[str, Built], name: str
 ) -> None:
+    """By rules and by hand. With it come ranges, and a writer that cuts none of what is intact."""
     log, gaps, left = damaged(name)
-    left = left[: len(left) - tail_records(name)]
-    path = str(tmp_path / "log")
-    shutil.copytree(log.path, path)
-    with aolog.Writer(path) as writer:
-        address = writer.append(b"behind")
-    records, found = by_iteration(path)
-    assert records[:-1] == left
-    assert (records[-1].address, records[-1].value) == (address, b"behind")
-    assert [gap[:3] for gap in found[: len(gaps)]] == [gap[:3] for gap in gaps]
-    assert [gap.reason for gap in found[len(gaps) :]] in ([], ["torn"])
-    with aolog.Writer(path) as writer:
-        writer.append(b"again")
-    assert [record.value for record in read_all(path)[-2:]] == [b"behind", b"again"]
-
-
-# --- any damage ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_whatever_is_flipped_nothing_else_is_lost(
-    shapes: dict[str, Built], tmp_path: Path, seed: int
-) -> None:
-    rng = random.Random(seed)
-    shape = shapes[rng.choice(["sealed", "open", "marked"])]
-    path = tmp_path / "log"
-    shutil.copytree(shape.path, path)
-    log = shape.at(str(path))
-    flipped: list[set[int]] = [set() for _ in log.slabs]
-    for _ in range(rng.choice([1, 1, 2, 5, 20])):
-        i = rng.randrange(4)
-        at = rng.randrange(DATA_BEGIN, size := log.slabs[i].stat().st_size)
-        flipped[i] |= set(range(at, min(size, at + rng.choice([1, 1, 8, 300, 1500]))))
-    touched: set[int] = set()
-    for i, offsets in enumerate(flipped):
-        for at in offsets:
-            flip(log.slabs[i], at)
-        for frame in log.frames[i]:
-            if not offsets.isdisjoint(range(frame.begin, frame.end)):
-                touched.update(range(frame.address, frame.address + PER_FRAME))
-    left = [record for record in log.records if record.address not in touched]
-    records, gaps = one_by_one(log.path)
-    assert records == left
-    assert by_batch(log.path) == Way(records, gaps)
-    for gap in gaps:
-        assert not any(gap.begin <= record.address < gap.end for record in records)
-    last = records[-1].address if records else 0
-    missing = [r for r in log.records if r not in records and r.address < last]
-    told = sum(gap.records_lost or 0 for gap in gaps if gap.begin < last)
-    assert told == len(missing)
+    built = shapes[CASES[name][0]]
+    known = know(read_files(built.path), built.records)
+    with Disk() as disk:
+        expected = check_all(known, read_files(log.path), disk, random.Random(name))
+    assert expected is not None
+    assert expected.gaps == gaps
+    assert expected.records == left[: len(left) - tail_records(name)]
 
 
 # --- format 1 --------------------------------------------------------------------------------

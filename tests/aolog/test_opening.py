@@ -274,53 +274,6 @@ def test_format_1_with_a_broken_chain_is_case_s_and_keeps_its_bytes(log_path: st
 # --- torn tails --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch_bytes", [0, 64 << 10])
-def test_a_log_cut_at_any_byte_of_its_last_frames_is_opened(
-    log_path: str, tmp_path: Path, batch_bytes: int
-) -> None:
-    writer = aolog.Writer(log_path, batch_bytes=batch_bytes, **MANUAL)
-    for i in range(3):
-        writer.append(b"%030d" % i)
-        writer.append(b"", key=b"k" * 7, headers=(("h", None),))
-        writer.flush()
-    kill(writer)
-    frames = frames_of(log_path)
-    records = read_all(log_path)
-    slab = slab_files(log_path)[0]
-    for size in range(frames[-2].begin, frames[-1].end + 1):
-        path = str(tmp_path / "cut")
-        shutil.copytree(log_path, path)
-        cut(Path(path) / slab.name, size)
-        left = [record for record in records if any(
-            frame.address <= record.address < frame.address + frame.records and frame.end <= size
-            for frame in frames)]  # fmt: skip
-        intact = max(frame.end for frame in frames if frame.end <= size)
-        with aolog.Writer(path) as writer:
-            assert writer.opening.epoch == 2
-            assert writer.opening.cut_bytes <= size - intact
-            assert writer.append(b"next") > records[-1].address
-        found, gaps = by_iteration(path)
-        assert found[:-1] == left
-        assert found[-1].value == b"next"
-        tail = slab.read_bytes()[intact:size].rstrip(b"\0")
-        torn = [(intact, intact + len(tail), "torn", None)] if tail else []
-        assert gaps == torn
-        shutil.rmtree(path)
-
-
-def test_a_prelude_cut_at_any_sector_is_no_log_yet_or_a_lost_header(log_path: str) -> None:
-    """A slab is named when its header is durable: a shorter one is damage."""
-    abandoned(log_path)
-    slab = slab_files(log_path)[0]
-    for size in (8192, 4608, 4096, 512):
-        cut(slab, size)
-        assert values(log_path) == []
-    for size in (511, 100, 3):
-        cut(slab, size)
-        with aolog.Reader(log_path) as reader:
-            assert reader.read() is None
-
-
 def test_zeros_at_the_end_as_a_power_loss_leaves_them(log_path: str) -> None:
     """The length was durable, the data was not."""
     abandoned(log_path, batch_bytes=0)

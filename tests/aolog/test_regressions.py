@@ -158,3 +158,87 @@ def test_a_batch_ends_where_the_epoch_changes(log_path: str) -> None:
         while (batch := reader.read_batch()) is not None:
             epochs.append({frame.epoch for frame in batch.frames})
     assert epochs == [{1}, {2}]
+
+
+def many_small_slabs(path: str) -> list[Path]:
+    """Four slabs of one frame of three records each, closed."""
+    with aolog.Writer(path, slab_bytes=8200, flush_seconds=None, sync="never") as writer:
+        for i in range(4):
+            writer.append_many([b"%d.%d" % (i, j) for j in range(3)])
+    return slab_files(path)
+
+
+def lose_header(slab: Path) -> None:
+    data = bytearray(slab.read_bytes())
+    data[:512] = data[4096:4608] = bytes(512)
+    data[-24:] = bytes(24)
+    slab.write_bytes(data)
+
+
+def test_a_last_slab_without_header_hides_no_loss_before_it(log_path: str) -> None:
+    """Two such slabs side by side: only the second one was told."""
+    slabs = many_small_slabs(log_path)
+    lose_header(slabs[2])
+    lose_header(slabs[3])
+    end = int(slabs[3].stem) + slabs[3].stat().st_size
+    with aolog.Reader(log_path) as reader:
+        assert [record.value for record in reader][-1] == b"1.2"
+        assert reader.gaps == [aolog.Gap(int(slabs[2].stem), end, "corrupt", None)]
+
+
+def test_an_address_in_a_slab_without_header_is_counted_from_the_intact_byte_before(
+    log_path: str,
+) -> None:
+    slabs = many_small_slabs(log_path)
+    lose_header(slabs[1])
+    lose_header(slabs[2])
+    for slab in slabs[1:3]:
+        with aolog.Reader(log_path, int(slab.stem) + 8192) as reader:
+            assert reader.read().value == b"3.0"
+            begin, end = int(slabs[1].stem), int(slabs[3].stem)
+            assert reader.gaps == [aolog.Gap(begin, end, "corrupt", 6)]
+
+
+def test_another_slabs_header_is_no_intact_copy(log_path: str) -> None:
+    slabs = many_small_slabs(log_path)
+    data = bytearray(slabs[1].read_bytes())
+    data[4096:4608] = slabs[2].read_bytes()[4096:4608]
+    slabs[1].write_bytes(data)
+    report = aolog.verify(log_path)
+    assert not report.ok
+    assert "1 of 2 header copies intact" in report.problems[0]
+
+
+def test_who_begins_behind_damage_in_format_1_is_not_told_of_it(log_path: str) -> None:
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        addresses = [writer.append(b"%d" % i) for i in range(4)]
+    slab = slab_files(log_path)[0]
+    data = bytearray(slab.read_bytes())
+    data[addresses[2] - 1] ^= 1
+    slab.write_bytes(data)
+    with aolog.Reader(log_path, addresses[2]) as reader:
+        assert [record.value for record in reader] == [b"2", b"3"]
+        assert reader.gaps == []
+
+
+def test_what_was_kept_aside_is_not_overwritten_by_what_is_cut_at_the_same_place(
+    log_path: str,
+) -> None:
+    """The slab that recovery began is lost, and the one before has another torn end."""
+    cut = []
+    for torn in (b"first", b"second end"):
+        writer = aolog.Writer(log_path, flush_seconds=None, sync="never")
+        cut.append(writer.opening.cut_bytes)
+        writer.append(b"value")
+        writer.flush()
+        kill(writer)
+        for later in slab_files(log_path)[1:]:
+            later.unlink()
+        with slab_files(log_path)[0].open("ab") as file:
+            file.write(torn)
+    with aolog.Writer(log_path) as writer:
+        cut.append(writer.opening.cut_bytes)
+    assert cut == [0, 5, 10]
+    kept = sorted((Path(log_path) / "aside").iterdir())
+    assert [at.read_bytes() for at in kept] == [b"second end", b"first"]
+    assert [at.name.split(".", 1)[1] for at in kept] == ["2.torn", "torn"]

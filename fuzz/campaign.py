@@ -1,0 +1,179 @@
+"""Cases one after the other for a time, in one process or side by side; failures made small.
+
+Case k of a seed is the same in every campaign: with J jobs, job j runs the cases j, j + J, ...
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import queue
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fuzz.disk import Disk
+from fuzz.minimise import minimise, signature
+from fuzz.shapes import quiet
+from fuzz.target import Case, Target, draw, encode
+from fuzz.targets import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["CORPUS", "Failure", "Plan", "Result", "campaign", "run_saved"]
+
+CORPUS = Path(__file__).parent / "corpus"
+KEPT_MAX = 5  # failures of one campaign that are made small and saved; all are counted
+_TOLD_EVERY_S = 0.5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """seconds, cases: whichever comes first; None: no bound. save: where failures are kept."""
+
+    target: str
+    seed: int
+    seconds: float | None = None
+    cases: int | None = None
+    jobs: int = 1
+    save: Path | None = None
+
+
+class Failure(NamedTuple):
+    """number: of the case. command: runs it again, and nothing else."""
+
+    number: int
+    error: str
+    command: str
+    steps: int
+
+
+@dataclass
+class Result:
+    """What a campaign did so far. outcomes: how often each word came."""
+
+    cases: int = 0
+    seconds: float = 0.0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+
+class _Told(NamedTuple):
+    """From a job, now and then. done: it is the last."""
+
+    cases: int
+    outcomes: Counter[str]
+    failed: Counter[str]
+    failures: list[Failure]
+    done: bool
+
+
+def campaign(plan: Plan, progress: Callable[[Result], None]) -> Result:
+    """Runs it. progress: called with the result so far."""
+    begun_s = time.monotonic()
+    result = Result()
+    for told in _alone(plan) if plan.jobs == 1 else _side_by_side(plan):
+        result.cases += told.cases
+        result.outcomes.update(told.outcomes)
+        result.failed.update(told.failed)
+        result.failures += told.failures
+        result.seconds = time.monotonic() - begun_s
+        progress(result)
+    return result
+
+
+def _alone(plan: Plan) -> Iterator[_Told]:
+    yield from _job(plan, 0)
+
+
+def _side_by_side(plan: Plan) -> Iterator[_Told]:
+    context = multiprocessing.get_context("spawn")  # what was read before is not inherited
+    told: multiprocessing.Queue[_Told] = context.Queue()
+    jobs = [context.Process(target=_tell, args=(plan, j, told)) for j in range(plan.jobs)]
+    for job in jobs:
+        job.start()
+    running = len(jobs)
+    try:
+        while running:
+            try:
+                one = told.get(timeout=1.0)
+            except queue.Empty:
+                if any(job.exitcode not in {None, 0} for job in jobs):
+                    raise RuntimeError("a job of the campaign died") from None
+                continue
+            running -= one.done
+            yield one
+    finally:
+        for job in jobs:
+            if running:
+                job.terminate()
+            job.join()
+
+
+def _tell(plan: Plan, first: int, told: multiprocessing.Queue[_Told]) -> None:
+    for one in _job(plan, first):
+        told.put(one)
+
+
+def _job(plan: Plan, first: int) -> Iterator[_Told]:
+    quiet()
+    until_s = time.monotonic() + plan.seconds if plan.seconds is not None else float("inf")
+    told_s = time.monotonic()
+    seen: set[str] = set()
+    cases, outcomes, failed = 0, Counter[str](), Counter[str]()
+    failures: list[Failure] = []
+    with Disk() as disk:
+        target = load(plan.target)(disk)
+        number = first
+        while time.monotonic() < until_s and (plan.cases is None or number < plan.cases):
+            case = draw(target, plan.target, plan.seed, number)
+            try:
+                outcomes[target.run(case)] += 1
+            except Exception as error:  # noqa: BLE001 -- whatever it raises is a finding
+                kind = signature(error)
+                failed[kind] += 1
+                if kind not in seen and len(seen) < KEPT_MAX:
+                    seen.add(kind)
+                    failures.append(_keep(plan, number, target, case, error))
+            cases += 1
+            number += plan.jobs
+            if time.monotonic() - told_s > _TOLD_EVERY_S:
+                yield _Told(cases, outcomes, failed, failures, done=False)
+                cases, outcomes, failed, failures = 0, Counter(), Counter(), []
+                told_s = time.monotonic()
+        yield _Told(cases, outcomes, failed, failures, done=True)
+
+
+def _keep(plan: Plan, number: int, target: Target, case: Case, error: Exception) -> Failure:
+    def failure(tried: Case) -> str | None:
+        try:
+            target.run(tried)
+        except Exception as again:  # noqa: BLE001 -- as above
+            return signature(again)
+        return None
+
+    small = minimise(case, failure)
+    command = f"python -m fuzz {plan.target} --seed {plan.seed} --case {number}"
+    if plan.save is not None and failure(small) == signature(error):
+        command = f"python -m fuzz {plan.target} --input {save(plan.save, plan.target, small)}"
+    return Failure(number, f"{type(error).__name__}: {error}", command, len(small["steps"]))
+
+
+def save(corpus: Path, target: str, case: Case) -> Path:
+    """Under a name that says what is in it."""
+    text = encode(case)
+    at = corpus / target / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    at.parent.mkdir(parents=True, exist_ok=True)
+    at.write_text(text, encoding="utf-8")
+    return at
+
+
+def run_saved(target: str, case: Case) -> str:
+    """One case; what happened. Raises what it raises."""
+    quiet()
+    with Disk() as disk:
+        return load(target)(disk).run(case)

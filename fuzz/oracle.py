@@ -1,0 +1,225 @@
+"""What must come out of a damaged log, from FORMAT.md's rules and the bytes that were changed.
+
+A frame is intact if its bytes are the ones that were written, at their place, in a slab whose
+header can still be had: bytes are compared, nothing is hashed or searched. From that follow the
+records that every reader returns, the gaps with their counts and reasons, and the end.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.record import Gap, GapReason, Record
+from fuzz.layout import (
+    DATA_BEGIN,
+    FRAME_HEADER_LEN,
+    HEADER_AT,
+    HEADER_LEN,
+    RECORDS,
+    SLAB_MAGIC,
+    Frame,
+    Known,
+    Slab,
+    base_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Expected", "expect"]
+
+
+class Expected(NamedTuple):
+    """records, gaps: in the order of the log. tail_bytes: behind the end, not blank, in the last
+    slab. headers: how many slabs have one (format 2). newer: a slab says that a newer release
+    wrote it, and reading is refused there. end: behind the last intact frame."""
+
+    records: list[Record]
+    gaps: list[Gap]
+    end: int
+    tail_bytes: int
+    headers: int
+    newer: bool
+
+
+class _View(NamedTuple):
+    """A file as it is now. data: all of it. end: where the slab ends, by name or by size."""
+
+    base: int
+    data: bytes
+    end: int
+    header: Slab | None
+    newer: bool
+
+    def holds(self, slab: Slab, begin: int, end: int) -> bool:
+        """Whether [begin, end) is there and as it was written."""
+        return end <= self.end and self.data[begin:end] == slab.data[begin:end]
+
+
+def expect(known: Known, files: Mapping[str, bytes]) -> Expected:
+    """What a reader from the beginning returns. Other files than slabs do not count."""
+    sizes = sorted(
+        (base, data) for name, data in files.items() if (base := base_of(name)) is not None
+    )
+    ends = [base for base, _ in sizes[1:]]
+    limits = [end - base for (base, _), end in zip(sizes, ends, strict=False)]
+    if all(slab.format == 1 for slab in known.slabs):
+        return _expect_format_1(known, sizes, limits)
+    views = []
+    for i, (base, data) in enumerate(sizes):
+        end = min(len(data), limits[i]) if i < len(limits) else len(data)
+        views.append(_view(known, base, data, end))
+    return _Reading(known, views).run()
+
+
+def _view(known: Known, base: int, data: bytes, end: int) -> _View:
+    mine = [slab for slab in known.slabs if slab.base == base and slab.format == 2]
+    for at in HEADER_AT:
+        for slab in mine:
+            if data[at : at + HEADER_LEN] == slab.data[:HEADER_LEN]:
+                return _View(base, data, end, slab, newer=False)
+    for slab in mine:
+        seal = slab.seal
+        if (
+            seal is not None
+            and seal.end == end
+            and data[seal.begin : end] == slab.data[seal.begin :]
+        ):
+            return _View(base, data, end, slab, newer=False)
+    newer = any(
+        len(data) >= at + HEADER_LEN
+        and data[at : at + 8] == SLAB_MAGIC
+        and struct.unpack_from("<H", data, at + 8)[0] > 2
+        for at in HEADER_AT
+    )
+    return _View(base, data, end, None, newer)
+
+
+class _Reading:
+    def __init__(self, known: Known, views: list[_View]) -> None:
+        self.known = known
+        self.views = views
+        self.records: list[Record] = []
+        self.gaps: list[Gap] = []
+        self.at = views[0].base  # behind the last intact byte
+        first = views[0].header
+        self.ordinal: int | None = 0 if views[0].base == 0 else None
+        if first is not None:
+            self.ordinal = first.base_ordinal
+        self.tail = 0
+        self.left: int | None = None
+
+    def run(self) -> Expected:
+        for i, view in enumerate(self.views):
+            if view.newer:
+                break
+            following = self.views[i + 1] if i + 1 < len(self.views) else None
+            if view.header is not None:
+                if i > 0:
+                    self._hole(view.header)
+                self._slab(view, view.header, following)
+            elif following is None:
+                end = view.base + len(view.data)
+                self.gaps.append(Gap(self.at, end, "corrupt", None))
+                self.at = end
+            self.left = view.base
+        headers = sum(view.header is not None for view in self.views)
+        newer = any(view.newer for view in self.views)
+        return Expected(self.records, self.gaps, self.at, self.tail, headers, newer)
+
+    def _hole(self, head: Slab) -> None:
+        """Between the last intact byte and where this slab says that its predecessor ended."""
+        lost = None
+        if self.ordinal is not None and not head.ordinal_unsure:
+            lost = max(0, head.base_ordinal - self.ordinal)
+        if head.predecessor_end > self.at:
+            reason: GapReason = "corrupt" if head.predecessor_base == self.left else "missing"
+            self.gaps.append(Gap(self.at, head.predecessor_end, reason, lost))
+        if head.predecessor_cut:
+            end = head.predecessor_end
+            self.gaps.append(Gap(end, end + head.predecessor_cut, "torn", None))
+        self.at = max(self.at, head.base)
+        self.ordinal = head.base_ordinal
+
+    def _slab(self, view: _View, slab: Slab, following: _View | None) -> None:
+        at = DATA_BEGIN
+        continued = (
+            following is not None
+            and following.header is not None
+            and following.header.predecessor_base == view.base
+            and following.header.epoch == slab.epoch
+        )
+        for frame in slab.frames:
+            if not view.holds(slab, frame.begin, frame.end):
+                continue
+            if frame.begin > at:
+                sure = continued or _marked(view, slab, frame.begin)
+                expected = self.ordinal
+                lost = None if expected is None else slab.base_ordinal + frame.ordinal - expected
+                begin, end = view.base + at, view.base + frame.begin
+                self.gaps.append(Gap(begin, end, "corrupt" if sure else "torn_or_corrupt", lost))
+            if frame.kind == RECORDS:
+                self.records += self.known.of(slab, frame)
+            self.ordinal = slab.base_ordinal + frame.ordinal + frame.records
+            at = frame.end
+        self.at = max(self.at, view.base + at)
+        if following is None and any(view.data[at : view.end]):
+            self.tail = view.end - at
+
+
+def _marked(view: _View, slab: Slab, begin: int) -> bool:
+    """Whether a frame's header from `begin` on says that all before it was durable."""
+    return any(
+        frame.durable
+        and frame.begin >= begin
+        and view.holds(slab, frame.begin, frame.begin + FRAME_HEADER_LEN)
+        for frame in slab.frames
+    )
+
+
+# --- format 1 --------------------------------------------------------------------------------
+
+
+def _expect_format_1(known: Known, sizes: list[tuple[int, bytes]], limits: list[int]) -> Expected:
+    """A frame that is not as it was written is passed over if its length is, and the frame
+    behind it too; else the rest of its slab is lost."""
+    records: list[Record] = []
+    gaps: list[Gap] = []
+    stands = tail = 0
+    for i, (base, data) in enumerate(sizes):
+        last = i >= len(limits)
+        end = len(data) if last else min(len(data), limits[i])
+        slab = next((s for s in known.slabs if s.base == base), None)
+        frames = slab.frames if slab is not None else ()
+        original = slab.data if slab is not None else b""
+        if i and base > stands:
+            gaps.append(Gap(stands, base, "torn_or_corrupt", None))
+        at, j = 0, 0
+        while j < len(frames) and slab is not None:
+            frame = frames[j]
+            if (
+                frame.end <= end
+                and data[frame.begin : frame.end] == original[frame.begin : frame.end]
+            ):
+                records += known.of(slab, frame)
+                at, j = frame.end, j + 1
+            elif _passed_over(frames[j : j + 2], data, original, end):
+                gaps.append(Gap(base + frame.begin, base + frame.end, "torn_or_corrupt", None))
+                at, j = frame.end, j + 1
+            else:
+                break
+        stands = base + at
+        tail = end - at if last else 0
+    return Expected(records, gaps, stands, tail, 0, newer=False)
+
+
+def _passed_over(frames: tuple[Frame, ...], data: bytes, original: bytes, end: int) -> bool:
+    if len(frames) < 2:
+        return False
+    bad, behind = frames
+    return (
+        behind.end <= end
+        and data[bad.begin : bad.begin + 4] == original[bad.begin : bad.begin + 4]
+        and data[behind.begin : behind.end] == original[behind.begin : behind.end]
+    )

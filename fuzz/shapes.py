@@ -1,0 +1,142 @@
+"""Small logs in every state that a log is found in, and what is in them.
+
+A few slabs of a few hundred bytes of frames each (behind 8 KiB of header), so that every byte and
+every bit can be tried.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+import aolog
+from aolog import lifetime
+from aolog.record import Record
+from fuzz.layout import DATA_BEGIN, Known, know, read_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from fuzz.disk import Disk
+    from fuzz.layout import Files
+
+__all__ = ["SHAPES", "Made", "abandon", "make", "quiet"]
+
+SLAB_BYTES = DATA_BEGIN + 450
+PER_FRAME = 3
+
+
+class Made(NamedTuple):
+    """An intact log. known: what the oracle needs. files: what is on disk."""
+
+    known: Known
+    files: Files
+
+
+def make(disk: Disk, shape: str) -> Made:
+    """The log of that shape, made anew at the disk's path."""
+    path = disk.fresh()
+    records = SHAPES[shape](path)
+    files = read_files(path)
+    return Made(know(files, records), disk.take())
+
+
+def abandon(writer: aolog.Writer) -> None:
+    """What SIGKILL does to a writer: memory is gone, files stay as they are, the lock is free."""
+    writer._ticker.stop()  # noqa: SLF001 -- there is no call for dying
+    writer.after_fork_in_child()
+    lifetime.closed(writer)
+
+
+def quiet() -> None:
+    """Openings after damage are what this is about: they need not be told each time."""
+    logging.getLogger("aolog").setLevel(logging.CRITICAL)
+
+
+def _writer(path: str, **options: Any) -> aolog.Writer:
+    return aolog.Writer(path, slab_bytes=SLAB_BYTES, flush_seconds=None, sync="never", **options)
+
+
+def _append(writer: aolog.Writer, frames: range, *, marks: bool = False) -> list[Record]:
+    """Frames of three records: plain ones, and such with every column, in turn."""
+    records = []
+    for i in frames:
+        values = [b"%d.%d" % (i, j) for j in range(PER_FRAME)]
+        if i % 2 == 0:
+            addresses = writer.append_many(values).tolist()
+            records += [
+                Record(address, None, None, value, (), None)
+                for address, value in zip(addresses, values, strict=True)
+            ]
+        else:
+            for j, value in enumerate(values):
+                stamp, key, topic = 1000 * i + j, b"k%d" % j if j else None, "t" if j else None
+                headers = (("h", None), ("g", b"x"))
+                address = writer.append(
+                    value, key=key, headers=headers, timestamp=stamp, topic=topic
+                )
+                records.append(Record(address, stamp, key, value, headers, topic))
+            writer.flush()
+        if marks:
+            writer.sync()
+    return records
+
+
+def _closed(path: str) -> list[Record]:
+    with _writer(path) as writer:
+        return _append(writer, range(11))
+
+
+def _crashed(path: str, *, marks: bool = False, **options: Any) -> list[Record]:
+    writer = _writer(path, **options)
+    records = _append(writer, range(11), marks=marks)
+    writer.flush()
+    abandon(writer)
+    return records
+
+
+def _epochs(path: str) -> list[Record]:
+    """Died, went on above, died with a torn end, went on again."""
+    records: list[Record] = []
+    for n, torn in enumerate([b"", b"an unfinished end", b""]):
+        writer = _writer(path)
+        records += _append(writer, range(4 * n, 4 * n + 4))
+        writer.flush()
+        abandon(writer)
+        last = max(read_files(path), key=lambda name: (name.endswith(".slab"), name))
+        with open(f"{path}/{last}", "ab") as file:  # noqa: PTH123 -- strings are the paths here
+            file.write(torn)
+    return records
+
+
+def _nested(path: str) -> list[Record]:
+    """Values that hold whole slabs and frames, of another log and of this one."""
+    other = f"{path}-other"
+    _closed(other)
+    foreign = next(iter(read_files(other).values()))
+    with _writer(path) as writer:
+        records = _append(writer, range(3))
+        own = next(iter(read_files(path).values()))
+        for value in (foreign, own[DATA_BEGIN:], foreign[DATA_BEGIN:], own, b"\xa0\xf2" * 99):
+            records.append(Record(writer.append(value, timestamp=5), 5, None, value, (), None))
+            writer.flush()
+        return records + _append(writer, range(3, 6))
+
+
+def _queuefka(path: str) -> list[Record]:
+    """Format 1: a frame a record, three slabs and the next one, which is empty."""
+    with aolog.Writer(path, slab_bytes=150, format="queuefka") as writer:
+        values = [b"%015d" % i for i in range(21)]
+        return [Record(writer.append(value), None, None, value, (), None) for value in values]
+
+
+SHAPES: dict[str, Callable[[str], list[Record]]] = {
+    "closed": _closed,
+    "open": _crashed,
+    "marked": lambda path: _crashed(path, marks=True),
+    "preallocated": lambda path: _crashed(path, preallocate=True),
+    "epochs": _epochs,
+    "nested": _nested,
+    "queuefka": _queuefka,
+}

@@ -1,0 +1,326 @@
+"""frame: arbitrary bytes as a slab's content.
+
+Whoever walks it says frame, damage or tail, moves forward, ends, raises nothing else, and takes no
+more memory and time than the bytes allow; what it takes for a frame lies within the slab. The
+reader on top of it raises nothing but the log's own errors.
+
+A case is a slab in hex and changes of it, some resealed: their hashes are right, so that hostile
+fields are believed.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import xxhash
+
+import aolog
+from aolog.batch import RecordFrame
+from aolog.columns import Malformed, decode_columns
+from aolog.frame import KIND_RECORDS, decode_header, encode_frame
+from aolog.frame import Frame as LogFrame
+from aolog.log import Log
+from aolog.scan import Scan
+from aolog.seek import earliest
+from aolog.slab import Seal, SlabHeader, encode_seal
+from aolog.storage import Storage
+from aolog.walk import Damage as WalkDamage
+from aolog.walk import QueuefkaWalker, Tail, Walker
+from fuzz.check import Mismatch
+from fuzz.layout import DATA_BEGIN, FRAME_HEADER_LEN
+
+if TYPE_CHECKING:
+    from fuzz.disk import Disk
+    from fuzz.target import Case
+
+__all__ = ["FrameTarget"]
+
+SALT = 0x0BADCAFE
+NAME = "00000000000000000000.slab"
+MEMORY_MAX = 16 << 20  # a walker's chunk and its copy, and what Python keeps
+SECONDS_MAX = 5.0  # a thousand times what a few KiB take
+_WORDS = (0, 1, 2, 7, 8, 0xFF, 0x7FFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFCE, 0xFFFFFFCF, 0xFFFFFFFF)
+_COLUMNS = (0, 1, 3, 5, 0x0D, 0x1D, 0x29, 0x51, 0xD1, 0x101, 0x301, 0x3FF, 0xFFFFFFFF)
+
+
+class FrameTarget:
+    """See the module."""
+
+    measures = True  # memory, which is slow: not when an engine counts on speed
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def draw(self, rng: random.Random) -> Case:
+        """A valid slab, or junk; then changes."""
+        steps: list[list[str | int]] = []
+        at = DATA_BEGIN
+        for _ in range(rng.randrange(1, 6)):
+            if rng.random() < 0.6:
+                steps.append(_good_frame(rng))
+                at += FRAME_HEADER_LEN + len(str(steps[-1][-1])) // 16 * 8 + 8
+                continue
+            body = _body(rng)
+            kind = rng.choice([1, 1, 1, 1, 2, 3, rng.randrange(256)])
+            columns = rng.choice(_COLUMNS)
+            count = rng.choice([0, 1, 1, 2, 3, len(body), *_WORDS])
+            steps.append(["frame", kind, rng.randrange(2), count, columns, body.hex()])
+            at += FRAME_HEADER_LEN + len(body) + -len(body) % 8
+        for _ in range(rng.choice([0, 1, 2, 4])):
+            place = rng.randrange(DATA_BEGIN, at)
+            what = rng.choice(["flip", "field", "field", "insert", "cut", "seal"])
+            if what == "flip":
+                steps.append(["flip", place, rng.randrange(8)])
+            elif what == "field":  # of some frame, with the hash made right
+                steps.append(
+                    [
+                        "field",
+                        rng.randrange(6),
+                        rng.choice([2, 3, 4, 24, 28, 32]),
+                        rng.choice(_WORDS),
+                    ]
+                )
+            elif what == "insert":
+                steps.append(["insert", place, rng.randbytes(rng.choice([1, 8, 40, 300])).hex()])
+            elif what == "cut":
+                steps.append(["cut", place])
+            else:
+                steps.append(["seal", rng.choice(_WORDS)])
+        if rng.random() < 0.2:
+            old: list[list[str | int]] = []
+            old += [["old", rng.randbytes(rng.randrange(1, 60)).hex()] for _ in range(4)]
+            steps = [*old, *(step for step in steps if step[0] not in {"frame", "field", "seal"})]
+            steps = [_near_begin(step) for step in steps]
+            return {"steps": steps, "format": 1}
+        return {"steps": steps, "format": 2}
+
+    def run(self, case: Case) -> str:
+        """Walks it with bodies and without, then reads it as a log."""
+        begin = DATA_BEGIN if case["format"] == 2 else 0
+        content = build(case["steps"], begin)
+        prelude = _prelude() if begin else b""
+        return self.run_bytes(prelude + content, case["format"])
+
+    def run_bytes(self, slab: bytes, log_format: int = 2) -> str:
+        """Bytes as a whole slab file."""
+        path = self._disk.put({NAME: slab})
+        if self.measures:
+            tracemalloc.start()
+        begun_s = time.monotonic()
+        try:
+            words = [_walk(path, slab, log_format, bodies=bodies) for bodies in (True, False)]
+            words.append(_read(path))
+            took_s = time.monotonic() - begun_s
+            peak = tracemalloc.get_traced_memory()[1] if self.measures else 0
+        finally:
+            if self.measures:
+                tracemalloc.stop()
+        if peak > MEMORY_MAX + 8 * len(slab):
+            raise Mismatch(f"{peak} bytes of memory for {len(slab)} of slab")
+        if took_s > SECONDS_MAX:
+            raise Mismatch(f"{took_s:.1f} s for {len(slab)} bytes of slab")
+        return "; ".join(words)
+
+
+def build(steps: list[list[str | int]], begin: int = DATA_BEGIN) -> bytes:
+    """The content behind the prelude, which ends at `begin`."""
+    data = b""
+    starts: list[int] = []
+    for step in steps:
+        what, *rest = step
+        texts = [value for value in rest if isinstance(value, str)]
+        numbers = [value for value in rest if isinstance(value, int)]
+        if what == "frame":
+            kind, flags, count, columns = numbers
+            starts.append(len(data))
+            offset = DATA_BEGIN + len(data)
+            data += -len(data) % 8 * b"\0"
+            parts, _ = encode_frame(
+                offset + -offset % 8, SALT, [bytes.fromhex(texts[0])], kind=kind, flags=flags,
+                count=count & 0xFFFFFFFF, columns=columns,
+            )  # fmt: skip  # as the field table has them
+            data += b"".join(map(bytes, parts))
+        elif what == "old":
+            value = bytes.fromhex(texts[0])
+            data += struct.pack("<II", len(value), xxhash.xxh32_intdigest(value)) + value
+        elif what == "flip":
+            at = numbers[0] - begin
+            if 0 <= at < len(data):
+                data = data[:at] + bytes([data[at] ^ 1 << numbers[1]]) + data[at + 1 :]
+        elif what == "field" and starts:
+            data = _with_field(data, starts[numbers[0] % len(starts)], numbers[1], numbers[2])
+        elif what == "insert":
+            at = max(0, numbers[0] - begin)
+            data = data[:at] + bytes.fromhex(texts[0]) + data[at:]
+        elif what == "cut":
+            data = data[: max(0, numbers[0] - begin)]
+        elif what == "seal":
+            data += -len(data) % 8 * b"\0"
+            seal = Seal(_header(), records=numbers[0], frames=numbers[0])
+            data += b"".join(
+                map(
+                    bytes,
+                    encode_seal(_small(seal), DATA_BEGIN + len(data), flags=1, timestamp_us=0),
+                )
+            )
+    return data
+
+
+def _good_frame(rng: random.Random) -> list[str | int]:
+    """A value, or a column of them, as a writer makes it."""
+    if rng.random() < 0.5:
+        return ["frame", 1, rng.randrange(2), 1, 0, rng.randbytes(rng.randrange(50)).hex()]
+    values = [rng.randbytes(rng.randrange(9)) for _ in range(rng.randrange(1, 6))]
+    ends = [sum(map(len, values[:i])) for i in range(len(values) + 1)]
+    offsets = struct.pack(f"<{len(ends)}I", *ends)
+    body = offsets + bytes(-len(offsets) % 8) + b"".join(values)
+    return ["frame", 1, rng.randrange(2), len(values), 1, body.hex()]
+
+
+def _near_begin(step: list[str | int]) -> list[str | int]:
+    what, at, *rest = step
+    return [what, at % 100 if isinstance(at, int) else at, *rest]
+
+
+def _small(seal: Seal) -> Seal:
+    seal.records &= 0xFFFFFFFF
+    return seal
+
+
+def _with_field(data: bytes, start: int, field: int, word: int) -> bytes:
+    """A frame's header with another field and a right hash."""
+    start += -start % 8
+    head = data[start : start + FRAME_HEADER_LEN]
+    if len(head) < FRAME_HEADER_LEN:
+        return data
+    size = 1 if field in {2, 3} else 4
+    head = (
+        head[:field] + (word & (1 << 8 * size) - 1).to_bytes(size, "little") + head[field + size :]
+    )
+    seed = (SALT ^ DATA_BEGIN + start >> 3) & 0xFFFFFFFF
+    head = head[:36] + struct.pack("<I", xxhash.xxh32_intdigest(head[:36], seed))
+    return data[:start] + head + data[start + FRAME_HEADER_LEN :]
+
+
+def _body(rng: random.Random) -> bytes:
+    """Junk, or words that a column's offsets may be."""
+    if rng.random() < 0.5:
+        return rng.randbytes(rng.choice([0, 1, 5, 8, 24, 100]))
+    words = [rng.choice([*_WORDS, *range(9)]) for _ in range(rng.choice([2, 4, 8, 20]))]
+    return struct.pack(f"<{len(words)}I", *words) + rng.choice([b"", b"k1v1", bytes(9)])
+
+
+def _header() -> SlabHeader:
+    return SlabHeader(
+        topic_uuid=bytes(16), base=0, base_ordinal=0, salt=SALT, epoch=1, created_us=0,
+        slab_bytes=1 << 20, reach=1 << 33,
+    )  # fmt: skip  # as the field table has them
+
+
+def _prelude() -> bytes:
+    return _header().encode_prelude()
+
+
+def _walk(path: str, slab: bytes, log_format: int, *, bodies: bool) -> str:
+    """What a walker answers, in a word a kind; that its answers cover the slab, forward."""
+    begin = DATA_BEGIN if log_format == 2 else 0
+    file = Storage().open_read(f"{path}/{NAME}")
+    seen = set()
+    try:
+        walker: Walker | QueuefkaWalker
+        if log_format == 2:
+            walker = Walker(file, SALT, begin, bodies=bodies)
+        else:
+            walker = QueuefkaWalker(file, begin, resync=bodies)
+        at = begin
+        for _ in range(len(slab) + 2):
+            found = walker.next()
+            if isinstance(found, Tail):
+                if found.begin != at:
+                    raise Mismatch(f"a tail at {found.begin}, and not at {at}")
+                seen.add("blank" if found.blank else "need more" if at == len(slab) else "torn")
+                return "+".join(sorted(seen))
+            if isinstance(found, WalkDamage):
+                inside = found.begin == at < found.end < len(slab)
+                seen.add("corrupt")
+                at = found.end
+            else:
+                inside = found.offset == at < found.end <= len(slab)
+                seen.add("frame" if _is_right(found, slab, log_format, bodies=bodies) else "?")
+                at = found.end
+            if not inside:
+                raise Mismatch(f"{found[:2]} is not what begins at {at} of {len(slab)}")
+    finally:
+        file.close()
+    raise Mismatch("the walk does not end")
+
+
+def _is_right(found: LogFrame, slab: bytes, log_format: int, *, bodies: bool) -> bool:
+    """The frame's hashes, looked at once more, by the library's own functions."""
+    begin = found.offset + (FRAME_HEADER_LEN if log_format == 2 else 8)
+    if log_format == 1:
+        (stored,) = struct.unpack_from("<I", slab, found.offset + 4)
+        right = xxhash.xxh32_intdigest(slab[begin : found.end]) == stored
+    else:
+        head = decode_header(slab, found.offset, found.offset, SALT)
+        right = head == found.header and (
+            not bodies or xxhash.xxh3_64_intdigest(slab[begin : found.end]) == head.body_hash
+        )
+    if not right:
+        raise Mismatch(f"the frame at {found.offset} is not intact")
+    if bodies and log_format == 2 and found.header.kind == KIND_RECORDS:
+        try:
+            decode_columns(found.body, found.header.records, found.header.columns)
+        except Malformed:
+            return False
+    return True
+
+
+def _read(path: str) -> str:
+    """All of it as a log: records in order, none but the log's own errors."""
+    try:
+        log = Log(path, Storage())
+        try:
+            scan = Scan(log, earliest(log))
+            frames = 0
+            while (found := scan.next()) is not None:
+                frames += isinstance(found, RecordFrame)
+            scan.close()
+        finally:
+            log.close()
+        with aolog.Reader(path) as reader:
+            addresses = [record.address for record in reader]
+            end = reader.end()
+        with aolog.Reader(path, "latest") as reader:
+            reader.lag()
+        aolog.verify(path)
+    except aolog.AologError as error:
+        return error.code
+    if addresses != sorted(set(addresses)):
+        raise Mismatch("addresses do not grow")
+    return "read" if addresses and addresses[-1] < end else "nothing to read"
+
+
+def reseal_chain(content: bytes) -> bytes:
+    """Bytes taken for frames, one behind the other, with magic and hashes made right."""
+    data = bytearray(content)
+    at = 0
+    while at + FRAME_HEADER_LEN <= len(data):
+        (body_len,) = struct.unpack_from("<I", data, at + 4)
+        body_len %= len(data) - at - FRAME_HEADER_LEN + 1
+        padded = min(len(data), at + FRAME_HEADER_LEN + body_len + -body_len % 8)
+        data[at : at + 2] = b"\xa0\xf2"
+        data[at + 2] = data[at + 2] % 3 + 1
+        data[at + 3] &= 1
+        struct.pack_into("<I", data, at + 4, body_len)
+        body_hash = xxhash.xxh3_64_intdigest(bytes(data[at + FRAME_HEADER_LEN : padded]))
+        struct.pack_into("<Q", data, at + 8, body_hash)
+        head = bytes(data[at : at + 36])
+        seed = (SALT ^ DATA_BEGIN + at >> 3) & 0xFFFFFFFF
+        struct.pack_into("<I", data, at + 36, xxhash.xxh32_intdigest(head, seed))
+        at = padded
+    return bytes(data)

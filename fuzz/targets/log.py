@@ -1,0 +1,235 @@
+"""log: random histories of a writer, its readers, cursors and retention, against a list.
+
+Whatever is done in whatever order: what was flushed is read, in order, at the addresses that were
+given out; what was in memory when the process died is there as a prefix or not at all; a cursor
+goes on exactly; what was pruned is counted.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import aolog
+from aolog.record import Record
+from aolog.retention import prune
+from aolog.verify import verify
+from fuzz.check import Mismatch
+from fuzz.machine import RealMachine
+from fuzz.ways import WAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fuzz.disk import Disk
+    from fuzz.machine import Machine
+    from fuzz.target import Case
+
+__all__ = ["LogTarget"]
+
+_STEPS = [
+    *["append"] * 3, *["append_many"] * 2, "append_arrow", *["flush"] * 2, "sync", "read", "commit",
+    "prune", "reopen", "kill", "kill", "rotate",
+]  # fmt: skip  # weights
+_SLAB_BYTES = (8193, 8700, 12_000)
+
+
+class LogTarget:
+    """See the module."""
+
+    def __init__(self, disk: Disk, machine: Callable[[Disk], Machine] = RealMachine) -> None:
+        self._disk = disk
+        self._machine = machine
+
+    def draw(self, rng: random.Random) -> Case:
+        """Options of the writer, and what is done."""
+        options = {
+            "slab_bytes": rng.choice(_SLAB_BYTES),
+            "batch_bytes": rng.choice([0, 100, 2000, 64 << 10]),
+            "preallocate": rng.random() < 0.2,
+        }
+        steps = [
+            [rng.choice(_STEPS), rng.randrange(6), rng.randrange(1 << 16)]
+            for _ in range(rng.choice([3, 10, 30]))
+        ]
+        return {"options": options, "steps": steps}
+
+    def run(self, case: Case) -> str:
+        """Plays it, then reads all in every way."""
+        history = _History(self._machine(self._disk), case["options"])
+        try:
+            for what, n, seed in case["steps"]:
+                history.step(what, n, random.Random(seed))
+            history.step("reopen", 0, random.Random(0))
+            history.finish()
+        finally:
+            history.close()
+        kills, slabs = min(history.kills, 3), min(history.slabs(), 4)
+        return f"{kills} kills, {slabs} slabs, {'pruned' if history.gone else 'whole'}"
+
+
+class _History:
+    """taken: every record given out and not forgotten, pruned ones too. flushed: how many of them
+    must be there. gone: how many were pruned."""
+
+    def __init__(self, machine: Machine, options: dict[str, Any]) -> None:
+        self.machine = machine
+        self.path = machine.path
+        self.options = options
+        self.taken: list[Record] = []
+        self.flushed = self.gone = self.kills = self.passed = 0
+        self.highest = -1
+        self.writer: aolog.Writer | None = self.open()
+
+    def open(self) -> aolog.Writer:
+        return aolog.Writer(
+            self.path,
+            flush_seconds=None,
+            sync="never",
+            storage=self.machine.storage,
+            **self.options,
+        )
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    def slabs(self) -> int:
+        return sum(name.endswith(".slab") for name in self.machine.storage.list_names(self.path))
+
+    def step(self, what: str, n: int, rng: random.Random) -> None:
+        writer = self.writer
+        assert writer is not None
+        if what == "append":
+            for _ in range(n + 1):
+                self.append(writer, rng)
+        elif what == "append_many":
+            values = [rng.choice([None, rng.randbytes(rng.randrange(40))]) for _ in range(3 * n)]
+            addresses = writer.append_many(values).tolist()
+            for address, value in zip(addresses, values, strict=True):
+                self.take(Record(address, None, None, value, (), None))
+        elif what == "append_arrow" and "arrow" in WAYS:
+            self.append_arrow(writer, n, rng)
+        elif what in {"flush", "sync"}:
+            end = writer.flush() if what == "flush" else writer.sync()
+            if end != writer.end:
+                raise Mismatch(f"{what} said {end}, the end is {writer.end}")
+            self.flushed = len(self.taken)
+        elif what == "rotate":
+            size = self.options["slab_bytes"] - 8192 + 100
+            for _ in range(2):  # the second stands in a slab of its own
+                value = bytes(size)
+                self.take(Record(writer.append(value), None, None, value, (), None))
+        elif what == "read":
+            self.check(n)
+        elif what == "commit":
+            self.commit(n)
+        elif what == "prune":
+            prune(self.path, self.machine.storage, aolog.Retention(max_slabs=n + 1))
+            self.note_gone()
+        elif what == "reopen":
+            self.writer = None
+            writer.close()
+            self.flushed = len(self.taken)
+            self.writer = self.open()
+        elif what == "kill":
+            self.kill(writer, rng)
+
+    def append(self, writer: aolog.Writer, rng: random.Random) -> None:
+        value = rng.choice([None, b"", rng.randbytes(rng.choice([1, 30, 500]))])
+        key = rng.choice([None, None, b"", rng.randbytes(4)])
+        headers = rng.choice([(), (), (("h", None), ("é", b"\0"))])
+        stamp = rng.choice([None, 0, rng.randrange(-(1 << 62), 1 << 62)])
+        topic = rng.choice([None, None, "t", "other"])
+        address = writer.append(value, key=key, headers=headers, timestamp=stamp, topic=topic)
+        self.take(Record(address, stamp, key, value, headers, topic))
+
+    def append_arrow(self, writer: aolog.Writer, n: int, rng: random.Random) -> None:
+        import pyarrow as pa
+
+        values = [rng.choice([None, rng.randbytes(rng.randrange(30))]) for _ in range(n + 2)]
+        keys = [rng.choice([None, b"k"]) for _ in values]
+        batch = pa.RecordBatch.from_pydict(
+            {"value": pa.array(values, pa.binary()), "key": pa.array(keys, pa.binary())}
+        ).slice(rng.randrange(2))
+        rows = batch.to_pylist()
+        for address, row in zip(writer.append_arrow(batch).tolist(), rows, strict=True):
+            self.take(Record(address, None, row["key"], row["value"], (), None))
+
+    def take(self, record: Record) -> None:
+        if record.address <= self.highest:
+            raise Mismatch(f"address {record.address} after {self.highest}")
+        self.highest = record.address
+        self.taken.append(record)
+
+    def kill(self, writer: aolog.Writer, rng: random.Random) -> None:
+        self.writer = None
+        self.machine.crash(writer, rng)
+        self.kills += 1
+        found = self.read("iteration")
+        safe = self.gone if self.machine.loses else self.flushed
+        if self.gone + len(found) < safe:
+            raise Mismatch(f"{safe} records were flushed, {len(found)} + {self.gone} are there")
+        self.compare(found, self.taken[self.gone : self.gone + len(found)])
+        self.flushed = self.gone + len(found)
+        del self.taken[self.flushed :]
+        self.passed = min(self.passed, self.flushed)
+        self.writer = self.open()
+
+    def read(self, way: str) -> list[Record]:
+        with aolog.Reader(self.path, storage=self.machine.storage) as reader:
+            found = WAYS[way](reader)
+            if not {gap.reason for gap in reader.gaps} <= {"torn"}:
+                raise Mismatch(f"{way}: gaps {reader.gaps}")
+        return found
+
+    def compare(self, found: list[Record], wanted: list[Record]) -> None:
+        if len(found) != len(wanted):
+            raise Mismatch(f"{len(wanted)} records were to come, {len(found)} came")
+        for record, want in zip(found, wanted, strict=True):
+            stamp = record.timestamp if want.timestamp is None else want.timestamp
+            if record != want._replace(timestamp=stamp):
+                raise Mismatch(f"{record} is not {want}")
+
+    def check(self, n: int) -> None:
+        found = self.read(list(WAYS)[n % len(WAYS)])
+        if self.gone + len(found) < self.flushed:
+            raise Mismatch(f"{self.flushed} were flushed, {self.gone} + {len(found)} are there")
+        self.compare(found, self.taken[self.gone : self.gone + len(found)])
+
+    def commit(self, n: int) -> None:
+        """Reads on from a cursor, which stands where it was left, and commits."""
+        with aolog.Reader(self.path, cursor="c", storage=self.machine.storage) as reader:
+            at = max(self.passed, self.gone)
+            for _ in range(n):
+                record = reader.read()
+                if record is None:
+                    if at < self.flushed:
+                        raise Mismatch(f"the cursor's reader ends at {at}, before {self.flushed}")
+                    break
+                self.compare([record], [self.taken[at]])
+                at += 1
+            told = sum(g.records_lost or 0 for g in reader.gaps if g.reason == "pruned")
+            if {gap.reason for gap in reader.gaps} - {"torn", "pruned"}:
+                raise Mismatch(f"gaps {reader.gaps}")
+            if told and told != self.gone - self.passed:
+                raise Mismatch(f"{told} are said to be pruned, not {self.gone - self.passed}")
+            reader.commit()
+            self.passed = at
+
+    def note_gone(self) -> None:
+        names = [n for n in self.machine.storage.list_names(self.path) if n.endswith(".slab")]
+        first = min(int(name.removesuffix(".slab")) for name in names)
+        gone = sum(record.address < first for record in self.taken)
+        if self.gone > gone or (self.passed and gone > self.passed > 0):
+            raise Mismatch(f"{gone} records were pruned, and a cursor needs {self.passed}")
+        self.gone = gone
+        self.flushed = max(self.flushed, gone)
+
+    def finish(self) -> None:
+        wanted = self.taken[self.gone :]
+        for way in WAYS:
+            self.compare(self.read(way), wanted)
+        report = verify(self.path, storage=self.machine.storage)
+        if report.records != len(wanted) or report.problems:
+            raise Mismatch(f"verify: {report}, and not {len(wanted)} records")

@@ -1,0 +1,139 @@
+"""Every way to read a log from its beginning, and what each costs in bytes of its files."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
+
+import aolog
+from aolog.record import Gap, Record
+from aolog.storage import File, Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["WAYS", "CountingStorage", "Seen", "read_split"]
+
+
+class Seen(NamedTuple):
+    """What a way of reading returned."""
+
+    records: list[Record]
+    gaps: list[Gap]
+
+
+class _CountingFile(File):
+    def __init__(self, storage: CountingStorage, path: str, fd: int) -> None:
+        super().__init__(path, fd)
+        self._storage = storage
+
+    def pread(self, size: int, offset: int) -> bytes:
+        data = super().pread(size, offset)
+        self._storage.bytes_read += len(data)
+        return data
+
+
+class CountingStorage(Storage):
+    """The real file system. bytes_read: of files opened for reading."""
+
+    def __init__(self) -> None:
+        self.bytes_read = 0
+
+    def open_read(self, path: str) -> File:
+        """As Storage.open_read; what is read is counted."""
+        plain = super().open_read(path)
+        fd, plain.fd = plain.fd, -1
+        return _CountingFile(self, path, fd)
+
+
+def one_by_one(reader: aolog.Reader) -> list[Record]:
+    """`read` after `read`."""
+    records = []
+    while (record := reader.read()) is not None:
+        records.append(record)
+    return records
+
+
+def by_iteration(reader: aolog.Reader) -> list[Record]:
+    """`for record in reader`."""
+    return list(reader)
+
+
+def by_batch(reader: aolog.Reader) -> list[Record]:
+    """`read_batch` with its own bound."""
+    records: list[Record] = []
+    while (batch := reader.read_batch()) is not None:
+        assert len(batch) > 0
+        records += batch
+    return records
+
+
+def by_small_batch(reader: aolog.Reader) -> list[Record]:
+    """A frame a batch."""
+    records: list[Record] = []
+    while (batch := reader.read_batch(max_bytes=1)) is not None:
+        records += batch
+    return records
+
+
+def by_arrow(reader: aolog.Reader) -> list[Record]:
+    """`to_arrow`, and back."""
+    records: list[Record] = []
+    while (batch := reader.read_batch()) is not None:
+        table = batch.to_arrow()
+        stamps = table.column("timestamp").cast("int64").to_pylist()
+        others = [table.column(name).to_pylist() for name in ("address", "key", "value", "topic")]
+        headers = table.column("headers").to_pylist()
+        for address, key, value, topic, pairs, stamp in zip(*others, headers, stamps, strict=True):
+            named = tuple((pair["key"], pair["value"]) for pair in pairs or ())
+            records.append(Record(address, stamp, key, value, named, topic))
+    return records
+
+
+def by_follow(reader: aolog.Reader) -> list[Record]:
+    """`follow`, for as long as it takes to see that nothing comes."""
+    return list(reader.follow(timeout=0.0))
+
+
+def by_mixture(reader: aolog.Reader) -> list[Record]:
+    """All of them in turn, on one reader."""
+    records: list[Record] = []
+    turn = 0
+    while True:
+        turn += 1
+        if turn % 3 == 0:
+            batch = reader.read_batch(max_bytes=200)
+            got = [] if batch is None else list(batch)
+        else:
+            record = reader.read()
+            got = [] if record is None else [record]
+        if not got:
+            return records
+        records += got
+
+
+WAYS: dict[str, Callable[[aolog.Reader], list[Record]]] = {
+    "one by one": one_by_one,
+    "iteration": by_iteration,
+    "batches": by_batch,
+    "a frame a batch": by_small_batch,
+    "follow": by_follow,
+    "mixture": by_mixture,
+}
+if find_spec("pyarrow") is not None:
+    WAYS["arrow"] = by_arrow
+
+
+def read_split(path: str, points: list[int]) -> list[tuple[int, Seen]]:
+    """The log in ranges, each from one point up to the next, the last up to the end: how work is
+    cut for many workers. With the point at which each began."""
+    ranges = []
+    for begin, end in zip(points, [*points[1:], None], strict=True):
+        with aolog.Reader(path, begin) as reader:
+            records: list[Record] = []
+            for record in reader:
+                if end is not None and record.address >= end:
+                    break
+                records.append(record)
+            ranges.append((begin, Seen(records, reader.gaps)))
+    return ranges

@@ -1,0 +1,156 @@
+"""Every damage of the table against every reader, and against a writer behind it.
+
+About 45 s. Each case meets one way of reading, in turn, and each n-th case all of them, ranges,
+verify and a writer. With --long (an hour) each meets all ways, each bit is tried, and n is smaller.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+
+import pytest
+
+import aolog
+from fuzz.check import check_all, check_way, format_is_unclear
+from fuzz.damage import apply
+from fuzz.disk import Disk
+from fuzz.layout import base_of
+from fuzz.oracle import expect
+from fuzz.shapes import SHAPES, Made, make, quiet
+from fuzz.ways import WAYS, CountingStorage
+from tests.aolog.damage.table import FORMAT_2, TABLE, Group, every_hostile_length
+
+# A search's pieces and the frames of a small log; far below any length that a header may claim.
+READ_MEMORY_MAX = 8 << 20
+
+
+@pytest.fixture(scope="module")
+def disk() -> Iterator[Disk]:
+    quiet()
+    with Disk() as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def made(disk: Disk) -> dict[str, Made]:
+    return {shape: make(disk, shape) for shape in SHAPES}
+
+
+MATRIX = [
+    pytest.param(group, shape, share, id=f"{group.__name__}-{shape}")
+    for group, shapes, share in TABLE
+    for shape in shapes
+]
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("group", "shape", "share"), MATRIX)
+def test_damage_costs_what_it_touches_however_one_reads(
+    disk: Disk,
+    made: dict[str, Made],
+    pytestconfig: pytest.Config,
+    group: Group,
+    shape: str,
+    share: int,
+) -> None:
+    log = made[shape]
+    thorough = bool(pytestconfig.getoption("--long"))
+    ways = list(WAYS)
+    count = 0
+    for name, damages in group(log, thorough):
+        count += 1
+        files = apply(log.files, damages)
+        if not any(base_of(slab) is not None for slab in files):
+            continue
+        rng = random.Random(zlib.crc32(name.encode()))
+        try:
+            if count % (share // 8 + 1 if thorough else share) == 0:
+                check_all(log.known, files, disk, rng)
+            elif not format_is_unclear(log.known, files):
+                expected = expect(log.known, files)
+                for way in ways if thorough else [ways[count % len(ways)]]:
+                    check_way(way, disk.put(files), files, expected)
+        except Exception as error:
+            pytest.fail(f"{shape}: {name}: {json.dumps(damages)}: {error!r}")
+    assert count >= 12  # the group found something to damage
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_undamaged_log_is_read_whole(disk: Disk, made: dict[str, Made], shape: str) -> None:
+    log = made[shape]
+    expected = check_all(log.known, log.files, disk, random.Random(0))
+    assert expected is not None
+    assert len(expected.records) == len(log.known.records) > 0
+    assert [gap.reason for gap in expected.gaps] == (["torn"] if shape == "epochs" else [])
+
+
+@pytest.mark.parametrize("shape", ["closed", "marked"])
+def test_no_length_allocates_what_is_not_there(
+    disk: Disk, made: dict[str, Made], shape: str
+) -> None:
+    log = made[shape]
+    cases = [*every_hostile_length(log, True)][::7]
+    with aolog.Reader(disk.put(log.files)) as reader:  # what is imported on the way is not counted
+        list(reader)
+    tracemalloc.start()
+    try:
+        for name, damages in cases:
+            path = disk.put(apply(log.files, damages))
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            with aolog.Reader(path) as reader:
+                list(reader)
+            aolog.verify(path)
+            _, peak = tracemalloc.get_traced_memory()
+            assert peak - before < READ_MEMORY_MAX, name
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("word", ["00000000", "ffffff7f", "00000080", "ffffffff"])
+def test_no_length_of_format_1_allocates_what_is_not_there(
+    disk: Disk, made: dict[str, Made], word: str
+) -> None:
+    log = made["queuefka"]
+    name = min(log.files)
+    files = apply(log.files, [["write", name, 23, word]])
+    tracemalloc.start()
+    try:
+        check_way("one by one", disk.put(files), files, expect(log.known, files))
+        assert tracemalloc.get_traced_memory()[1] < READ_MEMORY_MAX
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("way", ["one by one", "batches"])
+@pytest.mark.parametrize("every", [2, 7])
+def test_bytes_read_grow_as_the_log_does(disk: Disk, way: str, every: int) -> None:
+    """Each n-th frame damaged, in a slab four times as long."""
+    read = []
+    for frames in (10_000, 30_000):
+        with aolog.Writer(disk.fresh(), batch_bytes=0, flush_seconds=None, sync="never") as writer:
+            addresses = [writer.append(b"%090d" % i) for i in range(frames)]
+        files = disk.take()
+        name = min(files)
+        data = bytearray(files[name])
+        for address in addresses[::every]:
+            data[address + 60] ^= 1
+        storage = CountingStorage()
+        with aolog.Reader(disk.put({name: bytes(data)}), storage=storage) as reader:
+            got = WAYS[way](reader)
+        assert len(got) == frames - len(addresses[::every])
+        read.append(storage.bytes_read / len(data))
+    assert max(read) < 8
+    assert read[1] < 1.5 * read[0]
+
+
+def test_the_matrix_runs_every_shape() -> None:
+    assert {shape for _, shapes, _ in TABLE for shape in shapes} == {
+        *FORMAT_2,
+        "nested",
+        "queuefka",
+    }
