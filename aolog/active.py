@@ -73,7 +73,7 @@ class FormatTwoSlab(_Pending):
         """Whether the next frame belongs into another slab."""
         return (
             self._has_seal
-            or self.offset >= slab_bytes
+            or self.offset >= max(slab_bytes, DATA_BEGIN + 1)  # a slab holds one frame at least
             or self.records > ORDINALS_MAX - _ORDINALS_SPARE
         )
 

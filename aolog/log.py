@@ -62,7 +62,7 @@ class Slab:
 
     format: 1 or 2. header: None in format 1, and where every copy is lost (then nothing in the
     slab can be believed and the whole of it is damage). limit: offset at which it ends by its
-    successor's name, None for the log's last.
+    successor's name, None for the log's last. seal_offset: of the seal, once one was found.
     """
 
     def __init__(
@@ -74,12 +74,11 @@ class Slab:
         self.header: SlabHeader | None = None
         self.copies_intact = 0
         self._seal: Seal | None = None
-        self._seal_offset = 0
+        self.seal_offset = 0
         self._walked: Index | None = None
         self._walked_to = DATA_BEGIN
         self._walked_ordinal = 0
         self._walked_greatest = NO_TIMESTAMP
-        self._last_mark = 0
         # A log has one format, and a slab too short or too damaged to say its own has the log's:
         # a damaged header in a format-2 log is never tried as format 1, nor a torn length as 2.
         self.format = 2 if file.pread(4, 0) == MAGIC[:4] else log_format()
@@ -132,7 +131,7 @@ class Slab:
         if isinstance(frame, Frame) and frame.header.kind == KIND_SEAL and frame.end == end:
             seal = decode_seal_body(frame.body)
             if seal is not None and seal.header.base == self.base:
-                self._seal, self._seal_offset = seal, offset
+                self._seal, self.seal_offset = seal, offset
         return self._seal
 
     def walker(self, offset: int | None = None, *, resync: bool = False) -> Walker | QueuefkaWalker:
@@ -155,7 +154,6 @@ class Slab:
         while not isinstance(found := hops.next(), Tail):
             if isinstance(found, Frame) and found.header.kind != KIND_SEAL:
                 head = found.header
-                self._last_mark = found.offset if head.durable else self._last_mark
                 self._walked.note(found.offset, head.ordinal, self._walked_greatest)
                 self._walked_ordinal = head.ordinal + head.records
                 if head.kind == KIND_RECORDS:
@@ -170,11 +168,6 @@ class Slab:
         if (seal := self._seal) is not None:
             return self.end_offset, seal.records, seal.greatest_us
         return self._walked_to, self._walked_ordinal, self._walked_greatest
-
-    def durable_offset(self) -> int:
-        """Offset up to which the last mark says that everything was durable."""
-        self.index()
-        return self._last_mark
 
     def sealed_by_trailer(self) -> bool:
         """Whether it ends with a trailer, be the seal before it intact or not."""

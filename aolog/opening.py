@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from aolog.active import FormatOneSlab, FormatTwoSlab
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import AologError, HeaderLost, StorageFull, TopicMismatch, UsageError
-from aolog.frame import KIND_RECORDS, KIND_SEAL, Frame, padding
+from aolog.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, padding
 from aolog.log import ASIDE_DIRECTORY
 from aolog.recovery import Case, Decision, LastSlab, decide
 from aolog.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader, slab_name
@@ -103,10 +103,13 @@ def _inspect(log: Log) -> _Found | None:
     if slab.format == 1:
         return _inspect_format_1(slab, stat.size)
     header = slab.header
-    end, records, greatest_us, sealed = (
-        _end_of_frames(slab) if header else (slab.data_begin, 0, NO_TIMESTAMP, False)
+    end, records, greatest_us, sealed, marked = (
+        _end_of_frames(slab) if header else (slab.data_begin, 0, NO_TIMESTAMP, False, 0)
     )
     tail_end = end if header is None else _tail_end(slab, end, stat.size)
+    same_boot = header is not None and header.boot_id == log.storage.boot_id()
+    if same_boot and marked < end:
+        _write_again(log, slab, marked, end)
     last = LastSlab(
         format=2,
         base=slab.base,
@@ -118,24 +121,41 @@ def _inspect(log: Log) -> _Found | None:
         sealed=sealed,
         blank=tail_end == end,
         same_file=header is not None and header.inode == stat.inode,
-        same_boot=header is not None and header.boot_id == log.storage.boot_id(),
+        same_boot=same_boot,
     )
     return _Found(last, slab, records, greatest_us, tail_end)
 
 
-def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool]:
-    """As `Slab.end_of_frames`, and whether the last frame is a seal. Bodies are read too: after
-    a crash a header may be there without its body."""
+def _write_again(log: Log, slab: Slab, begin: int, end: int) -> None:
+    """Writes the same bytes at the same place, durable on return: a sync that failed in another
+    process may have left pages that the system takes for clean, and that no later sync writes.
+    Only behind the last mark, which says that everything before it is durable.
+
+    Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC 2020.
+    """
+    file = log.storage.open_write(log.slab_path(slab.base))
+    try:
+        for at in range(begin, end, _COPY_BYTES):
+            file.pwrite_all([slab.file.pread(min(_COPY_BYTES, end - at), at)], at)
+        file.datasync()
+    finally:
+        file.close()
+
+
+def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool, int]:
+    """As `Slab.end_of_frames`, whether the last frame is a seal, and where the last frame stands
+    that says that everything before it is durable. Bodies are read too: after a crash a header
+    may be there without its body."""
     if (seal := slab.seal()) is not None:
-        return slab.end_offset, seal.records, seal.greatest_us, True
-    records, greatest_us, sealed = 0, NO_TIMESTAMP, False
+        return slab.end_offset, seal.records, seal.greatest_us, True, slab.seal_offset
+    records, greatest_us, sealed, marked = 0, NO_TIMESTAMP, False, slab.data_begin
     walker = slab.walker()
     while True:
         frames = walker.run()
         if not frames:
             found = walker.next()
             if isinstance(found, Tail):
-                return found.begin, records, greatest_us, sealed
+                return found.begin, records, greatest_us, sealed, marked
             frames = [found] if isinstance(found, Frame) else []
         for frame in frames:
             head = frame.header
@@ -143,6 +163,8 @@ def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool]:
             sealed = head.kind == KIND_SEAL
             if head.kind == KIND_RECORDS and head.timestamp_us > greatest_us:
                 greatest_us = head.timestamp_us
+            if head.flags & FLAG_DURABLE:
+                marked = frame.offset
 
 
 def _tail_end(slab: Slab, begin: int, end: int) -> int:
@@ -314,7 +336,7 @@ def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
         slab = log.open_slab(i)
         try:
             if slab.header is not None:
-                _, records, greatest_us, _ = _end_of_frames(slab)
+                _, records, greatest_us, _, _ = _end_of_frames(slab)
                 return slab.header, records, greatest_us
         finally:
             slab.close()

@@ -80,6 +80,8 @@ class FileNode:
             self._note(at, 0)
         if self._stuck:  # a page that is written again is dirty again
             self._stuck -= frozenset(range(first, last + 1))
+            if end >= before:  # ext4 and XFS: writing it out takes the size along
+                self._stuck_size = False
         if end > before:
             grown = (min(end, (at + 1) * piece) for at in range(first, last + 1))
             self._sizes += tuple((size, self._truncations) for size in grown if size > before)
