@@ -110,8 +110,9 @@ class SlabAudit:
         in no cache, and costs five times as much."""
         offset, end, head, body = frame
         least_us = head.timestamp_us
-        if head.columns & columns.TIMESTAMPS:
-            least_us = _least(body[: 8 * head.records])
+        stamps = body[: 8 * head.records]
+        if head.columns & columns.TIMESTAMPS and 0 < len(stamps) == 8 * head.records:
+            least_us = _least(stamps)  # else its columns are nonsense, and its records a gap
         self._shown.append((offset, end, head, least_us))
         if head.kind == KIND_SEAL:
             self.tally()

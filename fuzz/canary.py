@@ -15,6 +15,7 @@ import aolog.frame
 import aolog.opening
 import aolog.scan
 import aolog.walk
+from aolog.frame import FRAME_HEADER_LEN, Frame, decode_header
 from aolog.storage import File
 from fuzz.disk import Disk
 from fuzz.shapes import quiet
@@ -58,6 +59,33 @@ def _trusts_headers(original: Any) -> Any:
     return decode
 
 
+def _believes_bodies(_: Any) -> Any:
+    """Frames whose headers are right."""
+
+    def frames(
+        chunk: bytes,
+        view: memoryview,
+        chunk_at: int,
+        offset: int,
+        salt: int,
+        most: int | None = None,
+    ) -> list[Frame]:
+        found: list[Frame] = []
+        while (
+            0 <= (at := offset - chunk_at) <= len(chunk) - FRAME_HEADER_LEN and len(found) != most
+        ):
+            header = decode_header(chunk, at, offset, salt)
+            if header is None or at + header.frame_len > len(chunk):
+                break
+            begin = at + FRAME_HEADER_LEN
+            body = view[begin : begin + header.body_len]
+            found.append(Frame(offset, offset + header.frame_len, header, body))
+            offset = found[-1].end
+        return found
+
+    return frames
+
+
 def _cuts_short(original: Any) -> Any:
     """The last bytes of a write of several parts never come."""
 
@@ -93,7 +121,7 @@ CANARIES = (
     Canary("a header is believed before its hash is right", "recovery", aolog.walk,
            "decode_header", _trusts_headers),
     Canary("a body is believed before its hash is right", "recovery", aolog.walk,
-           "body_matches", lambda _: lambda _header, _body: True),
+           "intact_frames", _believes_bodies),
     Canary("a header's hash knows neither place nor salt", "recovery", aolog.frame,
            "_seed", lambda _: lambda _offset, _salt: 0),
     Canary("the last bytes of a write are forgotten", "log", File, "pwrite_all", _cuts_short),

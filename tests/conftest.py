@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from tests.kafka.plugin import kafka, topic
@@ -11,6 +13,7 @@ __all__ = [
     "pytest_addoption",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
+    "pytest_runtest_teardown",
     "topic",
 ]
 
@@ -26,6 +29,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     chosen = "long" if session.config.getoption("--long") else "small"
     small = len(session.items) - slow
     print(f"\nbudget: {chosen}; small: {small} tests, long (--long): {small + slow}")
+
+
+def pytest_runtest_teardown() -> None:
+    """A test that damages logs by the thousand keeps their warnings down for itself only."""
+    logging.getLogger("aolog").setLevel(logging.NOTSET)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
-from aolog.cli.output import out
-
 __all__ = ["completion_of"]
 
 
@@ -29,6 +27,6 @@ Examples:
         assert kind is not None
         root = click.get_current_context().find_root().command
         # The base class's: bash's own asks the bash of this machine for its version first.
-        out.line(ShellComplete.source(kind(root, {}, program, variable)).strip())
+        click.echo(ShellComplete.source(kind(root, {}, program, variable)).strip())
 
     return completion

@@ -32,7 +32,8 @@ class RecordingSystem(RealSystem):
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        if name in {"entries", "boot_id", "random_bytes"} or name.startswith("_"):
+        of_the_machine = {"boot_id", "random_bytes", "mounts", "free_bytes"}
+        if name == "entries" or name in of_the_machine or name.startswith("_"):
             return found
 
         def call(*args: Any) -> Any:
@@ -88,7 +89,7 @@ def replay(entries: Sequence[tuple[Any, ...]], system: SimulatedSystem) -> int:
     fds: dict[int, int] = {}
     for name, args, result in entries:
         asked = list(args)
-        if name not in {"open", "listdir", "replace", "unlink", "mkdir", "lexists", "isdir"}:
+        if isinstance(args[0], int):
             asked[0] = fds[args[0]]
         if name == "pwritev":
             asked[1] = [args[1]]

@@ -93,6 +93,8 @@ def from_strace(trace: str, directory: str) -> list[Any]:
                 flags = flags_of(parts[2], OPEN_FLAGS)
                 if flags & os.O_DIRECTORY and flags & os.O_NONBLOCK:
                     continue  # listdir's own
+                if flags & os.O_PATH:
+                    continue  # asks which mount it is on: no fact of the file system's
                 args += [flags, *([0o666] if not flags & os.O_DIRECTORY else [])]
                 if number >= 0:
                     ours.add(number)

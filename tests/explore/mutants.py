@@ -50,12 +50,12 @@ def _unlink_before_cursor_is_durable() -> None:
 
 
 def _cut_at_first_bad_frame() -> None:
-    def to_first_damage(slab: Any) -> tuple[int, int, int, bool]:
+    def to_first_damage(slab: Any) -> tuple[int, int, int, bool, int]:
         walker, records, end = slab.walker(), 0, slab.data_begin
         while isinstance(found := walker.next(), Frame):
             records, end = found.header.ordinal + found.header.records, found.end
         assert isinstance(found, Damage | Tail)
-        return end, records, 0, False
+        return end, records, 0, False, end
 
     real = opening._end_of_frames
     opening._end_of_frames = lambda slab: real(slab) if slab.seal() else to_first_damage(slab)
