@@ -386,6 +386,33 @@ done:
     return made;
 }
 
+static PyObject *
+speed_rise(PyObject *Py_UNUSED(module), PyObject *columns)
+{
+    if (!PyList_CheckExact(columns)) {
+        PyErr_SetString(PyExc_TypeError, "rise takes a list");
+        return NULL;
+    }
+    int rises = 1;
+    for (Py_ssize_t i = 0; rises && i < PyList_Size(columns); i++) {
+        Py_buffer column;
+        if (PyObject_GetBuffer(PyList_GetItem(columns, i), &column, PyBUF_SIMPLE) < 0)
+            return NULL;
+        const char *bytes = column.buf;
+        uint32_t before, number, falls = 0;
+        if (column.len >= (Py_ssize_t)sizeof number)
+            memcpy(&before, bytes, sizeof before);
+        for (Py_ssize_t at = sizeof number; at + (Py_ssize_t)sizeof number <= column.len;
+             at += sizeof number, before = number) {
+            memcpy(&number, bytes + at, sizeof number);
+            falls |= number < before;
+        }
+        rises = !falls;
+        PyBuffer_Release(&column);
+    }
+    return PyBool_FromLong(rises);
+}
+
 /* --- the module ---------------------------------------------------------------------------- */
 
 static PyMethodDef speed_methods[] = {
@@ -396,6 +423,8 @@ static PyMethodDef speed_methods[] = {
      "measure(values): (bytes of all, bytes of the longest); None if one is not bytes."},
     {"slices", speed_slices, METH_VARARGS,
      "slices(offsets, data, first): a list of the bytes between u32 offsets, from one on."},
+    {"rise", speed_rise, METH_O,
+     "rise(columns): whether in none of the columns of u32 a number is less than the one before."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import struct
 from array import array
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -32,9 +32,7 @@ from aolog import speed
 from aolog.frame import ALIGNMENT, BODY_LEN_MAX, KIND_RECORDS, Buffer, Frame, padding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    import numpy as np
+    from collections.abc import Iterable, Sequence
 
     from aolog.record import Headers
 
@@ -73,7 +71,6 @@ HEADER_NULLS = 0x200
 KNOWN = 0x3FF
 
 _U32 = struct.Struct("<I")
-_NUMPY_PAYS = 256  # entries; below it, sorting a list is faster than numpy's calls
 
 
 class Malformed(Exception):
@@ -276,32 +273,12 @@ class _Body:
         return BinaryColumn(validity, offsets, self.take(length))
 
 
-def _none_falls(columns: list[memoryview]) -> bool:
-    """Whether no number is less than the one before it in any of the columns, each of which
-    begins with 0. All of them are compared at once: alone, each would cost as much as ten."""
-    if sum(map(len, columns)) <= _NUMPY_PAYS:
-        return all(ordered == sorted(ordered) for ordered in map(memoryview.tolist, columns))
-    frombuffer, u32 = _numpy()
-    numbers = frombuffer(columns[0] if len(columns) == 1 else b"".join(columns), u32)
-    falls = (numbers[1:] < numbers[:-1]).tobytes().count(1)
-    ends = sum(column[-1] > 0 for column in columns[:-1])  # from there it falls to the next one's 0
-    return falls == ends
-
-
-@cache
-def _numpy() -> tuple[Callable[..., np.ndarray], np.dtype[np.uint32]]:
-    """Imported once, and a dtype's name looked up once."""
-    import numpy as np
-
-    return np.frombuffer, np.dtype(np.uint32)
-
-
 def _check_text(column: BinaryColumn) -> None:
     """Raises where an entry is not UTF-8 by itself."""
     try:
         if str(column.data, "utf-8").isascii():
             return
-        if not _none_falls([column.offsets.cast("I")]):
+        if not speed.rise([column.offsets.cast("I")]):
             raise Malformed("offsets fall")
         for entry in column.to_list():
             str(entry or b"", "utf-8")
@@ -330,7 +307,7 @@ def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
     """The columns of a body whose hash was right. Raises Malformed if they are nonsense."""
     unchecked: list[memoryview] = []
     columns = _decode(body, count, bits, unchecked)
-    if not _none_falls(unchecked):
+    if not speed.rise(unchecked):
         raise Malformed("offsets fall")
     return columns
 
@@ -346,7 +323,7 @@ def decode_run(frames: list[Frame]) -> list[Columns | None]:
             else None
             for _, _, head, body in frames
         ]
-        if _none_falls(unchecked):
+        if speed.rise(unchecked):
             return decoded
     return [_decode_or_none(frame) for frame in frames]
 

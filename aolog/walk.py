@@ -139,12 +139,13 @@ class Walker:
         header = decode_header(self._chunk, offset - self._chunk_at, offset, self._salt)
         if header is None:
             return None
-        end = offset + header.frame_len
-        if end - self._chunk_at <= len(self._chunk):
+        length = header.frame_len
+        if offset + length - self._chunk_at <= len(self._chunk):
             return header
-        if end > self._end():  # asked of the file's size: no length allocates what is not there
+        # Asked of the file's size first: no length allocates what is not there.
+        if (length > CHUNK_BYTES or not self._bodies) and offset + length > self._end():
             return None
-        if self._bodies and self._load(offset, header.frame_len) < header.frame_len:
+        if self._bodies and self._load(offset, length) < length:
             return None
         return header
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aolog import columns
+from aolog import columns, speed
 from aolog.batch import RecordFrame
 from aolog.columns import (
     HEADER_NULLS,
@@ -114,7 +114,7 @@ def test_every_part_begins_at_a_multiple_of_8_and_the_body_ends_with_the_last(ba
 
 
 def test_more_entries_than_pay_for_numpy_come_back():
-    n = 3 * columns._NUMPY_PAYS
+    n = 3 * speed._NUMPY_PAYS
     batch = {
         "values": [b"v%d" % i if i % 7 else None for i in range(n)],
         "timestamps": list(range(n)),
@@ -320,7 +320,7 @@ def test_nonsense_under_a_right_hash_is_malformed(case):
 
 
 def test_offsets_that_fall_are_malformed_where_numpy_looks_too():
-    n = 2 * columns._NUMPY_PAYS
+    n = 2 * speed._NUMPY_PAYS
     offsets = list(range(n + 1))
     offsets[n // 2] = 0
     with pytest.raises(Malformed, match="offsets fall"):

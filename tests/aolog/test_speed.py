@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from array import array
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,17 @@ def test_slices_are_the_same(values, data):
     numbers, joined = memoryview(speed._offsets(values)), memoryview(b"".join(values))
     assert compiled.slices(numbers, joined, first) == values[first:]
     assert speed._slices(numbers, joined, first) == values[first:]
+
+
+@bounded
+@given(st.lists(st.lists(st.integers(0, 5) | st.integers(0, 2**32 - 1), max_size=200), max_size=4))
+def test_rising_is_the_same(columns):
+    for ordered in (False, True):
+        numbers = [[0, *(sorted(c) if ordered else c)] for c in columns]
+        views = [memoryview(array("I", column)) for column in numbers]
+        expected = all(column == sorted(column) for column in numbers)
+        assert compiled.rise(views) == expected
+        assert speed._rise(views) == expected
 
 
 def test_a_slice_outside_of_the_data_is_refused():
