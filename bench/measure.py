@@ -70,8 +70,8 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What has to hold in a group: a contender's median is at most ratio_max times the sum of the
-    others'. what: the contender's time in words, and of what it is a multiple."""
+    """What has to hold in a group: a contender takes at most ratio_max times what the others take
+    together, in the median of the rounds. what: the contender's time in words, and of what it is a multiple."""
 
     what: str
     contender: str

@@ -1,11 +1,12 @@
 """The figures that have to hold, each declared by the group that measures it.
 
-A target compares medians of contenders that took turns in one run, so a slow machine moves both.
-Pure.
+Contenders take turns, so each round has a ratio of its own, and the target is about their median:
+what slows the machine down for a while slows both, and what hits one of them hits few rounds. Pure.
 """
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ def figures(measured: Iterable[tuple[Group, list[Measured]]]) -> list[Figure]:
     """One for each target of each group, where all that it is about could run."""
     found = []
     for group, results in measured:
-        medians = {one.contender.name: one.median_ns for one in results}
+        times = {one.contender.name: one.wall_ns for one in results}
         for target in group.targets:
-            if medians.keys() >= {target.contender, *target.others}:
-                others_ns = sum(medians[name] for name in target.others)
-                found.append(Figure(group.title, target, medians[target.contender] / others_ns))
+            if times.keys() >= {target.contender, *target.others}:
+                others = zip(*(times[name] for name in target.others), strict=True)
+                rounds = zip(times[target.contender], map(sum, others), strict=True)
+                ratio = statistics.median(ours / theirs for ours, theirs in rounds)
+                found.append(Figure(group.title, target, ratio))
     return found
