@@ -87,6 +87,7 @@ _HASHED_LEN = FRAME_HEADER_LEN - 4
 _HEAD_HASH = struct.Struct("<I")
 
 # A frame's own length must fit u32 with room for the header and the padding.
+_JOINED_MAX = 4096  # a body up to this is put together: copying is cheaper than a hash in parts
 BODY_LEN_MAX = (1 << 32) - 1 - FRAME_HEADER_LEN - ALIGNMENT
 
 
@@ -165,8 +166,10 @@ def encode_frame(
     assert offset % ALIGNMENT == 0
     assert body_len <= BODY_LEN_MAX
     parts = [*parts, bytes(padding(body_len))] if padding(body_len) else parts
+    if len(parts) > 1 and body_len <= _JOINED_MAX:
+        parts = [b"".join(parts)]
     if len(parts) == 1:
-        body_hash = xxhash.xxh3_64_intdigest(parts[0])
+        body_hash = xxh3_64_intdigest(parts[0])
     else:
         digest = xxhash.xxh3_64()
         for part in parts:
@@ -175,7 +178,7 @@ def encode_frame(
     head = _HEADER.pack(
         MAGIC, kind, flags, body_len, body_hash, timestamp_us, ordinal, count, columns, 0
     )[:_HASHED_LEN]
-    head += _HEAD_HASH.pack(xxhash.xxh32_intdigest(head, _seed(offset, salt)))
+    head += _HEAD_HASH.pack(xxh32_intdigest(head, _seed(offset, salt)))
     return [head, *parts], frame_len(body_len)
 
 

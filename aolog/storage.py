@@ -70,6 +70,22 @@ class Entry(NamedTuple):
     size: int
 
 
+def _behind(parts: Sequence[Buffer], written: int) -> list[memoryview]:
+    """What is left of the parts."""
+    views = []
+    for part in parts:
+        if written < len(part):
+            views.append(memoryview(part)[written:])
+        written = max(0, written - len(part))
+    return views
+
+
+def _at_once(parts: Sequence[Buffer]) -> list[memoryview]:
+    """As many of the parts as one call takes."""
+    views = _behind(parts, 0)[:_PARTS_ONCE_MAX]
+    return views if sum(map(len, views)) <= READ_ONCE_MAX else [views[0][:READ_ONCE_MAX]]
+
+
 class Stat(NamedTuple):
     """What tells two states of a file apart."""
 
@@ -110,18 +126,15 @@ class File:
 
         After an error any of the bytes may be there: write the same again at the same offset.
         """
-        views = [memoryview(part) for part in parts if len(part)]
+        left = sum(map(len, parts))
         try:
-            while views:
-                once = views[:_PARTS_ONCE_MAX]
-                if sum(map(len, once)) > READ_ONCE_MAX:
-                    once = [once[0][:READ_ONCE_MAX]]
+            while left:
+                whole = len(parts) <= _PARTS_ONCE_MAX and left <= READ_ONCE_MAX
+                once = parts if whole else _at_once(parts)
                 written = self._system.pwritev(self.fd, once, offset)
-                offset += written
-                while views and written >= len(views[0]):
-                    written -= len(views.pop(0))
-                if written:
-                    views[0] = views[0][written:]
+                left -= written
+                if left:
+                    parts, offset = _behind(parts, written), offset + written
         except OSError as error:
             self._fail(error, "write")
 
