@@ -1,50 +1,78 @@
 """What histories run on: where the log lies, and what a crash leaves of it.
 
-The real file system here, where a crash is SIGKILL's: memory is gone and files are as they are. A
-simulated one, where power goes too, has the same three calls.
+On the real file system a crash is SIGKILL's: memory is gone and files are as they are. On the
+simulated one power goes too, and what was not synced survives in any part and order.
 """
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from aolog.storage import Storage
+from aolog.testing import SimulatedSystem
 from fuzz.shapes import abandon
 
 if TYPE_CHECKING:
+    import random
+
     import aolog
     from fuzz.disk import Disk
 
-__all__ = ["Machine", "RealMachine"]
+__all__ = ["MACHINES", "Machine", "RealMachine", "SimulatedMachine"]
+
+_STATES = 6  # of those that a power cut may leave, far apart or drawn; one of them is taken
 
 
 class Machine(Protocol):
-    """path: of the log. storage: for writers and readers. loses: whether a crash takes what was
-    flushed and not synced."""
+    """path: of the log. storage: for writers and readers; another after a crash."""
 
     path: str
     storage: Storage
-    loses: bool
 
-    def crash(self, writer: aolog.Writer, rng: random.Random) -> None:
-        """The writer's process dies, perhaps within a write."""
+    def crash(self, writer: aolog.Writer, rng: random.Random) -> bool:
+        """The writer's process dies, perhaps within a write; whether the power went as well."""
 
 
 class RealMachine:
     """The real file system. One history a machine."""
 
-    loses = False
-
     def __init__(self, disk: Disk) -> None:
         self.path = disk.fresh()
         self.storage = Storage()
 
-    def crash(self, writer: aolog.Writer, rng: random.Random) -> None:
+    def crash(self, writer: aolog.Writer, rng: random.Random) -> bool:
         """Perhaps with the begin of another frame behind what is there."""
         abandon(writer)
         torn = rng.choice([b"", b"", b"\xa0\xf2\x01", rng.randbytes(57), bytes(64)])
         last = max(Path(self.path).glob("*.slab"))
         with last.open("ab") as file:
             file.write(torn)
+        return False
+
+
+class SimulatedMachine:
+    """A simulated file system. One history a machine."""
+
+    def __init__(self, _: Disk) -> None:
+        self.path = "/log"
+        self._system = SimulatedSystem(piece_bytes=512)
+        self.storage = Storage(self._system)
+
+    def crash(self, writer: aolog.Writer, rng: random.Random) -> bool:
+        """A kill, or a power cut of which one state is drawn."""
+        writer._ticker.stop()  # noqa: SLF001 -- there is no call for dying
+        power_goes = rng.random() < 0.5
+        if power_goes:
+            states = list(self._system.power_cut(_STATES // 2, _STATES // 2, rng))
+            self._system = rng.choice(states).system
+        else:
+            self._system = self._system.kill()
+        self.storage = Storage(self._system)
+        return power_goes
+
+
+MACHINES: dict[str, type[RealMachine | SimulatedMachine]] = {
+    "real": RealMachine,
+    "simulated": SimulatedMachine,
+}

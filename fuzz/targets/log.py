@@ -1,8 +1,9 @@
 """log: random histories of a writer, its readers, cursors and retention, against a list.
 
 Whatever is done in whatever order: what was flushed is read, in order, at the addresses that were
-given out; what was in memory when the process died is there as a prefix or not at all; a cursor
-goes on exactly; what was pruned is counted.
+given out; what was in memory when the process died is there as a prefix or not at all; what was
+synced survives a power cut, and of the rest nothing comes back changed or in another order; a
+cursor goes on exactly; what was pruned is counted.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from aolog.record import Record
 from aolog.retention import prune
 from aolog.verify import verify
 from fuzz.check import Mismatch
-from fuzz.machine import RealMachine
+from fuzz.machine import MACHINES
 from fuzz.ways import WAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fuzz.disk import Disk
     from fuzz.machine import Machine
     from fuzz.target import Case
@@ -37,9 +36,8 @@ _SLAB_BYTES = (8193, 8700, 12_000)
 class LogTarget:
     """See the module."""
 
-    def __init__(self, disk: Disk, machine: Callable[[Disk], Machine] = RealMachine) -> None:
+    def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._machine = machine
 
     def draw(self, rng: random.Random) -> Case:
         """Options of the writer, and what is done."""
@@ -52,11 +50,13 @@ class LogTarget:
             [rng.choice(_STEPS), rng.randrange(6), rng.randrange(1 << 16)]
             for _ in range(rng.choice([3, 10, 30]))
         ]
-        return {"options": options, "steps": steps}
+        machine = rng.choice(["real", "simulated", "simulated"])
+        return {"machine": machine, "options": options, "steps": steps}
 
     def run(self, case: Case) -> str:
         """Plays it, then reads all in every way."""
-        history = _History(self._machine(self._disk), case["options"])
+        machine = MACHINES[case.get("machine", "real")](self._disk)
+        history = _History(machine, case["options"])
         try:
             for what, n, seed in case["steps"]:
                 history.step(what, n, random.Random(seed))
@@ -65,19 +65,22 @@ class LogTarget:
         finally:
             history.close()
         kills, slabs = min(history.kills, 3), min(history.slabs(), 4)
-        return f"{kills} kills, {slabs} slabs, {'pruned' if history.gone else 'whole'}"
+        ends = "power cuts" if history.power_went else "kills"
+        return f"{kills} {ends}, {slabs} slabs, {'pruned' if history.gone else 'whole'}"
 
 
 class _History:
     """taken: every record given out and not forgotten, pruned ones too. flushed: how many of them
-    must be there. gone: how many were pruned."""
+    must be there. synced: also after a power cut. gone: how many were pruned. passed: how many
+    the cursor has passed, which stands at `cursor_at`."""
 
     def __init__(self, machine: Machine, options: dict[str, Any]) -> None:
         self.machine = machine
         self.path = machine.path
         self.options = options
         self.taken: list[Record] = []
-        self.flushed = self.gone = self.kills = self.passed = 0
+        self.flushed = self.synced = self.gone = self.kills = self.passed = self.cursor_at = 0
+        self.power_went = False
         self.highest = -1
         self.writer: aolog.Writer | None = self.open()
 
@@ -115,6 +118,7 @@ class _History:
             if end != writer.end:
                 raise Mismatch(f"{what} said {end}, the end is {writer.end}")
             self.flushed = len(self.taken)
+            self.synced = self.flushed if what == "sync" else self.synced
         elif what == "rotate":
             size = self.options["slab_bytes"] - 8192 + 100
             for _ in range(2):  # the second stands in a slab of its own
@@ -130,7 +134,7 @@ class _History:
         elif what == "reopen":
             self.writer = None
             writer.close()
-            self.flushed = len(self.taken)
+            self.flushed = self.synced = len(self.taken)
             self.writer = self.open()
         elif what == "kill":
             self.kill(writer, rng)
@@ -164,24 +168,44 @@ class _History:
 
     def kill(self, writer: aolog.Writer, rng: random.Random) -> None:
         self.writer = None
-        self.machine.crash(writer, rng)
+        power_went = self.machine.crash(writer, rng)
+        self.power_went |= power_went
         self.kills += 1
-        found = self.read("iteration")
-        safe = self.gone if self.machine.loses else self.flushed
-        if self.gone + len(found) < safe:
-            raise Mismatch(f"{safe} records were flushed, {len(found)} + {self.gone} are there")
-        self.compare(found, self.taken[self.gone : self.gone + len(found)])
-        self.flushed = self.gone + len(found)
-        del self.taken[self.flushed :]
-        self.passed = min(self.passed, self.flushed)
+        if not self.machine.storage.exists(self.path) or not self.slabs():
+            if self.synced > self.gone:
+                raise Mismatch(f"{self.synced} records were synced, and there is no log")
+            found = []
+        else:
+            found = self.read("iteration")
+        wanted = self.taken[self.gone :]
+        if power_went:
+            there = {record.address for record in found}
+            lost = [r for r in wanted[: max(0, self.synced - self.gone)] if r.address not in there]
+            if lost:
+                raise Mismatch(f"{lost} were synced and are lost")
+            wanted = [record for record in wanted if record.address in there]
+        elif self.gone + len(found) < self.flushed:
+            raise Mismatch(f"{self.flushed} were flushed, {len(found)} + {self.gone} are there")
+        else:
+            wanted = wanted[: len(found)]
+        self.compare(found, wanted)
+        self.taken[self.gone :] = wanted
+        self.flushed = len(self.taken)
+        self.synced = self.flushed if power_went else min(self.synced, self.flushed)
+        self.passed = sum(record.address < self.cursor_at for record in self.taken)
         self.writer = self.open()
 
     def read(self, way: str) -> list[Record]:
         with aolog.Reader(self.path, storage=self.machine.storage) as reader:
             found = WAYS[way](reader)
-            if not {gap.reason for gap in reader.gaps} <= {"torn"}:
-                raise Mismatch(f"{way}: gaps {reader.gaps}")
+            self.check_reasons(way, reader)
         return found
+
+    def check_reasons(self, way: str, reader: aolog.Reader, *others: str) -> None:
+        """Without a power cut nothing is damaged."""
+        allowed = {"torn", *others, *(["torn_or_corrupt", "corrupt"] if self.power_went else [])}
+        if not {gap.reason for gap in reader.gaps} <= allowed:
+            raise Mismatch(f"{way}: gaps {reader.gaps}")
 
     def compare(self, found: list[Record], wanted: list[Record]) -> None:
         if len(found) != len(wanted):
@@ -210,12 +234,11 @@ class _History:
                 self.compare([record], [self.taken[at]])
                 at += 1
             told = sum(g.records_lost or 0 for g in reader.gaps if g.reason == "pruned")
-            if {gap.reason for gap in reader.gaps} - {"torn", "pruned"}:
-                raise Mismatch(f"gaps {reader.gaps}")
-            if told and told != self.gone - self.passed:
+            self.check_reasons("cursor", reader, "pruned")
+            if not self.power_went and told and told != self.gone - self.passed:
                 raise Mismatch(f"{told} are said to be pruned, not {self.gone - self.passed}")
             reader.commit()
-            self.passed = at
+            self.passed, self.cursor_at = at, reader.tell()
 
     def note_gone(self) -> None:
         names = [n for n in self.machine.storage.list_names(self.path) if n.endswith(".slab")]
@@ -231,5 +254,5 @@ class _History:
         for way in WAYS:
             self.compare(self.read(way), wanted)
         report = verify(self.path, storage=self.machine.storage)
-        if report.records != len(wanted) or report.problems:
+        if report.records != len(wanted) or (report.problems and not self.power_went):
             raise Mismatch(f"verify: {report}, and not {len(wanted)} records")
