@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from aolog.cli.completion import completion_of
+from aolog.cli.failing import OUTPUT_CLOSED
+from aolog.cli.output import OutputClosed
 from aolog.errors import AologError
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class _Group(click.Group):
             return super().main(*args, **kwargs)
         except AologError as error:
             _fail(error, as_json="--json" in sys.argv)
+        except OutputClosed:
+            sys.exit(OUTPUT_CLOSED)
 
 
 def _fail(error: AologError, *, as_json: bool) -> NoReturn:
