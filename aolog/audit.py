@@ -218,7 +218,7 @@ def audit(
 
     records = frames = done = tail_bytes = 0
     gaps: list[Gap] = []
-    scan = Scan(log, seek.earliest(log), resync=resync, audit=show)
+    scan = Scan(log, log.listed(lambda: seek.earliest(log)), resync=resync, audit=show)
     try:
         while (found := scan.next()) is not None:
             if isinstance(found, RecordFrame):
