@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aolog.cursor import Position
     from aolog.log import Log
 
-__all__ = ["identity", "resume"]
+__all__ = ["check_course", "identity", "resume"]
 
 _HEAD_LEN = 8  # of format 1's first frame: length and hash
 
@@ -36,10 +36,7 @@ def identity(log: Log, address: int) -> tuple[bytes, int]:
 def resume(log: Log, position: Position) -> Place:
     """Where reading goes on: at the record behind the cursor, or where what follows it stands.
     Raises CursorForeign, CursorDiverged."""
-    if log.format == 1:
-        _check_format_1(log, position)
-    else:
-        _check_course(log, position)
+    check_course(log, position)
     try:
         place = seek.at_address(log, position.address)
     except AddressPruned:  # the scan tells, with the count, from where the cursor stood
@@ -49,13 +46,24 @@ def resume(log: Log, position: Position) -> Place:
     return place._replace(address=position.address, ordinal=position.ordinal)
 
 
-def _check_course(log: Log, position: Position) -> None:
-    uuid = None
+def check_course(log: Log, position: Position) -> None:
+    """Raises CursorForeign, or CursorDiverged if the log went another way below the position;
+    FileNotFoundError if a slab is pruned meanwhile."""
+    if log.format == 1:
+        _check_format_1(log, position)
+        return
+    is_ours = False
     for i in reversed(range(len(log.bases))):
         header = log.slab(i).header
         if header is None:
             continue
-        uuid = uuid or header.topic_uuid
+        if not is_ours and header.topic_uuid != position.topic_uuid:
+            raise CursorForeign(
+                "the cursor belongs to another log",
+                hint="remove it with `aolog cursor delete`, or restore its log",
+                path=log.path,
+            )
+        is_ours = True
         if header.epoch <= position.epoch:
             break
         if header.base < position.address:
@@ -66,12 +74,6 @@ def _check_course(log: Log, position: Position) -> None:
                 hint="look at both, then set the cursor with `aolog cursor set`",
                 path=log.path,
             )
-    if uuid is not None and uuid != position.topic_uuid:
-        raise CursorForeign(
-            "the cursor belongs to another log",
-            hint="remove it with `aolog cursor delete`, or restore its log",
-            path=log.path,
-        )
 
 
 def _check_format_1(log: Log, position: Position) -> None:
