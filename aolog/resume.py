@@ -52,18 +52,12 @@ def check_course(log: Log, position: Position) -> None:
     if log.format == 1:
         _check_format_1(log, position)
         return
-    is_ours = False
+    uuid = None
     for i in reversed(range(len(log.bases))):
         header = log.slab(i).header
         if header is None:
             continue
-        if not is_ours and header.topic_uuid != position.topic_uuid:
-            raise CursorForeign(
-                "the cursor belongs to another log",
-                hint="remove it with `aolog cursor delete`, or restore its log",
-                path=log.path,
-            )
-        is_ours = True
+        uuid = uuid or header.topic_uuid
         if header.epoch <= position.epoch:
             break
         if header.base < position.address:
@@ -74,6 +68,12 @@ def check_course(log: Log, position: Position) -> None:
                 hint="look at both, then set the cursor with `aolog cursor set`",
                 path=log.path,
             )
+    if uuid is not None and uuid != position.topic_uuid:
+        raise CursorForeign(
+            "the cursor belongs to another log",
+            hint="remove it with `aolog cursor delete`, or restore its log",
+            path=log.path,
+        )
 
 
 def _check_format_1(log: Log, position: Position) -> None:
