@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 import pytest
 
 from tests.kafka.plugin import kafka, topic
@@ -13,6 +16,15 @@ __all__ = [
     "pytest_collection_modifyitems",
     "topic",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _level_of_the_library_s_logger() -> Iterator[None]:
+    """What fuzz/ makes quiet is heard again in the next test."""
+    logger = logging.getLogger("aolog")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
