@@ -52,7 +52,7 @@ class SlabAudit:
     was. seal_at: the intact seal's frame, else None. differences: what the seal says and the
     frames do not; only where every frame is there to compare with. copies: header copies as they
     are. trailer: where it says that the seal begins, None without an intact one. is_emptied: no
-    header copy is there at all, only zeros behind the magic: so repair leaves what held nothing intact.
+    header copy is there at all, only zeros behind the magic: so repair leaves what it can't read.
     """
 
     base: int
@@ -218,7 +218,7 @@ def audit(
 
     records = frames = done = tail_bytes = 0
     gaps: list[Gap] = []
-    scan = Scan(log, seek.earliest(log), resync=resync, audit=show)
+    scan = Scan(log, log.listed(lambda: seek.earliest(log)), resync=resync, audit=show)
     try:
         while (found := scan.next()) is not None:
             if isinstance(found, RecordFrame):
@@ -267,8 +267,7 @@ def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
     )
     if slab.header is None:
         prelude = slab.file.pread(slab.data_begin, 0)
-        said = MAGIC[: len(prelude)]
-        found.is_emptied = not prelude.removeprefix(said).strip(b"\0")
+        found.is_emptied = prelude == MAGIC[: len(prelude)].ljust(len(prelude), b"\0")
     end = slab.end_offset
     trailer = decode_trailer(slab.file.pread(TRAILER_LEN, max(0, end - TRAILER_LEN)))
     if trailer is not None and slab.header is not None and trailer[1] == slab.header.salt:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from aolog.errors import NewerFormat, NotALog
+from aolog.errors import NewerFormat, NotALog, StorageFailed
 from aolog.frame import KIND_RECORDS, KIND_SEAL, Frame
 from aolog.slab import (
     DATA_BEGIN,
@@ -45,12 +45,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ASIDE_DIRECTORY", "CURSOR_DIRECTORY", "RETENTION_LOCK", "UNBORN_SUFFIX", "Log", "Slab"]
 
+_T = TypeVar("_T")
+
 CURSOR_DIRECTORY = "cursors"
 ASIDE_DIRECTORY = "aside"
 RETENTION_LOCK = "retention.lock"
 UNBORN_SUFFIX = ".slab.tmp"
 
 OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
+_LOOKS_MAX = 100  # at a listing, before it is given up that slabs vanish under it
 FORMAT_PROBES = 8  # slabs looked at to tell a log's format where the first are damaged
 # A directory's time of change has a clock tick's resolution: a listing made within this of the
 # last change may have missed another one in the same tick.
@@ -256,6 +259,18 @@ class Log:
             raise NotALog(
                 "no log: the directory holds no slab", hint="a Writer creates it", path=self.path
             )
+
+    def listed(self, look: Callable[[], _T]) -> _T:
+        """What `look` finds in the listed slabs, which may be pruned meanwhile: then it looks again.
+        Raises StorageFailed if there is no end to that, and what `look` raises."""
+        for _ in range(_LOOKS_MAX):
+            try:
+                return look()
+            except FileNotFoundError:
+                self.refresh(force=True)
+        raise StorageFailed(
+            "slabs vanish faster than they can be looked at", hint="try again", path=self.path
+        )
 
     def slab_path(self, base: int) -> str:
         """Where the slab's file is."""

@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from aolog import lifetime, seek
 from aolog.batch import Batch, FrameRecords, RecordFrame
@@ -22,7 +22,6 @@ from aolog.errors import (
     Forked,
     GapFound,
     LogClosed,
-    StorageFailed,
     UsageError,
 )
 from aolog.lag import lag
@@ -41,11 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Reader", "Start"]
 
-_T = TypeVar("_T")
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
 BATCH_BYTES = 64 << 10  # frames are put together up to this: larger ones gain nothing
-_LOOKS_MAX = 100  # at a listing, before it is given up that slabs vanish under it
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -98,7 +95,7 @@ class Reader:
             if position is None:
                 place = self._place(start)
             else:
-                place = self._listed(partial(resume, self._log, position))
+                place = self._log.listed(partial(resume, self._log, position))
         except BaseException:
             self._release()
             raise
@@ -127,7 +124,7 @@ class Reader:
             return seek.at_address(log, where.__index__())
 
         self._log.refresh()
-        return self._listed(look)
+        return self._log.listed(look)
 
     def _stand(self, place: Place) -> None:
         self._scan = Scan(self._log, place, resync=self._resync)
@@ -159,7 +156,7 @@ class Reader:
     def stand_at(self, position: Position) -> None:
         """Goes where a cursor stands, without holding it. Raises CursorForeign, CursorDiverged."""
         self._check()
-        place = self._listed(lambda: resume(self._log, position))
+        place = self._log.listed(lambda: resume(self._log, position))
         self._scan.close()
         self._stand(place)
 
@@ -361,7 +358,7 @@ class Reader:
                 slab = self._log.slab(i)
                 if slab.header is None or slab.header.synced:  # format 1 does not say: as if
                     slab.file.datasync()
-        uuid, epoch = self._listed(lambda: identity(self._log, address))
+        uuid, epoch = self._log.listed(lambda: identity(self._log, address))
         self._cursor.commit(Position(address, ordinal, uuid, epoch, self._protect))
 
     def lag(self) -> Lag:
@@ -373,18 +370,7 @@ class Reader:
         self._check()
         self._log.refresh()
         frame = None if self._reading is None else self._reading.frame
-        return self._listed(lambda: lag(self._log, address, ordinal, frame))
-
-    def _listed(self, look: Callable[[], _T]) -> _T:
-        """What `look` finds in the listed slabs, which may be pruned meanwhile."""
-        for _ in range(_LOOKS_MAX):
-            try:
-                return look()
-            except FileNotFoundError:
-                self._log.refresh(force=True)
-        raise StorageFailed(
-            "slabs vanish faster than they can be looked at", hint="try again", path=self.path
-        )
+        return self._log.listed(lambda: lag(self._log, address, ordinal, frame))
 
     # --- closing ----------------------------------------------------------------------------
 

@@ -161,7 +161,10 @@ def _plans(log: Log, found: Audit) -> list[SlabPlan]:
 def _is_dirty(storage: Storage, path: str, ranges: list[tuple[int, int]]) -> bool:
     if not ranges:
         return False
-    file = storage.open_read(path)
+    try:
+        file = storage.open_read(path)
+    except FileNotFoundError:  # pruned meanwhile
+        return False
     try:
         for begin, end in ranges:
             for at in range(begin, end, _COPY_BYTES):
@@ -276,9 +279,9 @@ def _refuse_link(entry: Entry | None, path: str) -> None:
 
 def _remove_unborn(log: Log) -> None:
     """As a writer does: nobody reads them, and a repair that was killed leaves some."""
-    for name in log.storage.list_names(log.path):
-        if name.endswith(".slab.tmp"):
-            log.storage.unlink(f"{log.path}/{name}")
+    log.refresh(force=True)
+    for name in log.unborn:
+        log.storage.unlink(f"{log.path}/{name}")
 
 
 def _mend_cursor(log: Log, name: str, aside: Aside) -> bool:

@@ -36,6 +36,7 @@ class _Staged(Storage):
     """Reads the log as it will be: a clean copy in the place of each slab that has one."""
 
     def __init__(self, inner: Storage, staged: dict[str, str]) -> None:
+        super().__init__(inner.system)
         self._inner = inner
         self._staged = staged
 

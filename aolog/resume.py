@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aolog.cursor import Position
     from aolog.log import Log
 
-__all__ = ["identity", "resume"]
+__all__ = ["check_course", "identity", "resume"]
 
 _HEAD_LEN = 8  # of format 1's first frame: length and hash
 
@@ -36,10 +36,7 @@ def identity(log: Log, address: int) -> tuple[bytes, int]:
 def resume(log: Log, position: Position) -> Place:
     """Where reading goes on: at the record behind the cursor, or where what follows it stands.
     Raises CursorForeign, CursorDiverged."""
-    if log.format == 1:
-        _check_format_1(log, position)
-    else:
-        _check_course(log, position)
+    check_course(log, position)
     try:
         place = seek.at_address(log, position.address)
     except AddressPruned:  # the scan tells, with the count, from where the cursor stood
@@ -49,7 +46,12 @@ def resume(log: Log, position: Position) -> Place:
     return place._replace(address=position.address, ordinal=position.ordinal)
 
 
-def _check_course(log: Log, position: Position) -> None:
+def check_course(log: Log, position: Position) -> None:
+    """Raises CursorForeign, or CursorDiverged if the log went another way below the position;
+    FileNotFoundError if a slab is pruned meanwhile."""
+    if log.format == 1:
+        _check_format_1(log, position)
+        return
     uuid = None
     for i in reversed(range(len(log.bases))):
         header = log.slab(i).header

@@ -90,7 +90,10 @@ def salvage_slab(slab: SlabAudit, storage: Storage) -> Iterator[Salvaged]:
         at = end
     if not ranges:
         return
-    file = storage.open_read(slab.path)
+    try:
+        file = storage.open_read(slab.path)
+    except FileNotFoundError:  # pruned meanwhile
+        return
     try:
         salt = None if slab.header is None else slab.header.salt
         for begin, end in ranges:

@@ -12,7 +12,6 @@ a POSIX record lock).
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -252,10 +251,7 @@ class Storage:
         if missing and not self.system.isdir(at):
             raise self._no_directory(NotADirectoryError(), at)
         if (parent := str(Path(at).parent)) != at:
-            # whoever created what is there may have been killed before it was durable; what we
-            # may not read, we did not create
-            with contextlib.suppress(PermissionDenied):
-                self.sync_directory(parent)
+            self._sync_what_is_there(parent)
         for child in reversed(missing):
             try:
                 self.system.mkdir(child)
@@ -265,6 +261,17 @@ class Storage:
             except OSError as error:
                 raise translate(error, child, "create directory") from error
             self.sync_directory(str(Path(child).parent))
+
+    def _sync_what_is_there(self, path: str) -> None:
+        """Whoever created an entry may have been killed before it was durable. Not we did where we
+        may not read, or where nothing is ever created: a read-only image has no fsync (EINVAL)."""
+        try:
+            self.sync_directory(path)
+        except PermissionDenied:
+            return
+        except SyncFailed as error:
+            if error.details.get("errno") != errno.EINVAL:
+                raise
 
     def sync_directory(self, path: str) -> None:
         """The directory's entries are on the device on return."""

@@ -16,6 +16,7 @@ from aolog.cursor import Cursor, cursor_names, cursor_path, read_copies, read_po
 from aolog.errors import CursorDiverged, CursorForeign
 from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, Log
 from aolog.record import Gap, Lag
+from aolog.resume import check_course
 from aolog.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader, slab_base
 from aolog.storage import Storage
 
@@ -143,7 +144,7 @@ def judge(log: Log, found: Audit) -> Report:
                 seal,
             )
         )
-    standing = [_cursor(log, found, uuid, name) for name in cursor_names(log.path, log.storage)]
+    standing = [_cursor(log, found, name) for name in cursor_names(log.path, log.storage)]
     for cursor in standing:
         findings += _of_cursor(log.path, cursor)
     leftovers = find_leftovers(log.path, log.storage)
@@ -241,7 +242,7 @@ def _of_slab(slab: SlabAudit, seal: SealState, uuid: bytes) -> list[Finding]:
 # --- cursors --------------------------------------------------------------------------------
 
 
-def _cursor(log: Log, found: Audit, uuid: bytes, name: str) -> CursorHealth:
+def _cursor(log: Log, found: Audit, name: str) -> CursorHealth:
     try:
         copies = read_copies(log.path, name, log.storage)
     except FileNotFoundError:  # deleted since the listing
@@ -251,25 +252,17 @@ def _cursor(log: Log, found: Audit, uuid: bytes, name: str) -> CursorHealth:
     if not known:
         return CursorHealth(name, "corrupt", None, intact)
     position = max(known)[1]
-    return CursorHealth(name, _state(log, found, uuid, position), position.address, intact)
+    return CursorHealth(name, _state(log, found, position), position.address, intact)
 
 
-def _state(log: Log, found: Audit, uuid: bytes, position: Position) -> str:
+def _state(log: Log, found: Audit, position: Position) -> str:
     """As a reader would find it."""
-    if log.format == 1:
-        first = log.slab(0)
-        base = int.from_bytes(position.topic_uuid[:8], "little")
-        heads = {first.file.pread(8, 0).ljust(8, b"\0"), bytes(8)}
-        if base == first.base and position.topic_uuid[8:] not in heads:
-            return "foreign"
-    else:
-        if uuid not in {position.topic_uuid, _ZERO_UUID}:
-            return "foreign"
-        for slab in reversed(found.slabs):
-            if slab.header is not None and slab.header.epoch <= position.epoch:
-                break
-            if slab.header is not None and slab.base < position.address:
-                return "diverged"
+    try:
+        log.listed(lambda: check_course(log, position))
+    except CursorForeign:
+        return "foreign"
+    except CursorDiverged:
+        return "diverged"
     if position.address > found.end:
         return "ahead"
     first_header = found.slabs[0].header if found.slabs else None

@@ -14,6 +14,7 @@ from bench.sizes import SIZES
 
 __all__ = ["main"]
 
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _EPILOG = """\b
 Examples:
   python -m bench                                    all cases, about five minutes
@@ -23,7 +24,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG, context_settings={"max_content_width": 100})
+@click.command(epilog=_EPILOG, context_settings=_CONTEXT)
 @click.option("--size", type=click.Choice(list(SIZES)), default="normal", show_default=True,
               help="How much; small only proves that everything runs.")  # fmt: skip
 @click.option("--only", type=click.Choice(CASES), multiple=True, help="This case; repeatable.")
@@ -47,7 +48,7 @@ def main(
 ) -> None:
     """How fast aolog is, beside msgpack, pyarrow IPC, lmdb, sqlite and persist-queue, and beside
     the same bytes written and read raw. All contenders of a case take turns, so compare within a
-    run. Needs the packages of `pip install aolog[bench]`; what is missing is left out."""
+    run. Needs the packages of `pip install '.[bench]'`; what is missing is left out."""
     cases = [case for case in CASES if not only or case in only]
     if check and (size == "small" or not set(cases) & set(CASES_WITH_TARGETS)):
         one_of = ", ".join(CASES_WITH_TARGETS)

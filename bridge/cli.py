@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from aolog.cli.completion import completion_of
+from aolog.cli.failing import OUTPUT_CLOSED
+from aolog.cli.output import OutputClosed
 from aolog.errors import AologError
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class _Group(click.Group):
             return super().main(*args, **kwargs)
         except AologError as error:
             _fail(error, as_json="--json" in sys.argv)
+        except OutputClosed:
+            sys.exit(OUTPUT_CLOSED)
 
 
 def _fail(error: AologError, *, as_json: bool) -> NoReturn:
@@ -52,7 +56,7 @@ def main() -> None:
 
     \b
     Examples:
-      python -m bridge demo                     see it work, with nothing to install beside it
+      python -m bridge demo                     see it work, on a broker of its own
       python -m bridge run --log /var/lib/app/log --topic events --bootstrap-servers kafka:9092
     """
 
@@ -69,7 +73,7 @@ def _settings(
     return found
 
 
-@main.command()
+@main.command(short_help="Forward a log to a topic.")
 @click.option("--log", "path", required=True, type=click.Path(), help="Directory of the log.")
 @click.option("--topic", help="Topic for records that name none. Default: the log's own.")
 @click.option("--bootstrap-servers", required=True, metavar="HOST:PORT[,...]", help="The cluster.")
@@ -79,14 +83,20 @@ def _settings(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=_settings,
     help="A setting of librdkafka, such as compression.type=zstd. Repeatable.",
 )  # fmt: skip  # options read best one a line
-@click.option("--commit-seconds", default=1.0, show_default=True, type=click.FloatRange(0.01))
+@click.option(
+    "--commit-seconds", default=1.0, show_default=True, type=click.FloatRange(0.01),
+    help="How often the cursor is committed.",
+)  # fmt: skip  # as above
 @click.option(
     "--stop-seconds", default=5.0, show_default=True, type=click.FloatRange(0),
     help="How long a stop waits for acknowledgements that are under way.",
 )  # fmt: skip  # as above
 @click.option("--prune", is_flag=True, help="Remove slabs once every cursor has passed them.")
 @click.option("--json", "as_json", is_flag=True, help="Status as one JSON object a line.")
-@click.option("--status-seconds", default=1.0, show_default=True, type=click.FloatRange(0.05))
+@click.option(
+    "--status-seconds", default=1.0, show_default=True, type=click.FloatRange(0.05),
+    help="How often the status is told.",
+)  # fmt: skip  # as above
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def run(
     path: str,
@@ -152,7 +162,7 @@ def run(
         forwarder.run(report, every_s=status_seconds)
 
 
-@main.command()
+@main.command(short_help="Watch an outage and a kill lose nothing.")
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
 @click.option("--keep", type=click.Path(), help="Keep the log in this directory.")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _TARGETS = ("frame", "log", "recovery", "cursor", "canary")
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _EPILOG = """\b
 Targets:
   frame      arbitrary bytes as a slab: frame, need more, torn or corrupt, and nothing else
@@ -36,7 +37,7 @@ Examples:
 Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage."""
 
 
-@click.command(epilog=_EPILOG, context_settings={"max_content_width": 100})
+@click.command(epilog=_EPILOG, context_settings=_CONTEXT)
 @click.argument("target", type=click.Choice(_TARGETS))
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True,
               help="Case K of seed N is always the same.")  # fmt: skip

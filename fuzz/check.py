@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import aolog
 from aolog.record import Gap, Record
-from fuzz.layout import DATA_BEGIN, HEADER_AT, HEADER_LEN, RECORDS, base_of, know
+from fuzz.layout import DATA_BEGIN, HEADER_AT, HEADER_LEN, RECORDS, SLAB_MAGIC, base_of, know
 from fuzz.oracle import Expected, expect
 from fuzz.ways import WAYS, CountingStorage, Seen, read_split
 
@@ -120,13 +120,18 @@ def check_verify(known: Known, path: str, files: Files, expected: Expected) -> N
 
 
 def _headers_damaged(known: Known, files: Files) -> bool:
+    """But for emptied slabs, as the format calls what a repair leaves: a gap tells of those."""
     headers = {slab.base: slab.data[:HEADER_LEN] for slab in known.slabs if slab.format == 2}
     return any(
         files[name][at : at + HEADER_LEN] != headers[base]
         for name in files
-        if (base := base_of(name)) in headers
+        if (base := base_of(name)) in headers and not _is_emptied(files[name][:DATA_BEGIN])
         for at in HEADER_AT
     )
+
+
+def _is_emptied(prelude: bytes) -> bool:
+    return prelude == SLAB_MAGIC[: len(prelude)].ljust(len(prelude), b"\0")
 
 
 def check_ranges(

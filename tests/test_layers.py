@@ -253,6 +253,12 @@ def test_the_log_and_the_bridge_know_nothing_of_what_measures_and_attacks_them()
         assert importers(library, run_time=False) == set()
 
 
+@pytest.mark.parametrize("name", ["repair", "verify"])
+def test_a_function_with_its_module_s_name_stays_one(name):
+    code = f"import aolog.{name}; assert callable(aolog.{name})"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 def test_only_command_lines_import_click():
     allowed = {m for m in TREES if is_in(m, "aolog.cli", "aolog.__main__") or is_in(m, "bridge")}
     assert importers("click", run_time=False) <= allowed

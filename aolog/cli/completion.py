@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
+from aolog.cli.output import out
+
 __all__ = ["completion_of"]
 
 
@@ -27,6 +29,7 @@ Examples:
         assert kind is not None
         root = click.get_current_context().find_root().command
         # The base class's: bash's own asks the bash of this machine for its version first.
-        click.echo(ShellComplete.source(kind(root, {}, program, variable)).strip())
+        out.line(ShellComplete.source(kind(root, {}, program, variable)).strip())
+        out.flush()  # the bridge's command line has no other output of this kind
 
     return completion

@@ -32,6 +32,7 @@ __all__ = ["cursor"]
 
 
 @click.group(
+    short_help="List, show, set and delete cursors.",
     context_settings=CONTEXT_SETTINGS,
     no_args_is_help=False,
     epilog="""\b

@@ -26,7 +26,7 @@ from aolog.errors import AologError, StorageError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["CONTEXT_SETTINGS", "InputFailed", "InputTruncated", "Root"]
+__all__ = ["CONTEXT_SETTINGS", "OUTPUT_CLOSED", "InputFailed", "InputTruncated", "Root"]
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERNAL, STORAGE = AologError.exit_status, StorageError.exit_status

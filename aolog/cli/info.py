@@ -152,6 +152,7 @@ def _time(timestamp_us: int | None) -> str | None:
 
 
 @click.command(
+    short_help="Show what LOG holds, its cursors and its writer.",
     epilog="""\b
 Examples:
   aolog info LOG
@@ -159,7 +160,7 @@ Examples:
   aolog info LOG --json | jq '.cursors[] | {name, records: .lag.records}'
 
 Whether a writer has the log open is read from /proc/locks: processes of other containers are not
-seen there."""
+seen there.""",
 )
 @log_argument
 @click.option("--slabs", is_flag=True, help="List the slabs.")

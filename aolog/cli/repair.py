@@ -28,26 +28,27 @@ __all__ = ["repair"]
 Examples:
   aolog repair LOG --dry-run
   aolog repair LOG
-  aolog repair LOG --fresh NEWLOG         # new addresses; NEWLOG.map.jsonl says which
+  aolog repair LOG --fresh NEWLOG         # NEWLOG.map.jsonl tells the new addresses
   aolog repair LOG --salvage found.jsonl  # only what damaged frames still hold
 
 Reading never needs it: what is intact is read, what is lost is told. Repair makes the log's
 files clean: header copies, seals, indexes and cursor copies are written anew, damaged bytes become
 zeros. Addresses stay, cursors resume where they stood, and each gap stays a gap with its count: a
-lost record is not made up. --fresh copies the intact records to a new log, which has no gaps.
+lost record is not made up, and `aolog verify` still tells it. --fresh copies the intact records to
+a new log, which has no gaps.
+
+The log's writer must be stopped; readers may go on. A repair that was killed is run again.
 
 \b
-The log's writer must be stopped; readers may go on. It may be killed at any moment and run again.
-Originals are kept in LOG/aside/repair-NNNN/. When they are not wanted any more:
+Originals stay in LOG/aside/repair-NNNN/. When they are not wanted any more:
   rm -r LOG/aside/repair-0001
 
 What damaged frames still hold goes to salvage.jsonl there (NEWLOG.salvage.jsonl with --fresh):
 lines of JSON with the address where a record would have been, key_base64, value_base64, headers,
 and why it is not to be trusted: its checksum is wrong, so any byte of it may be.
 
-\b
-Format 1 (queuefka): has no headers, seals or counts that could be mended; --fresh copies what its
-chain of frames still reaches, with --resync also what a guess finds behind damage.
+Format 1 (queuefka) has no headers, seals or counts that could be mended; --fresh copies what its
+chain of frames still reaches, and with --resync what a guess finds behind damage.
 
 Exit status 0 when done, 3 if damage is left that could not be mended."""
 )

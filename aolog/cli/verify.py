@@ -28,7 +28,7 @@ Examples:
   aolog verify LOG || mail -s 'log damaged' ops@example.org < /dev/null
 
 Exit status 0 if all is intact, 3 if anything is damaged: what lost records is listed apart from
-what did not (a header copy, a seal, a cursor copy). `aolog repair` mends the latter. It changes
+what did not (a header copy, a seal, a cursor copy), which `aolog repair` mends. Verifying changes
 nothing, and may run beside a writer."""
 )
 @log_argument

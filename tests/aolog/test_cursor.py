@@ -359,10 +359,14 @@ def test_a_log_that_took_another_course_below_the_cursor_is_told(
     with pytest.raises(aolog.CursorDiverged) as caught:
         aolog.Reader(log_path, cursor="d")
     assert caught.value.exit_status == 3
+    with pytest.raises(aolog.CursorDiverged):  # whosever it is: that comes first
+        aolog.Reader(log_path, cursor="e")
+    states = {cursor.name: cursor.state for cursor in aolog.verify(log_path).cursors}
+    assert states == {"c": "ok", "d": "diverged", "e": "diverged"}
 
 
 def reader_position_above(path: str, address: int) -> int:
-    """Makes cursor d: of the log's first epoch, standing above its second."""
+    """Makes cursor d: of the log's first epoch, standing above its second; and e, another's."""
     from aolog.cursor import CursorFile
     from aolog.storage import Storage
 
@@ -371,6 +375,9 @@ def reader_position_above(path: str, address: int) -> int:
     assert position.epoch == 1
     made = CursorFile(path, "d", Storage())
     made.commit(position._replace(address=address + 8))
+    made.close()
+    made = CursorFile(path, "e", Storage())
+    made.commit(position._replace(address=address + 8, topic_uuid=b"another log's id"))
     made.close()
     return address + 8
 

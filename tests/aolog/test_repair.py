@@ -22,7 +22,7 @@ import aolog
 from aolog.errors import HeaderLost, LogLocked, NotALog, PermissionDenied, StorageFull, UsageError
 from aolog.record import Gap
 from aolog.slab import DATA_BEGIN, slab_name
-from aolog.storage import Storage
+from aolog.storage import File, Storage
 from tests.aolog import test_gaps
 from tests.aolog.commands import fill, run
 from tests.aolog.conftest import (
@@ -544,6 +544,42 @@ def test_a_slab_that_is_pruned_meanwhile_does_not_come_back(broken: Built) -> No
     aolog.repair(broken.path, storage=WatchedStorage(before))
     assert not broken.slabs[0].exists()
     assert not list(Path(broken.path).glob("*.tmp"))
+
+
+class _PrunedAtOpening(Storage):
+    """A slab is pruned by somebody when it is to be opened for the n-th time; not any more once the
+    retention lock is taken."""
+
+    def __init__(self, slab: Path, n: int) -> None:
+        super().__init__()
+        self.slab, self.n, self.opened, self.locked = slab, n, 0, False
+
+    def open_lock(self, path: str) -> File:
+        self.locked = True
+        return super().open_lock(path)
+
+    def open_read(self, path: str) -> File:
+        if path == str(self.slab) and not self.locked:
+            self.opened += 1
+            if self.opened == self.n:
+                self.slab.unlink()
+        return super().open_read(path)
+
+
+def test_a_slab_may_be_pruned_whenever_it_is_opened(broken: Built, tmp_path: Path) -> None:
+    test_gaps.body(broken.frames[0][0])
+    n = 0
+    while True:
+        n += 1
+        path = copy_of(broken.path, tmp_path / str(n))
+        storage = _PrunedAtOpening(Path(path) / slab_name(0), n)
+        aolog.repair(path, storage=storage)
+        if storage.opened < n:
+            break
+        assert not storage.slab.exists()
+        assert not list(Path(path).glob("*.tmp"))
+        assert aolog.repair(path).slabs == []
+    assert n > 6  # looked at, read, finished, held against zeros, copied, salvaged from
 
 
 def test_pruning_waits_for_the_replacement(broken: Built) -> None:

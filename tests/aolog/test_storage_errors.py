@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -11,7 +12,9 @@ import pytest
 
 import aolog
 from aolog.frame import KIND_RECORDS, KIND_SEAL
+from aolog.storage import Storage
 from aolog.system import RealSystem
+from aolog.testing import Fault, SimulatedSystem
 from tests.aolog.conftest import (
     Operation,
     WatchedStorage,
@@ -546,3 +549,24 @@ def test_a_failed_read_is_no_damage(log_path: str, monkeypatch: pytest.MonkeyPat
     assert before == {slab: slab.read_bytes() for slab in slab_files(log_path)}
     records, gaps = by_iteration(log_path)
     assert (len(records), gaps) == (6, [])
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EACCES, errno.EIO])
+def test_a_log_may_be_a_mount_point_in_a_read_only_image(code: int) -> None:
+    """squashfs, for one, has no fsync for directories; whose directory it is does not matter."""
+    system = SimulatedSystem()
+    system.mkdir("/data")
+    system.faults = [
+        Fault("open" if code == errno.EACCES else "fsync", "/", times=None, errno=code)
+    ]
+    storage = Storage(system)
+    if code == errno.EIO:
+        with pytest.raises(aolog.SyncFailed):
+            aolog.Writer("/data", storage=storage)
+        return
+    with aolog.Writer("/data", storage=storage) as writer:
+        writer.append(b"here")
+    with aolog.Reader("/data", storage=storage) as reader:
+        assert [record.value for record in reader] == [b"here"]
+    with pytest.raises(aolog.StorageError):
+        storage.make_directory("/new")

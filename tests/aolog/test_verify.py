@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import aolog
+from aolog import columns
 from aolog.columns import encode_columns
 from aolog.frame import FLAG_DURABLE, FRAME_HEADER_LEN, decode_header, encode_frame, encode_header
 from aolog.log import Log
-from aolog.slab import encode_seal
+from aolog.slab import MAGIC, encode_seal
 from aolog.storage import Storage
 from tests.aolog import test_gaps
 from tests.aolog.commands import answer, fill, run
@@ -185,6 +186,37 @@ def test_frames_that_do_not_count_are_named(log: Built) -> None:
     data[frame.begin : frame.begin + FRAME_HEADER_LEN] = made
     frame.slab.write_bytes(data)
     assert codes(log.path) == ["ordinals", "seal_differs"]
+
+
+@pytest.mark.parametrize(("count", "short"), [(0, 0), (0, 7), (10_000, 0), (10_000, 7)])
+def test_a_frame_of_nonsense_with_right_hashes_is_a_gap_and_no_crash(
+    log: Built, count: int, short: int
+) -> None:
+    frame = frames_of(log.path)[0]
+    listed = Log(log.path, Storage())
+    header = listed.slab(0).header
+    listed.close()
+    assert header is not None
+    size = frame.end - frame.begin - FRAME_HEADER_LEN
+    bits = columns.VALUES | columns.TIMESTAMPS
+    body: list[bytes | memoryview] = [bytes(size - short)]
+    made, _ = encode_frame(frame.begin, header.salt, body, count=min(count, size), columns=bits)
+    data = bytearray(frame.slab.read_bytes())
+    data[frame.begin : frame.end] = b"".join(made)
+    frame.slab.write_bytes(data)
+    (gap,) = aolog.verify(log.path).gaps
+    assert gap[:3] == (frame.base + frame.begin, frame.base + frame.end, "corrupt")
+
+
+def test_zeros_without_a_magic_are_damage_and_no_emptied_slab(log: Built) -> None:
+    path = log.slabs[0]
+    data = bytearray(path.read_bytes())
+    data[:8192] = bytes(8192)
+    path.write_bytes(data[:-512])  # without its seal's copy too
+    assert "header_lost" in codes(str(log.path))
+    data[:8] = MAGIC
+    path.write_bytes(data[:-512])
+    assert "emptied" in codes(str(log.path), damage=False)
 
 
 def test_a_header_is_encoded_as_the_writer_does() -> None:
