@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -245,8 +244,10 @@ class SlabChain:
                 self.durable = max(self.durable, written)
         finally:
             # Not a flag of our own: a signal that raises may come before it is set.
-            with suppress(RuntimeError):  # not acquired
+            try:  # noqa: SIM105 -- suppress() is a call, at which a signal may be handled
                 self._sync_lock.release()
+            except RuntimeError:  # not acquired
+                pass
 
     def _datasync(self, slab: FormatTwoSlab | FormatOneSlab) -> None:
         if self.failed is not None:  # the system tells a failure once: a second call would succeed
