@@ -409,22 +409,23 @@ class Writer(Gate):
         """The open batch becomes a frame, in memory."""
         self._close_gate()
         batch, slab = self._batch, self._chain.slab
-        if batch is None:
+        if batch is None or not batch.values:  # its first record was interrupted
+            self._batch = None
             return
         assert isinstance(slab, FormatTwoSlab)
+        count, stamps = len(batch), batch.timestamps
         columns, parts = batch.encode()
-        stamps = batch.timestamps
         address = slab.add_records(
-            len(batch),
+            count,
             columns,
             parts,
             timestamp_us=batch.greatest_us,
             least_us=None if stamps is None else min(stamps),
             durable=self._chain.durable == self._chain.end,
         )
+        self._batch = None  # nothing is called in between: a signal's handler may raise
+        self._unflushed_records += count
         assert address == batch.address
-        self._unflushed_records += len(batch)
-        self._batch = None
 
     # --- flush and sync ---------------------------------------------------------------------
 
