@@ -60,4 +60,6 @@ def _run(ticked: weakref.ref[Ticked], event: threading.Event, ticker: Ticker) ->
         if target is None or ticker._stopped:  # noqa: SLF001 -- the thread's own half of Ticker
             return
         delay = target._tick()  # noqa: SLF001 -- as above
+        if delay is not None:
+            delay = min(delay, threading.TIMEOUT_MAX)  # a longer one would end this thread
         del target

@@ -17,7 +17,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex
 
 from aolog import clock, lifetime, queuefka
 from aolog.active import FormatOneSlab, FormatTwoSlab
@@ -66,6 +66,7 @@ BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger o
 MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger ones
 _RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
 _RETRY_S = 1.0  # between attempts of the writer's own thread, after an error
+_UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and a machine's integer
 _AGE_CHECK_S = 10.0  # how often max_age_s is looked at while nothing rolls
 
 
@@ -133,8 +134,8 @@ class Writer(Gate):
                 hint="make slabs smaller or the total larger",
             )
         self._batch_bytes = batch_bytes
-        self._flush_records = flush_records or (1 << 62)
-        self._flush_bytes = flush_bytes or max(batch_bytes, BATCH_BYTES)
+        self._flush_records = min(flush_records or _UNBOUNDED, _UNBOUNDED)
+        self._flush_bytes = min(flush_bytes or max(batch_bytes, BATCH_BYTES), _UNBOUNDED)
         self._flush_seconds = flush_seconds
         self._sync_policy = sync
         self._sync_seconds = sync_seconds
@@ -660,6 +661,9 @@ class Writer(Gate):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Writer cannot be pickled or copied: a log has one")
 
     def __repr__(self) -> str:
         return f"<aolog.Writer {self.path} end={self.end} durable={self.durable}>"
