@@ -205,8 +205,9 @@ class Writer(Gate):
 
     @_trouble.setter
     def _trouble(self, error: AologError | None) -> None:
-        self._met = error
-        self._close_batch_to_values()
+        with self._lock:  # else who lets values join just now opens what is closed here
+            self._met = error
+            self._close_batch_to_values()
 
     def _close_batch_to_values(self) -> None:
         """The next append looks at everything first."""
@@ -482,7 +483,8 @@ class Writer(Gate):
             call()
         except AologError as error:
             if isinstance(error, StorageError):  # others are met again where they arise
-                self._trouble = self._trouble or error
+                with self._lock:
+                    self._trouble = self._trouble or error
             _log.warning("%s: %s", self.path, error)
 
     def _sync_to(self, target: int) -> int:
@@ -490,7 +492,9 @@ class Writer(Gate):
         try:  # not with _noting_failed_syncs: a context manager costs more than the lock
             return self._chain.sync_to(target, self._lock, self._flush_locked)
         except SyncFailed as error:
-            self._trouble = error
+            with self._lock:
+                if not isinstance(self._trouble, LogClosed | Forked):  # closed meanwhile
+                    self._trouble = error
             raise
 
     # --- from slab to slab --------------------------------------------------------------------

@@ -13,6 +13,7 @@ import aolog
 from aolog.frame import KIND_RECORDS, KIND_SEAL
 from aolog.system import RealSystem
 from tests.aolog.conftest import (
+    Call,
     Operation,
     WatchedStorage,
     assert_clean,
@@ -546,3 +547,31 @@ def test_a_failed_read_is_no_damage(log_path: str, monkeypatch: pytest.MonkeyPat
     assert before == {slab: slab.read_bytes() for slab in slab_files(log_path)}
     records, gaps = by_iteration(log_path)
     assert (len(records), gaps) == (6, [])
+
+
+class MetMeanwhile(aolog.Writer):
+    """Another thread meets an error just when an append lets values join again."""
+
+    other: Call | None = None
+
+    def _open_gate(self, *bounds: object) -> None:
+        if self.other is None:
+            self.other = in_thread(lambda: self._quietly(self._fail))
+            self.other.waits()
+        super()._open_gate(*bounds)
+
+    def _fail(self) -> None:
+        raise aolog.SyncFailed("injected")
+
+
+def test_an_error_met_while_values_begin_to_join_surfaces_at_the_next_append(
+    log_path: str,
+) -> None:
+    writer = MetMeanwhile(log_path, **NEVER)
+    writer.append(b"taken")
+    assert writer.other is not None
+    writer.other.result()
+    with pytest.raises(aolog.SyncFailed):
+        writer.append(b"refused")
+    with pytest.raises(aolog.SyncFailed):
+        writer.close()
