@@ -57,12 +57,13 @@ static PyObject *
 gate_open(PyObject *object, PyObject *args)
 {
     Gate *self = (Gate *)object;
-    PyObject *values, *before = self->joined;
+    PyObject *values, *before;
     long long first;
     Py_ssize_t size, limit, most, overhead;
     if (!PyArg_ParseTuple(args, "O!Lnnnn", &PyList_Type, &values, &first, &size, &limit, &most,
                           &overhead))
         return NULL;
+    before = self->joined; /* not earlier: a number's __index__ may have closed the gate */
     Py_INCREF(values);
     self->joined = values;
     self->first = first;
@@ -198,40 +199,42 @@ rows_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static int
-rows_init(PyObject *object, PyObject *args, PyObject *kwargs)
+/* Not __init__, which could be called again while a column is asked: columns never change. */
+static PyObject *
+rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
 {
-    Rows *self = (Rows *)object;
     PyObject *type, *columns;
     unsigned long long varies;
     static char *names[] = {"kind", "columns", "varies", NULL};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!K", names, &PyType_Type, &type,
                                      &PyTuple_Type, &columns, &varies))
-        return -1;
+        return NULL;
     if (!PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) ||
         !(PyType_GetFlags((PyTypeObject *)type) & Py_TPFLAGS_HEAPTYPE)) {
         PyErr_SetString(PyExc_TypeError, "rows are a subclass of tuple");
-        return -1;
+        return NULL;
     }
     Py_ssize_t width = PyTuple_Size(columns);
     if (width > 64 || (width < 64 && varies >> width) || !(varies & 1)) {
         PyErr_SetString(PyExc_ValueError, "the first column varies, and there are at most 64");
-        return -1;
+        return NULL;
     }
     for (Py_ssize_t i = 0; i < width; i++)
         if (varies >> i & 1 && !PyIter_Check(PyTuple_GetItem(columns, i))) {
             PyErr_SetString(PyExc_TypeError, "a column that varies is an iterator");
-            return -1;
+            return NULL;
         }
+    Rows *self = (Rows *)((allocfunc)PyType_GetSlot(kind, Py_tp_alloc))(kind, 0);
+    if (self == NULL)
+        return NULL;
     Py_INCREF(type);
     Py_INCREF(columns);
-    rows_clear(object);
     self->type = type;
     self->columns = columns;
     self->varies = varies;
     self->width = width;
     self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
-    return 0;
+    return (PyObject *)self;
 }
 
 static PyObject *
@@ -279,7 +282,7 @@ static PyType_Slot rows_slots[] = {
     {Py_tp_doc, "Rows(kind, columns, varies): an iterator over tuples of a type. columns: an "
                 "iterator where the bit of `varies` is set, else what all rows share. It ends "
                 "where the first column ends."},
-    {Py_tp_init, rows_init},
+    {Py_tp_new, rows_new},
     {Py_tp_traverse, rows_traverse},
     {Py_tp_clear, rows_clear},
     {Py_tp_dealloc, rows_dealloc},

@@ -100,18 +100,19 @@ class FormatTwoSlab(_Pending):
     ) -> int:
         """A frame of records; its address. timestamp_us: the batch's, or the greatest of its
         column. durable: whether every byte before the frame is."""
-        address = self._frame(KIND_RECORDS, count, columns, parts, timestamp_us, durable=durable)
         sealed = self._sealed
         least_us = timestamp_us if least_us is None else least_us
-        first = self.records == 0
-        sealed.least_us = least_us if first else min(sealed.least_us, least_us)
-        sealed.greatest_us = max(sealed.greatest_us, timestamp_us)
-        self.records += count
-        return address
+        if self.records:
+            least_us = min(sealed.least_us, least_us)
+        bounds = least_us, max(sealed.greatest_us, timestamp_us)
+        return self._frame(
+            KIND_RECORDS, count, columns, parts, timestamp_us, bounds, durable=durable
+        )
 
     def add_mark(self, now_us: int) -> None:
         """A frame that says that every byte before it is durable."""
-        self._frame(KIND_MARK, 0, 0, [], now_us, durable=True)
+        bounds = self._sealed.least_us, self._sealed.greatest_us
+        self._frame(KIND_MARK, 0, 0, [], now_us, bounds, durable=True)
 
     def _frame(
         self,
@@ -120,9 +121,12 @@ class FormatTwoSlab(_Pending):
         columns: int,
         parts: list[Buffer],
         timestamp_us: int,
+        bounds: tuple[int, int],
         *,
         durable: bool,
     ) -> int:
+        """bounds: least and greatest timestamp of the slab with it. A frame is there or it is
+        not, also where a signal's handler raises (KeyboardInterrupt)."""
         frame, length = encode_frame(
             self.offset,
             self.header.salt,
@@ -134,11 +138,19 @@ class FormatTwoSlab(_Pending):
             count=count,
             columns=columns,
         )
-        self._sealed.index.note(self.offset, self.records, self._sealed.greatest_us)
-        self._sealed.frames += 1
-        self._headers_hash.update(frame[0])
+        sealed, address = self._sealed, self.base + self.offset
+        sealed.index.note(self.offset, self.records, sealed.greatest_us)
+        headers_hash = self._headers_hash.copy()
+        headers_hash.update(frame[0])
+        # From here on nothing is called: signals are handled between calls.
+        self._headers_hash = headers_hash
         self._last_kind = kind
-        return self._add(frame, length)
+        sealed.frames += 1
+        sealed.least_us, sealed.greatest_us = bounds
+        self.records += count
+        self._pending += frame
+        self.offset += length
+        return address
 
     def seal(self, now_us: int) -> None:
         """Ends the slab: everything written is durable already; the seal is in the page cache

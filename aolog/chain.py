@@ -87,7 +87,7 @@ class SlabChain:
         self.aged_at_s = float("inf")
         self._storage = storage
         self._options = options
-        self._sync_lock = threading.Lock()
+        self._sync_lock = threading.RLock()  # knows whose it is: see _sync_written
         self._commit = GroupCommit(self._settled)
         self._directory = self._lock_directory()
         if options.synced:
@@ -230,20 +230,24 @@ class SlabChain:
     ) -> None:
         """By one thread at a time. Never waits for the second lock: who else takes it holds the
         first one for as long."""
-        with lock:
-            if self.durable >= target:
-                return
-            if self.failed is not None:
-                raise self.failed
-            write()
-            slab, written = self.slab, self.written
-            self._sync_lock.acquire()
         try:
+            with lock:
+                if self.durable >= target:
+                    return
+                if self.failed is not None:
+                    raise self.failed
+                write()
+                slab, written = self.slab, self.written
+                self._sync_lock.acquire()
             if slab is not None and self.durable < written:
                 self._datasync(slab)
                 self.durable = max(self.durable, written)
         finally:
-            self._sync_lock.release()
+            # Not a flag of our own: a signal that raises may come before it is set.
+            try:  # noqa: SIM105 -- suppress() is a call, at which a signal may be handled
+                self._sync_lock.release()
+            except RuntimeError:  # not acquired
+                pass
 
     def _datasync(self, slab: FormatTwoSlab | FormatOneSlab) -> None:
         if self.failed is not None:  # the system tells a failure once: a second call would succeed

@@ -57,6 +57,12 @@ def check_options(
         raise UsageError(f"batch_bytes={batch_bytes!r}", hint="use 0 (a frame a record) to 2^30")
     if not 0 < max_record_bytes <= RECORD_BYTES_MAX:
         raise UsageError(f"max_record_bytes={max_record_bytes!r}", hint=f"1 to {RECORD_BYTES_MAX}")
+    sizes = {"slab_bytes": slab_bytes, "batch_bytes": batch_bytes}
+    sizes |= {"max_record_bytes": max_record_bytes}
+    counts = {name: positive_or_none[name] for name in ("flush_records", "flush_bytes")}
+    for name, size in (sizes | counts).items():
+        if size is not None and not hasattr(size, "__index__"):
+            raise UsageError(f"{name}={size!r}", hint="use an integer")
     for name, value in positive_or_none.items():
         if value is not None and not value > 0:
             raise UsageError(f"{name}={value!r}", hint="use a positive number, or None")

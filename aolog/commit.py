@@ -7,9 +7,10 @@ going on when it came, and for the whole of one more, which began after it came 
 
 Why nobody waits for ever. Everything below changes under the mutex, which is held for a few
 instructions. Somebody waits only if somebody leads: a waiter is put in line only then, and
-leading ends only with an empty line. Who leads comes to `_pass_on`, whatever happens to it,
+leading ends only with an empty line. Who leads comes to `_leave`, whatever happens to it,
 and then the first in line leads. So it is enough that the work ends. It may take any lock, as
-nobody may hold one of these when asking.
+nobody may hold one of these when asking. A signal whose handler raises (KeyboardInterrupt) may
+end `_leave` itself: it is then done again, which is why each of its steps may be repeated.
 
 It knows nothing of logs: the work, and what is settled, are the caller's.
 """
@@ -27,15 +28,19 @@ __all__ = ["GroupCommit"]
 
 
 class _Waiter:
-    """Somebody in line. gate: opened when it may go on. leads: to work, not to return."""
+    """Somebody who asks. gate: opened when it may go on: to lead, or because it is settled."""
 
-    __slots__ = ("gate", "leads", "target")
+    __slots__ = ("gate", "target")
 
     def __init__(self, target: int) -> None:
         self.target = target
-        self.leads = False
         self.gate = threading.Lock()
         self.gate.acquire()
+
+    def open(self) -> None:
+        """Under the mutex. May be repeated: who passed does not look at its gate again."""
+        if self.gate.locked():
+            self.gate.release()
 
 
 class GroupCommit:
@@ -45,51 +50,47 @@ class GroupCommit:
     def __init__(self, settled: Callable[[], int]) -> None:
         self._settled = settled
         self._mutex = threading.Lock()
-        self._has_leader = False
+        self._leader: _Waiter | None = None
         self._line: deque[_Waiter] = deque()
 
     def reach(self, target: int, work: Callable[[], object]) -> None:
         """Returns once the target is settled. Does the work if nobody else does, or when its turn
         comes; what that raises is raised here, and whoever leads next tries for itself."""
-        with self._mutex:
-            if self._has_leader:
-                waiter = _Waiter(target)
-                self._line.append(waiter)
-            else:
-                waiter = None
-                self._has_leader = True
-        if waiter is not None and not self._is_to_lead(waiter):
-            return
+        one = _Waiter(target)
         try:
-            work()
-        finally:
-            self._pass_on()
-
-    def _is_to_lead(self, waiter: _Waiter) -> bool:
-        """Waits; whether it leads now. What interrupts the wait takes it out of the line."""
-        try:
-            waiter.gate.acquire()
-        except BaseException:  # KeyboardInterrupt, for instance
             with self._mutex:
-                if not waiter.leads and waiter in self._line:
-                    self._line.remove(waiter)
-            if waiter.leads:
-                self._pass_on()
-            raise
-        return waiter.leads
+                if self._leader is None:
+                    self._leader = one
+                else:
+                    self._line.append(one)
+            if self._leader is not one:
+                one.gate.acquire()
+            if self._leader is one:
+                work()
+        finally:
+            try:
+                self._leave(one)
+            except BaseException:  # KeyboardInterrupt, for instance
+                self._leave(one)
+                raise
 
-    def _pass_on(self) -> None:
+    def _leave(self, one: _Waiter) -> None:
+        """Whoever it was, it is neither leader nor in line on return."""
         with self._mutex:
-            settled = self._settled()
-            going = [waiter for waiter in self._line if waiter.target <= settled]
-            if going:
-                self._line = deque(waiter for waiter in self._line if waiter.target > settled)
-            heir = self._line.popleft() if self._line else None
-            if heir is None:
-                self._has_leader = False
-            else:
-                heir.leads = True
-        if heir is not None:
-            heir.gate.release()  # first, so that the device is not idle
-        for waiter in going:
-            waiter.gate.release()
+            if self._leader is one:
+                settled = self._settled()
+                staying = []
+                for waiter in self._line:
+                    if waiter.target <= settled:
+                        waiter.open()
+                    else:
+                        staying.append(waiter)
+                heir = staying[0] if staying else None
+                line = deque(staying[1:])
+                # No call between the two, so no signal is handled there.
+                self._line = line
+                self._leader = heir
+            elif one in self._line:
+                self._line.remove(one)
+            if self._leader is not None:
+                self._leader.open()

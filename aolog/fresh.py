@@ -120,6 +120,9 @@ def copy_fresh(
     from aolog.salvage import write_salvage
     from aolog.verify import verify
 
+    into = into.rstrip("/")  # as shells complete it: what stands beside is named after it
+    if not into:
+        raise UsageError("the new log has no name", hint="name a directory that is not there")
     unfinished = into + _UNFINISHED_SUFFIX
     begun = storage.exists(unfinished)  # by a copy that was killed: what is beside it is its own
     for path in (into, into + MAP_SUFFIX, into + SALVAGE_SUFFIX):

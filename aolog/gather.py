@@ -59,23 +59,30 @@ class OpenBatch:
         topic: str | None,
         size: int,
     ) -> None:
-        """Takes a record whose parts were checked."""
+        """Takes a record whose parts were checked. All of it or nothing, also where a signal's
+        handler raises (KeyboardInterrupt)."""
         before = len(self.values)
-        if self.keys is not None or key is not None:
-            self.keys = [None] * before if self.keys is None else self.keys
-            self.keys.append(key)
-        if self.headers is not None or headers:
-            self.headers = [()] * before if self.headers is None else self.headers
-            self.headers.append(headers)
-        if self.timestamps is not None or timestamp is not None:
-            if self.timestamps is None:
-                self.timestamps = [self.timestamp_us] * before
-            self.timestamps.append(self.timestamp_us if timestamp is None else timestamp)
-        if self.topics is not None or topic is not None:
-            self.topics = [None] * before if self.topics is None else self.topics
-            self.topics.append(topic)
-        self.values.append(value)
-        self.size += size
+        try:
+            if self.keys is not None or key is not None:
+                self.keys = [None] * before if self.keys is None else self.keys
+                self.keys.append(key)
+            if self.headers is not None or headers:
+                self.headers = [()] * before if self.headers is None else self.headers
+                self.headers.append(headers)
+            if self.timestamps is not None or timestamp is not None:
+                if self.timestamps is None:
+                    self.timestamps = [self.timestamp_us] * before
+                self.timestamps.append(self.timestamp_us if timestamp is None else timestamp)
+            if self.topics is not None or topic is not None:
+                self.topics = [None] * before if self.topics is None else self.topics
+                self.topics.append(topic)
+            self.values.append(value)
+            self.size += size
+        except BaseException:
+            for column in (self.values, self.keys, self.headers, self.timestamps, self.topics):
+                if column is not None:
+                    del column[before:]
+            raise
 
     def encode(self) -> tuple[int, list[Buffer]]:
         """The body: its columns' bits and its parts."""

@@ -234,11 +234,13 @@ class Index:
     greatest_before_us: list[int] = field(default_factory=list)
 
     def note(self, offset: int, ordinal: int, greatest_before_us: int) -> None:
-        """A frame begins here. Kept only if the last mark is 16 KiB away."""
+        """A frame begins here. Kept only if the last mark is 16 KiB away. May be repeated, also
+        where a signal's handler raised in it: so the offset comes last."""
         if not self.offsets or offset - self.offsets[-1] >= INDEX_SPACING:
+            n = len(self.offsets)
+            self.ordinals[n:] = [ordinal]
+            self.greatest_before_us[n:] = [greatest_before_us]
             self.offsets.append(offset)
-            self.ordinals.append(ordinal)
-            self.greatest_before_us.append(greatest_before_us)
 
     def at_offset(self, offset: int) -> Mark | None:
         """The last mark at or before an offset in the slab."""

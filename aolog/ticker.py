@@ -33,21 +33,23 @@ class Ticker:
     def wake(self) -> None:
         """There is something to do: ask when."""
         if self._thread is None and not self._stopped:
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=_run,
                 args=(self._ticked, self._event, self),
                 name=self._name,
                 daemon=True,
             )
-            self._thread.start()
+            thread.start()
+            self._thread = thread  # not before: `stop` may come from another thread and join it
         self._event.set()
 
     def stop(self) -> None:
         """The thread ends; waits for a tick that is going on, unless called from it."""
         self._stopped = True
         self._event.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
         self._thread = None
 
 
@@ -60,4 +62,6 @@ def _run(ticked: weakref.ref[Ticked], event: threading.Event, ticker: Ticker) ->
         if target is None or ticker._stopped:  # noqa: SLF001 -- the thread's own half of Ticker
             return
         delay = target._tick()  # noqa: SLF001 -- as above
+        if delay is not None:
+            delay = min(delay, threading.TIMEOUT_MAX)  # a longer one would end this thread
         del target

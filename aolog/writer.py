@@ -17,7 +17,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex
 
 from aolog import clock, lifetime, queuefka
 from aolog.active import FormatOneSlab, FormatTwoSlab
@@ -66,6 +66,7 @@ BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger o
 MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger ones
 _RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
 _RETRY_S = 1.0  # between attempts of the writer's own thread, after an error
+_UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and a machine's integer
 _AGE_CHECK_S = 10.0  # how often max_age_s is looked at while nothing rolls
 
 
@@ -133,8 +134,8 @@ class Writer(Gate):
                 hint="make slabs smaller or the total larger",
             )
         self._batch_bytes = batch_bytes
-        self._flush_records = flush_records or (1 << 62)
-        self._flush_bytes = flush_bytes or max(batch_bytes, BATCH_BYTES)
+        self._flush_records = min(flush_records or _UNBOUNDED, _UNBOUNDED)
+        self._flush_bytes = min(flush_bytes or max(batch_bytes, BATCH_BYTES), _UNBOUNDED)
         self._flush_seconds = flush_seconds
         self._sync_policy = sync
         self._sync_seconds = sync_seconds
@@ -204,8 +205,9 @@ class Writer(Gate):
 
     @_trouble.setter
     def _trouble(self, error: AologError | None) -> None:
-        self._met = error
-        self._close_batch_to_values()
+        with self._lock:  # else who lets values join just now opens what is closed here
+            self._met = error
+            self._close_batch_to_values()
 
     def _close_batch_to_values(self) -> None:
         """The next append looks at everything first."""
@@ -409,22 +411,23 @@ class Writer(Gate):
         """The open batch becomes a frame, in memory."""
         self._close_gate()
         batch, slab = self._batch, self._chain.slab
-        if batch is None:
+        if batch is None or not batch.values:  # its first record was interrupted
+            self._batch = None
             return
         assert isinstance(slab, FormatTwoSlab)
+        count, stamps = len(batch), batch.timestamps
         columns, parts = batch.encode()
-        stamps = batch.timestamps
         address = slab.add_records(
-            len(batch),
+            count,
             columns,
             parts,
             timestamp_us=batch.greatest_us,
             least_us=None if stamps is None else min(stamps),
             durable=self._chain.durable == self._chain.end,
         )
+        self._batch = None  # nothing is called in between: a signal's handler may raise
+        self._unflushed_records += count
         assert address == batch.address
-        self._unflushed_records += len(batch)
-        self._batch = None
 
     # --- flush and sync ---------------------------------------------------------------------
 
@@ -480,7 +483,8 @@ class Writer(Gate):
             call()
         except AologError as error:
             if isinstance(error, StorageError):  # others are met again where they arise
-                self._trouble = self._trouble or error
+                with self._lock:
+                    self._trouble = self._trouble or error
             _log.warning("%s: %s", self.path, error)
 
     def _sync_to(self, target: int) -> int:
@@ -488,7 +492,9 @@ class Writer(Gate):
         try:  # not with _noting_failed_syncs: a context manager costs more than the lock
             return self._chain.sync_to(target, self._lock, self._flush_locked)
         except SyncFailed as error:
-            self._trouble = error
+            with self._lock:
+                if not isinstance(self._trouble, LogClosed | Forked):  # closed meanwhile
+                    self._trouble = error
             raise
 
     # --- from slab to slab --------------------------------------------------------------------
@@ -659,6 +665,9 @@ class Writer(Gate):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Writer cannot be pickled or copied: a log has one")
 
     def __repr__(self) -> str:
         return f"<aolog.Writer {self.path} end={self.end} durable={self.durable}>"

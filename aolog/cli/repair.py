@@ -67,6 +67,8 @@ def repair(
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> int:
     """Make a damaged LOG clean, at the same addresses."""
+    for place in (fresh, salvage):
+        _require_beside(place, log)
     if salvage is not None:
         if fresh is not None or dry_run or resync:
             raise click.UsageError("--salvage stands alone")
@@ -83,6 +85,14 @@ def repair(
     else:
         _print(log, done)
     return CorruptionError.exit_status if done.left else 0
+
+
+def _require_beside(place: str | None, log: str) -> None:
+    """Links and `..` followed."""
+    if place == "":
+        raise click.UsageError("a name is missing for what is to be made")
+    if place and os.path.realpath(place).startswith(os.path.realpath(log) + "/"):
+        raise click.UsageError(f"{place} lies in the log itself: name a place beside it")
 
 
 def _salvage(log: str, path: str, *, as_json: bool) -> int:

@@ -84,3 +84,24 @@ def test_salvage_stands_alone(log: str, tmp_path: Path) -> None:
     assert "1 record of damaged frames, unverified" in (
         well("repair", log, "--salvage", tmp_path / "x").stdout
     )
+
+
+@pytest.mark.parametrize("option", ["--fresh", "--salvage"])
+def test_nothing_is_made_without_a_name_or_within_the_log(
+    option: str, log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(log)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    before = snapshot(log)
+    for place in ("", f"{log}/in", f"{tmp_path}/link/in", f"{tmp_path}/empty/../link/in"):
+        assert failure("repair", log, option, place)["code"] == "usage"
+    assert snapshot(log) == before
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_a_fresh_log_may_be_named_with_a_slash_behind(log: str, tmp_path: Path) -> None:
+    well("repair", log, "--fresh", f"{tmp_path}/new/")
+    made = {path.name for path in tmp_path.iterdir() if path.name.startswith("new")}
+    assert made == {"new", "new.map.jsonl", "new.salvage.jsonl"}
+    assert len(values(str(tmp_path / "new"))) == 9

@@ -164,6 +164,27 @@ def test_who_is_interrupted_at_work_passes_it_on(alarm: Callable[[float], None])
     others[0].result()
 
 
+def test_who_is_interrupted_while_it_passes_on_passes_on_all_the_same() -> None:
+    """As a signal's handler may raise there, though it can hardly be made to come just then."""
+    work = Work()
+
+    def settled() -> int:
+        if work.settled == 1 and not interrupted:
+            interrupted.append(True)
+            raise Interrupted
+        return work.settled
+
+    interrupted: list[bool] = []
+    work.commit = GroupCommit(settled)
+    calls = line_of(work, 3)
+    work.go.release(2)
+    with pytest.raises(Interrupted):
+        calls[0].result()
+    for call in calls[1:]:
+        call.result()
+    assert work.begun == 2
+
+
 # --- the writer's ---------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import aolog
 from aolog.frame import KIND_RECORDS
+from aolog.ticker import Ticker
 from tests.aolog.conftest import (
     SOON_S,
     Child,
@@ -476,3 +477,24 @@ def test_a_log_is_made_once_by_threads_that_race(tmp_path: Path) -> None:
         outcomes = [thread.result() for thread in [in_thread(make) for _ in range(4)]]
         assert "made" in outcomes
         assert len(values(str(path))) == outcomes.count("made")
+
+
+def test_a_ticker_may_be_stopped_while_its_thread_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ticked:
+        def _tick(self) -> None:
+            return None
+
+    ticked, begun = Ticked(), []
+    ticker = Ticker(ticked, "ticker under test")
+    start = threading.Thread.start
+
+    def stopped_first(thread: threading.Thread) -> None:
+        ticker.stop()
+        begun.append(thread)
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", stopped_first)
+        ticker.wake()
+    begun[0].join(SOON_S)
+    assert not begun[0].is_alive()

@@ -130,6 +130,35 @@ def test_rows_are_freed_with_what_they_hold():
     assert sys.getrefcount(kept) == before - 2
 
 
+def test_rows_cannot_be_made_anew_while_a_column_is_asked():
+    class Meddler:
+        def __iter__(self) -> Meddler:
+            return self
+
+        def __next__(self) -> int:
+            rows.__init__(aolog.Record, (iter([7]),), 1)
+            return 1
+
+    rows = compiled.Rows(aolog.Record, (count(), Meddler(), 2, iter([b"v"]), (), None), 0b1011)
+    assert next(rows) == (0, 1, 2, b"v", (), None)
+
+
+def test_a_gate_may_be_closed_while_it_is_opened():
+    """Where a number's `__index__` does it: the list that was open is let go once."""
+
+    class Closes:
+        def __index__(self) -> int:
+            gate._close_gate()
+            return 3
+
+    gate, before, after = CompiledTaker(), [b"x"], []
+    gate._open_gate(before, 0, 0, 100, 100, 4)
+    references = sys.getrefcount(before)
+    gate._open_gate(after, Closes(), 0, 100, 100, 4)
+    assert sys.getrefcount(before) == references - 1
+    assert gate.append(b"y") == 3
+
+
 @pytest.mark.parametrize("taker", TAKERS)
 def test_a_gate_lets_values_join_until_a_bound(taker):
     gate, joined = taker(), [b"there"]

@@ -16,6 +16,7 @@ from aolog.storage import Storage
 from aolog.system import RealSystem
 from aolog.testing import Fault, SimulatedSystem
 from tests.aolog.conftest import (
+    Call,
     Operation,
     WatchedStorage,
     assert_clean,
@@ -570,3 +571,31 @@ def test_a_log_may_be_a_mount_point_in_a_read_only_image(code: int) -> None:
         assert [record.value for record in reader] == [b"here"]
     with pytest.raises(aolog.StorageError):
         storage.make_directory("/new")
+
+
+class MetMeanwhile(aolog.Writer):
+    """Another thread meets an error just when an append lets values join again."""
+
+    other: Call | None = None
+
+    def _open_gate(self, *bounds: object) -> None:
+        if self.other is None:
+            self.other = in_thread(lambda: self._quietly(self._fail))
+            self.other.waits()
+        super()._open_gate(*bounds)
+
+    def _fail(self) -> None:
+        raise aolog.SyncFailed("injected")
+
+
+def test_an_error_met_while_values_begin_to_join_surfaces_at_the_next_append(
+    log_path: str,
+) -> None:
+    writer = MetMeanwhile(log_path, **NEVER)
+    writer.append(b"taken")
+    assert writer.other is not None
+    writer.other.result()
+    with pytest.raises(aolog.SyncFailed):
+        writer.append(b"refused")
+    with pytest.raises(aolog.SyncFailed):
+        writer.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -689,6 +691,11 @@ def test_a_relative_path_stays_where_it_was_when_the_process_moves(
         {"batch_bytes": -1},
         {"batch_bytes": (1 << 30) + 1},
         {"flush_records": 0},
+        {"flush_records": 1e6},
+        {"flush_bytes": 1e6},
+        {"batch_bytes": 1e5},
+        {"slab_bytes": 1e7},
+        {"max_record_bytes": 1e6},
         {"flush_bytes": -5},
         {"flush_seconds": 0},
         {"flush_seconds": float("nan")},
@@ -712,6 +719,32 @@ def test_an_impossible_option_is_refused_before_anything_is_made(
         aolog.Writer(log_path, **options)
     assert caught.value.exit_status == 2
     assert not Path(log_path).exists()
+
+
+@pytest.mark.parametrize(
+    "options", [{"flush_records": 1 << 70}, {"flush_bytes": 1 << 70}, {"flush_seconds": 1e300}]
+)
+def test_a_bound_may_be_as_large_as_one_likes(log_path: str, options: dict[str, object]) -> None:
+    with aolog.Writer(log_path, **options) as writer:
+        assert [writer.append(b"x") - writer.append(b"y") for _ in range(3)] == [-1] * 3
+
+
+def test_what_is_due_in_centuries_does_not_end_the_writers_thread(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=1e10, sync_seconds=1e10) as writer:
+        writer.append(b"x")
+        eventually(lambda: writer._looks_s != float("inf"))
+        writer._ticker.wake()
+        eventually(lambda: not writer._ticker._event.is_set())
+        assert writer._ticker._thread is not None
+        writer._ticker._thread.join(0.2)
+        assert writer._ticker._thread.is_alive()
+
+
+def test_a_writer_is_neither_copied_nor_pickled(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        for call in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="cannot be pickled or copied"):
+                call(writer)
 
 
 def test_the_default_topic_is_kept_with_the_log(log_path: str) -> None:

@@ -1,0 +1,76 @@
+"""A signal whose handler raises (KeyboardInterrupt) may end any call of a writer's, anywhere.
+
+What was taken before is neither lost nor changed, and the writer can be closed. Signals are
+handled where a function begins and behind calls of C's: there a profiler is told too, and may
+raise in their stead, so that every such place is tried in turn.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+
+import aolog
+from tests.aolog.conftest import in_thread
+
+PACKAGE = str(Path(aolog.__file__).parent)
+RECORDS = 12
+
+
+class Interrupted(BaseException):
+    """Stands for KeyboardInterrupt."""
+
+
+class Interrupt:
+    """Raises at the n-th place of the package, counted from 0."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+        self.came = False
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(PACKAGE):
+            return
+        self.left -= 1
+        if self.left < 0:
+            sys.setprofile(None)
+            self.came = True
+            raise Interrupted
+
+
+def append(writer: aolog.Writer, taken: dict[int, tuple[bytes, bytes | None]]) -> None:
+    for i in range(RECORDS):
+        value = b"value %d" % i
+        key = value if i % 3 == 2 else None
+        taken[writer.append(value, key=key)] = (value, key)
+
+
+def test_an_interrupt_at_any_place_of_append_costs_and_changes_nothing_taken_before(
+    tmp_path: Path,
+) -> None:
+    """Four seconds."""
+    n, came = 0, True
+    while came:
+        log = tmp_path / str(n)
+        taken: dict[int, tuple[bytes, bytes | None]] = {}
+        writer = aolog.Writer(log, batch_bytes=60, flush_seconds=None, sync="never")
+        writer.append(b"first")
+        interrupt = Interrupt(n)
+        sys.setprofile(interrupt)
+        try:
+            append(writer, taken)
+        except Interrupted:
+            pass
+        finally:
+            sys.setprofile(None)
+        came = interrupt.came
+        in_thread(writer.close).result()  # in another, which would wait for a lock that is kept
+        with aolog.Reader(log) as reader:
+            found = {record.address: (record.value, record.key) for record in reader}
+        assert {address: found.get(address) for address in taken} == taken, n
+        assert len(found) <= len(taken) + 2, n  # the first, and the one that was interrupted
+        assert aolog.verify(log).ok, n
+        n += 1
+    assert n > 100
+    assert len(taken) == RECORDS
