@@ -12,22 +12,31 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import aolog
-from aolog.errors import HeaderLost, LogLocked, NotALog, PermissionDenied, StorageFull, UsageError
+from aolog.errors import (
+    HeaderLost,
+    LogLocked,
+    NotALog,
+    PermissionDenied,
+    StorageFailed,
+    StorageFull,
+    UsageError,
+)
 from aolog.record import Gap
 from aolog.slab import DATA_BEGIN, slab_name
-from aolog.storage import Storage
+from aolog.storage import File, Storage
 from tests.aolog import test_gaps
 from tests.aolog.commands import fill, run
 from tests.aolog.conftest import (
     WAYS,
     Killed,
+    Operation,
     WatchedStorage,
     Way,
     by_iteration,
@@ -586,6 +595,48 @@ def test_killed_at_every_operation_the_log_is_whole_and_repair_goes_on(broken: B
     assert set(kept) == {broken.slabs[i].name for i in (0, 1, 2)}
     assert all(originals[name] == data for name, data in kept.items())
     assert list(Path(broken.path, "aside").rglob("salvage.jsonl"))
+
+
+def test_a_repair_asks_for_each_step_to_be_durable_before_the_next(broken: Built) -> None:
+    """The copies, the originals' second names, the swap."""
+    storage = WatchedStorage()
+    did = storage.operations
+    renamed = set[str]()
+    done = aolog.repair(broken.path, storage=storage)
+    for slab in done.slabs:
+        name = Path(slab.path).name
+        synced = did.index(Operation("datasync", f"{name}.tmp"))
+        swapped = did.index(Operation("rename", name))
+        wrote = [i for i, one in enumerate(did) if one == Operation("write", f"{name}.tmp")]
+        aside = [i for i, one in enumerate(did) if one == Operation("sync", "repair-0001")]
+        assert wrote[-1] < synced < swapped
+        assert any(synced < i < swapped for i in aside)
+        assert Operation("sync", "log") in did[swapped:]
+        renamed.add(name)
+    assert len(renamed) > 1
+
+
+def test_a_copy_that_does_not_read_as_the_log_replaces_nothing(broken: Built) -> None:
+    """A device that writes other bytes than it was given."""
+    before = {slab.name: slab.read_bytes() for slab in broken.slabs}
+
+    class Altering(File):
+        def pwrite_all(self, parts: Sequence[bytes], offset: int) -> None:
+            data = bytearray(b"".join(map(bytes, parts)))
+            data[-1] ^= 1
+            super().pwrite_all([bytes(data)], offset)
+
+    class Device(Storage):
+        def create(self, path: str) -> File:
+            made = super().create(path)
+            altering = Altering(path, os.dup(made.fd))
+            made.close()
+            return altering if path.endswith(".slab.tmp") else File(path, os.dup(altering.fd))
+
+    with pytest.raises(StorageFailed):
+        aolog.repair(broken.path, storage=Device())
+    assert {slab.name: slab.read_bytes() for slab in slab_files(broken.path)} == before
+    assert not list(Path(broken.path).rglob("*.tmp"))
 
 
 def kill_this_process() -> BaseException:
