@@ -225,7 +225,7 @@ def test_commits_take_turns_so_that_the_one_before_stays(log: str) -> None:
     """Whatever becomes of the copy that is being written."""
     with aolog.Reader(log, cursor="c") as reader:
         told = []
-        for n in range(6):
+        for _ in range(6):
             reader.read()
             reader.commit()
             told.append(reader.tell())

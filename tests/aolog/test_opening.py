@@ -112,9 +112,7 @@ def test_a_flushed_log_that_was_not_closed_is_case_d(log_path: str) -> None:
     assert aside(log_path) == []
 
 
-def test_a_new_epoch_is_told_in_a_warning(
-    log_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_new_epoch_is_told_in_a_warning(log_path: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("WARNING", "aolog")
     aolog.Writer(log_path).close()
     aolog.Writer(log_path).close()

@@ -597,23 +597,35 @@ def test_killed_at_every_operation_the_log_is_whole_and_repair_goes_on(broken: B
     assert list(Path(broken.path, "aside").rglob("salvage.jsonl"))
 
 
-def test_a_repair_asks_for_each_step_to_be_durable_before_the_next(broken: Built) -> None:
+class WatchedWithLinks(WatchedStorage):
+    """Second names are told too."""
+
+    def link(self, old: str, new: str) -> bool:
+        self.meet("link", new, lambda: self.system.link(old, new))
+        return True
+
+
+def test_each_step_of_a_repair_is_durable_before_the_next(broken: Built) -> None:
     """The copies, the originals' second names, the swap."""
-    storage = WatchedStorage()
+    storage = WatchedWithLinks()
     did = storage.operations
-    renamed = set[str]()
-    done = aolog.repair(broken.path, storage=storage)
-    for slab in done.slabs:
-        name = Path(slab.path).name
-        synced = did.index(Operation("datasync", f"{name}.tmp"))
-        swapped = did.index(Operation("rename", name))
-        wrote = [i for i, one in enumerate(did) if one == Operation("write", f"{name}.tmp")]
-        aside = [i for i, one in enumerate(did) if one == Operation("sync", "repair-0001")]
-        assert wrote[-1] < synced < swapped
-        assert any(synced < i < swapped for i in aside)
-        assert Operation("sync", "log") in did[swapped:]
-        renamed.add(name)
-    assert len(renamed) > 1
+    names = {Path(slab.path).name for slab in aolog.repair(broken.path, storage=storage).slabs}
+    assert len(names) > 1
+    first_link = next(i for i, one in enumerate(did) if one.what == "link")
+    first_swap = next(i for i, one in enumerate(did) if one.what == "rename" and one.name in names)
+    copied = did[:first_link]
+    for name in names:
+        assert [one.what for one in copied if one.name == f"{name}.tmp"][-2:] == [
+            "write",
+            "datasync",
+        ]
+    assert {one.name for one in did[first_link:first_swap] if one.what == "link"} == names
+    assert did[first_swap - 1] == Operation("sync", "repair-0001")
+    assert did[first_swap - 2].what == "link"
+    assert did[first_swap : first_swap + len(names) + 1] == [
+        *(Operation("rename", name) for name in sorted(names)),
+        Operation("sync", "log"),
+    ]
 
 
 def test_a_copy_that_does_not_read_as_the_log_replaces_nothing(broken: Built) -> None:

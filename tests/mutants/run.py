@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import hypothesis  # noqa: F401 -- so that no child has to
+import confluent_kafka.admin  # noqa: F401 -- so that no child has to
+import hypothesis  # noqa: F401 -- the same
 import numpy as np  # noqa: F401 -- the same
 import pytest
 import xxhash  # noqa: F401 -- the same
@@ -85,7 +86,8 @@ def _test(tree: Path, tests: Sequence[str], output: Path) -> int:
         sys.path = [str(tree), *(at for at in sys.path if at and Path(at).resolve() != ROOT)]
         for name in [name for name in sys.modules if name.split(".")[0] in OURS]:
             del sys.modules[name]
-        options = ["-q", "-x", "-p", "no:cacheprovider", "-o", f"timeout={TIMEOUT_S}"]
+        sys.dont_write_bytecode = False  # whatever the environment says
+        options = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", "-o", f"timeout={TIMEOUT_S}"]
         options += ["-W", "ignore:Module already imported"]  # hypothesis, above
         tried = pytest.main([*options, f"--basetemp={tree}.tmp", *tests])
         ran = getattr(sys.modules.get("aolog"), "__file__", None) or ""

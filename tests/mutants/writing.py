@@ -182,7 +182,7 @@ WRITING = (
            (Edit("aolog/walk.py", "if (near := self._near(begin)) is not None:",
                  "if (near := None) is not None:"),)),
     Mutant("marks_are_looked_for_from_the_start", "ends",
-           ("damage_matrix::test_bytes_read_grow_as_the_log_does[7-batches]",),
+           ("walk::test_every_second_frame_damaged_takes_time_linear_in_the_bytes[64-200000-bodies-unmarked-True]",),
            (Edit("aolog/walk.py", "at = max(offset, self._unmarked_to)", "at = offset"),)),
     Mutant("a_tail_is_searched_at_each_look", "ends",
            ("walk::test_asking_again_for_a_large_tail_does_not_search_it_again",),
