@@ -57,6 +57,29 @@ def test_names_of_mutants_are_unique():
     assert len(MUTANTS) == len(READING) + len(WRITING) >= 25
 
 
+MADE = """
+from tests.mutants.mutant import Edit, Mutant
+from tests.mutants.run import run_all
+
+def mutant(name, new):
+    tests = ("frame::test_a_truncated_frame_is_not_intact",)
+    return Mutant(name, "", tests, (Edit("aolog/frame.py", "MAGIC = 0xF2A0\\n", new),))
+
+made = [mutant("nothing", "MAGIC = 0xF2A0  # as it was\\n"), mutant("import", "MAGIC = unknown\\n")]
+assert [one.caught for one in run_all(made)] == [False, False]
+try:
+    list(run_all([mutant("none", "")._replace(edits=(Edit("aolog/frame.py", "no such text", ""),))]))
+except LookupError:
+    print("as it should be")
+"""
+
+
+def test_what_breaks_nothing_is_not_caught_nor_what_cannot_be_imported():
+    command = [sys.executable, "-c", MADE]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.stdout == "as it should be\n", ended.stderr
+
+
 @pytest.mark.timeout(900)
 def test_every_mutant_is_caught_by_its_tests(capsys):
     """In a process that forks: this one has threads and what pytest patched."""
