@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.cursor import COPIES
+from aolog.cursor import COPIES, read_copies
+from aolog.storage import Storage
+from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import (
     Child,
     Killed,
@@ -219,6 +221,18 @@ def test_a_commit_is_durable_and_the_log_before_it(log_path: str) -> None:
             ]
 
 
+def test_commits_take_turns_so_that_the_one_before_stays(log: str) -> None:
+    """Whatever becomes of the copy that is being written."""
+    with aolog.Reader(log, cursor="c") as reader:
+        told = []
+        for _ in range(6):
+            reader.read()
+            reader.commit()
+            told.append(reader.tell())
+            copies = [copy for copy in read_copies(log, "c", Storage()) if copy is not None]
+            assert sorted(copy[1].address for copy in copies) == told[-2:]
+
+
 def test_a_commit_of_the_same_position_writes_nothing(log: str) -> None:
     storage = WatchedStorage()
     with aolog.Reader(log, cursor="c", storage=storage) as reader:
@@ -368,7 +382,6 @@ def test_a_log_that_took_another_course_below_the_cursor_is_told(
 def reader_position_above(path: str, address: int) -> int:
     """Makes cursor d: of the log's first epoch, standing above its second; and e, another's."""
     from aolog.cursor import CursorFile
-    from aolog.storage import Storage
 
     position = CursorFile(path, "c", Storage()).position
     assert position is not None
@@ -516,6 +529,23 @@ def test_a_commit_needs_no_free_space(small_disk) -> None:
     (disk / "ballast").unlink()
     assert not list(Path(path).rglob("*.tmp"))
     commit_after(path, 3, "new")
+
+
+def test_a_commit_on_a_full_simulated_disk_needs_no_room() -> None:
+    """As above, for machines that may not mount a disk, and to the byte."""
+    system = SimulatedSystem()
+    storage = Storage(system)
+    with aolog.Writer("/log", batch_bytes=0, storage=storage) as writer:
+        for i in range(5):
+            writer.append(b"%d" % i)
+    with aolog.Reader("/log", cursor="c", storage=storage) as reader:
+        reader.read()
+        reader.commit()
+        system.capacity = system.used()
+        for _ in range(4):
+            reader.read()
+            reader.commit()
+        assert reader.tell() == aolog.cursors("/log", storage=storage)[0].address
 
 
 def test_an_error_of_the_device_is_told_and_the_commit_may_be_repeated(log: str) -> None:

@@ -233,5 +233,15 @@ def test_a_run_of_frames_is_what_one_by_one_finds(bodies, kinds, salt, junk, fli
         assert (bytes(one.body), one.end - one.offset) == (body, header.frame_len)
 
 
+def test_every_single_flipped_bit_of_a_frame_ends_a_run_before_it():
+    one = frame(body=b"hello")
+    intact = one + frame(8192 + len(one), body=b"next")
+    for bit in range(8 * len(one)):
+        flipped = bytearray(intact)
+        flipped[bit // 8] ^= 1 << bit % 8
+        chunk = bytes(flipped)
+        assert intact_frames(chunk, memoryview(chunk), 8192, 8192, 7) == [], f"bit {bit}"
+
+
 def test_a_run_does_not_begin_before_its_chunk():
     assert intact_frames(frame(), memoryview(frame()), 8192 + 8, 8192, 7) == []

@@ -112,6 +112,17 @@ def test_a_flushed_log_that_was_not_closed_is_case_d(log_path: str) -> None:
     assert aside(log_path) == []
 
 
+def test_a_new_epoch_is_told_in_a_warning(log_path: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "aolog")
+    aolog.Writer(log_path).close()
+    aolog.Writer(log_path).close()
+    assert caplog.messages == []
+    abandoned(log_path)
+    with aolog.Writer(log_path) as writer:
+        (told,) = caplog.messages
+        assert f"epoch 2 goes on at {writer.opening.next_base}" in told
+
+
 def test_a_preallocated_log_that_was_not_closed_is_case_e(log_path: str) -> None:
     addresses = abandoned(log_path, preallocate=True, slab_bytes=1 << 20)
     (slab,) = slab_files(log_path)

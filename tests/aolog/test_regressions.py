@@ -186,6 +186,33 @@ def test_a_last_slab_without_header_hides_no_loss_before_it(log_path: str) -> No
         assert reader.gaps == [aolog.Gap(int(slabs[2].stem), end, "corrupt", None)]
 
 
+def test_a_loss_that_nobody_counted_is_unknown(log_path: str) -> None:
+    """The last slab is lost whole: who writes on knows only what came before it."""
+    slabs = many_small_slabs(log_path)
+    lose_header(slabs[3])
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"new")
+    with aolog.Reader(log_path) as reader:
+        assert [record.value for record in reader][-2:] == [b"2.2", b"new"]
+        assert [gap.records_lost for gap in reader.gaps] == [None]
+
+
+def test_a_slab_that_was_sealed_is_not_torn_though_its_seal_is_damaged(log_path: str) -> None:
+    """Nor is there a mark: that its successor is of the same epoch says that it was durable."""
+    with aolog.Writer(log_path, slab_bytes=8400, flush_seconds=None, sync="never") as writer:
+        first = [int(writer.append_many([b"%d" % i * 20] * 5)[0]) for i in range(4)]
+    slab = slab_files(log_path)[0]
+    data = bytearray(slab.read_bytes())
+    seal = first[1] + (first[1] - first[0])
+    for at in (first[0] + 60, seal + 8, seal + 100):
+        data[at] ^= 1
+    slab.write_bytes(data)
+    with aolog.Reader(log_path) as reader:
+        assert len(list(reader)) == 15
+        told = [(gap.reason, gap.records_lost) for gap in reader.gaps]
+        assert told == [("corrupt", 5), ("corrupt", 0)]
+
+
 def test_an_address_in_a_slab_without_header_is_counted_from_the_intact_byte_before(
     log_path: str,
 ) -> None:

@@ -12,14 +12,22 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import aolog
-from aolog.errors import HeaderLost, LogLocked, NotALog, PermissionDenied, StorageFull, UsageError
+from aolog.errors import (
+    HeaderLost,
+    LogLocked,
+    NotALog,
+    PermissionDenied,
+    StorageFailed,
+    StorageFull,
+    UsageError,
+)
 from aolog.record import Gap
 from aolog.slab import DATA_BEGIN, slab_name
 from aolog.storage import File, Storage
@@ -28,6 +36,7 @@ from tests.aolog.commands import fill, run
 from tests.aolog.conftest import (
     WAYS,
     Killed,
+    Operation,
     WatchedStorage,
     Way,
     by_iteration,
@@ -622,6 +631,60 @@ def test_killed_at_every_operation_the_log_is_whole_and_repair_goes_on(broken: B
     assert set(kept) == {broken.slabs[i].name for i in (0, 1, 2)}
     assert all(originals[name] == data for name, data in kept.items())
     assert list(Path(broken.path, "aside").rglob("salvage.jsonl"))
+
+
+class WatchedWithLinks(WatchedStorage):
+    """Second names are told too."""
+
+    def link(self, old: str, new: str) -> bool:
+        self.meet("link", new, lambda: self.system.link(old, new))
+        return True
+
+
+def test_each_step_of_a_repair_is_durable_before_the_next(broken: Built) -> None:
+    """The copies, the originals' second names, the swap."""
+    storage = WatchedWithLinks()
+    did = storage.operations
+    names = {Path(slab.path).name for slab in aolog.repair(broken.path, storage=storage).slabs}
+    assert len(names) > 1
+    first_link = next(i for i, one in enumerate(did) if one.what == "link")
+    first_swap = next(i for i, one in enumerate(did) if one.what == "rename" and one.name in names)
+    copied = did[:first_link]
+    for name in names:
+        assert [one.what for one in copied if one.name == f"{name}.tmp"][-2:] == [
+            "write",
+            "datasync",
+        ]
+    assert {one.name for one in did[first_link:first_swap] if one.what == "link"} == names
+    assert did[first_swap - 1] == Operation("sync", "repair-0001")
+    assert did[first_swap - 2].what == "link"
+    assert did[first_swap : first_swap + len(names) + 1] == [
+        *(Operation("rename", name) for name in sorted(names)),
+        Operation("sync", "log"),
+    ]
+
+
+def test_a_copy_that_does_not_read_as_the_log_replaces_nothing(broken: Built) -> None:
+    """A device that writes other bytes than it was given."""
+    before = {slab.name: slab.read_bytes() for slab in broken.slabs}
+
+    class Altering(File):
+        def pwrite_all(self, parts: Sequence[bytes], offset: int) -> None:
+            data = bytearray(b"".join(map(bytes, parts)))
+            data[-1] ^= 1
+            super().pwrite_all([bytes(data)], offset)
+
+    class Device(Storage):
+        def create(self, path: str) -> File:
+            made = super().create(path)
+            altering = Altering(path, os.dup(made.fd))
+            made.close()
+            return altering if path.endswith(".slab.tmp") else File(path, os.dup(altering.fd))
+
+    with pytest.raises(StorageFailed):
+        aolog.repair(broken.path, storage=Device())
+    assert {slab.name: slab.read_bytes() for slab in slab_files(broken.path)} == before
+    assert not list(Path(broken.path).rglob("*.tmp"))
 
 
 def kill_this_process() -> BaseException:

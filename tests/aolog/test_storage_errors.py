@@ -410,6 +410,22 @@ def test_after_a_failed_fsync_appends_are_refused_and_the_durable_address_is_nam
     assert values(log_path) == [b"durable", b"doubtful", b"next"]
 
 
+@pytest.mark.parametrize("no_room", [errno.ENOSPC, errno.EDQUOT])
+def test_no_room_at_a_sync_is_a_failed_sync(no_room: int) -> None:
+    """Where blocks are allocated late: what was written may be gone from the page cache."""
+    system = SimulatedSystem()
+    writer = aolog.Writer("/log", storage=Storage(system), **NEVER)
+    writer.append(b"a")
+    durable = writer.durable
+    system.faults = [Fault("fdatasync", "*.slab", errno=no_room)]
+    with pytest.raises(aolog.SyncFailed):
+        writer.sync()
+    system.faults = []
+    with pytest.raises(aolog.SyncFailed) as caught:
+        writer.append(b"b")
+    assert caught.value.details["durable"] == durable
+
+
 @pytest.mark.parametrize("policy", ["interval", "flush"])
 def test_a_background_fsync_that_failed_surfaces_at_the_next_call(
     log_path: str, policy: str
@@ -460,8 +476,9 @@ def test_a_failed_fsync_of_the_directory_ends_the_writer(log_path: str) -> None:
     with pytest.raises(aolog.SyncFailed):
         writer.append(b"y")
     faults.on = False
-    with pytest.raises(aolog.SyncFailed):
+    with pytest.raises(aolog.SyncFailed) as caught:
         writer.append(b"y")
+    assert caught.value.details["durable"] == writer.durable > 8192
     with pytest.raises(aolog.SyncFailed):
         writer.close()
     with aolog.Writer(log_path) as writer:

@@ -220,8 +220,9 @@ def test_a_planned_fault_strikes_the_nth_call_on_matching_paths():
     assert system.pwritev(fd, [b"!"], 0) == 1
 
 
-def test_storage_finishes_short_writes_and_reads_and_interrupted_calls():
-    faults = lambda call: Effect(short=1) if call.number % 3 == 0 and call.size > 1 else None
+@pytest.mark.parametrize("nth", range(3))
+def test_storage_finishes_short_writes_and_reads_and_interrupted_calls(nth):
+    faults = lambda call: Effect(short=1) if call.number % 3 == nth and call.size > 1 else None
     system = SimulatedSystem(faults=faults)
     file = Storage(system).create("/f")
     file.pwrite_all([b"abc", b"defgh"], 0)

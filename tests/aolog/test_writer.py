@@ -20,7 +20,7 @@ import pytest
 import aolog
 from aolog.frame import KIND_RECORDS
 from aolog.record import Record
-from aolog.slab import DATA_BEGIN
+from aolog.slab import DATA_BEGIN, HEADER_LEN, decode_slab_header
 from tests.aolog.conftest import (
     ROOT,
     Child,
@@ -498,6 +498,14 @@ def test_a_slab_that_has_grown_is_followed_by_another(
         assert 10_000 <= size <= 10_000 + 400 + 1000  # one frame and the seal
     assert values(log_path) == [b"%050d" % i for i in range(200)]
     assert_clean(log_path)
+
+
+def test_every_slab_has_a_salt_of_its_own(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_bytes=1, batch_bytes=0) as writer:
+        for i in range(4):
+            writer.append(b"%d" % i)
+    headers = [decode_slab_header(slab.read_bytes()[:HEADER_LEN]) for slab in slab_files(log_path)]
+    assert len({header.salt for header in headers}) == len(headers) > 3
 
 
 def test_a_slab_that_has_aged_is_sealed_though_nobody_appends(log_path: str) -> None:

@@ -1,0 +1,34 @@
+"""See the package."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.mutants import MUTANTS
+from tests.mutants.run import run_all
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Runs named tests on mutants of the code.")
+    parser.add_argument("names", nargs="*", help="of mutants; all, if none is named")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--show", action="store_true", help="what the tests said, of all")
+    args = parser.parse_args()
+    chosen = [MUTANTS[name] for name in args.names] or list(MUTANTS.values())
+    began_s = time.monotonic()
+    alive = 0
+    for outcome in run_all(chosen, args.jobs):
+        said = "caught" if outcome.caught else "ALIVE"
+        print(f"{said} {outcome.mutant.name} {outcome.seconds:.1f}s", flush=True)
+        if not outcome.caught or args.show:
+            print(outcome.output, flush=True)
+        alive += not outcome.caught
+    took_s = time.monotonic() - began_s
+    print(f"{len(chosen)} of {len(MUTANTS)} mutants ran, {alive} alive, in {took_s:.0f} s")
+    return bool(alive)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""The promise's clauses have tests and mutants, and the tests catch the mutants.
+
+All mutants run in both budgets: about a minute of processor time, on all cores.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+from tests.explore.mutants import MUTANTS as EXPLORED
+from tests.mutants import MUTANTS
+from tests.mutants.promise import clauses, place_of, proofs
+from tests.mutants.run import ROOT, changed_text
+
+
+@cache
+def functions(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_the_table_has_every_clause_of_the_promise_once():
+    assert [proof.clause for proof in proofs()] == clauses()
+    assert len(clauses()) > 15
+
+
+@pytest.mark.parametrize("proof", proofs(), ids=lambda proof: proof.clause)
+def test_a_clause_has_tests_that_exist_and_mutants(proof):
+    assert proof.tests
+    for path, test in map(place_of, proof.tests):
+        assert test in functions(path), f"{path} has no {test}"
+    assert proof.mutants
+    assert proof.mutants == {name for name, one in MUTANTS.items() if one.clause == proof.clause}
+
+
+def test_the_table_has_the_mutants_of_exploration_once():
+    assert sorted(name for proof in proofs() for name in proof.explored) == sorted(EXPLORED)
+
+
+def test_a_mutant_names_tests_that_exist_and_still_applies():
+    for mutant in MUTANTS.values():
+        for path, test in map(place_of, mutant.tests):
+            assert test in functions(path), f"{mutant.name}: {path} has no {test}"
+        for file, text in changed_text(mutant).items():
+            compile(text, file, "exec")
+
+
+def test_names_of_mutants_are_unique():
+    from tests.mutants.reading import READING
+    from tests.mutants.writing import WRITING
+
+    assert len(MUTANTS) == len(READING) + len(WRITING) >= 25
+
+
+MADE = """
+from tests.mutants.mutant import Edit, Mutant
+from tests.mutants.run import run_all
+
+def mutant(name, new):
+    tests = ("frame::test_a_truncated_frame_is_not_intact",)
+    return Mutant(name, "", tests, (Edit("aolog/frame.py", "MAGIC = 0xF2A0\\n", new),))
+
+made = [mutant("nothing", "MAGIC = 0xF2A0  # as it was\\n"), mutant("import", "MAGIC = unknown\\n")]
+assert [one.caught for one in run_all(made)] == [False, False]
+try:
+    list(run_all([mutant("none", "")._replace(edits=(Edit("aolog/frame.py", "no such text", ""),))]))
+except LookupError:
+    print("as it should be")
+"""
+
+
+def test_what_breaks_nothing_is_not_caught_nor_what_cannot_be_imported():
+    command = [sys.executable, "-c", MADE]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.stdout == "as it should be\n", ended.stderr
+
+
+@pytest.mark.timeout(900)
+def test_every_mutant_is_caught_by_its_tests(capsys):
+    """In a process that forks: this one has threads and what pytest patched."""
+    command = [sys.executable, "-m", "tests.mutants"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    said = ended.stdout.splitlines()
+    with capsys.disabled():
+        print(f"\n{said[-1] if said else ''}")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert {line.split()[1] for line in said if line.startswith("caught ")} == set(MUTANTS)
