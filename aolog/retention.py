@@ -155,18 +155,23 @@ def prune(
     return pruned
 
 
+def _sizes(log: Log) -> list[SlabSize]:
+    sizes = []
+    for base, end in zip(log.bases, [*log.bases[1:], 0], strict=True):
+        slab = log.storage.open_read(log.slab_path(base))
+        stat = slab.stat()
+        slab.close()
+        sizes.append(SlabSize(base, end, stat.size, stat.mtime_ns / 1e9))
+    return sizes
+
+
 def _decide(
     path: str, storage: Storage, retention: Retention, needed: int
 ) -> tuple[list[SlabSize], Pruned]:
     """Which slabs are to go, and what that comes to."""
     log = Log(path, storage)
     try:
-        slabs = []
-        for base, end in zip(log.bases, [*log.bases[1:], 0], strict=True):
-            slab = storage.open_read(log.slab_path(base))
-            stat = slab.stat()
-            slab.close()
-            slabs.append(SlabSize(base, end, stat.size, stat.mtime_ns / 1e9))
+        slabs = log.listed(lambda: _sizes(log))  # without the lock others may prune meanwhile
     finally:
         log.close()
     decided = plan(

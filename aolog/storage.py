@@ -306,7 +306,12 @@ class Storage:
                 raise
             raise translate(error, path, "open") from error
         file = File(path, fd, self.system)
-        if not stat.S_ISREG(self.system.fstat(fd).st_mode):
+        try:
+            mode = self.system.fstat(fd).st_mode
+        except OSError as error:
+            file.close()
+            raise translate(error, path, "stat") from error
+        if not stat.S_ISREG(mode):
             file.close()
             raise StorageFailed("is no regular file", hint="take it out of the log", path=path)
         return file

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +70,14 @@ def main(
 ) -> None:
     """Attacks the log with random input, and says in one command how to see each failure again."""
     where = Path(save) if save is not None else Path(__file__).parent / "corpus"
+    if seconds is not None and not math.isfinite(seconds):
+        raise click.UsageError(f"--time {seconds} is no number of seconds")
+    if number is not None and path is not None:
+        raise click.UsageError("--case and --input name two cases: give one")
+    if as_json and (number is not None or path is not None):
+        raise click.UsageError("--json is for campaigns: one case is told with its traceback")
+    if save is not None:
+        _require_writable(where)
     if engine == "atheris":
         if target != "frame":
             raise click.UsageError("--engine atheris is for the target frame")
@@ -109,7 +119,10 @@ def _one(target: str, seed: int, number: int | None, path: str | None) -> int:
     from fuzz.targets import load
 
     if path is not None:
-        case = decode(Path(path).read_text(encoding="utf-8"))
+        try:
+            case = decode(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:  # what is no JSON, or no UTF-8, too
+            raise click.UsageError(f"{path} is no saved case: {error}") from None
     else:
         with Disk() as disk:
             case = draw(load(target)(disk), target, seed, number or 0)
@@ -122,6 +135,15 @@ def _one(target: str, seed: int, number: int | None, path: str | None) -> int:
         return 1
     click.echo(f"passed: {outcome}")
     return 0
+
+
+def _require_writable(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise click.UsageError(f"--save {directory}: {error.strerror}") from None
 
 
 def _canary(seed: int, *, as_json: bool) -> int:

@@ -39,6 +39,8 @@ def encode(case: Case) -> str:
 
 
 def decode(text: str) -> Case:
-    """What `encode` made."""
+    """What `encode` made. Raises ValueError for anything else."""
     case: Case = json.loads(text)
+    if not isinstance(case, dict) or not case:
+        raise ValueError("no case: a JSON object with something in it")
     return case

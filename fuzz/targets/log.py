@@ -103,6 +103,8 @@ class _History:
     def step(self, what: str, n: int, rng: random.Random) -> None:
         writer = self.writer
         assert writer is not None
+        if what not in _STEPS:
+            raise ValueError(f"no step {what!r}")
         if what == "append":
             for _ in range(n + 1):
                 self.append(writer, rng)

@@ -10,7 +10,7 @@ import pytest
 
 import aolog
 from aolog.retention import Plan, SlabSize, plan, prune
-from aolog.storage import Storage
+from aolog.storage import File, Storage
 from tests.aolog.conftest import (
     Child,
     Killed,
@@ -434,6 +434,22 @@ def test_a_damaged_cursor_stops_no_flush(log_path: str, monkeypatch: pytest.Monk
 
 
 # --- by anybody ------------------------------------------------------------------------------
+
+
+def test_a_dry_run_beside_a_pruner_looks_again(log_path: str) -> None:
+    written(log_path)
+
+    class Racing(Storage):
+        raced = False
+
+        def open_read(self, path: str) -> File:
+            if not self.raced:
+                self.raced = True
+                prune(log_path, Storage(), aolog.Retention(max_slabs=2))
+            return super().open_read(path)
+
+    would = prune(log_path, Racing(), aolog.Retention(max_slabs=1), dry_run=True)
+    assert would.slabs == 1
 
 
 def test_a_dry_run_removes_nothing_and_says_what_would_go(log_path: str) -> None:

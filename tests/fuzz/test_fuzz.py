@@ -157,6 +157,26 @@ def test_the_command_runs_one_case_of_a_seed_or_a_file(tmp_path: Path) -> None:
     assert outcome
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[1]", b"\xff\xfe", b"3"])
+def test_what_is_no_saved_case_is_told_without_a_traceback(tmp_path: Path, content: bytes) -> None:
+    saved = tmp_path / "case.json"
+    saved.write_bytes(content)
+    done = run_fuzz("log", "--input", str(saved))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is no saved case" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("options", [
+    ["--time", "nan"], ["--time", "inf"], ["--case", "1", "--input", "README.md"],
+    ["--case", "1", "--json"], ["--save", "/proc/none"],
+])  # fmt: skip  # one case, one line
+def test_options_that_make_no_sense_are_refused_before_anything_runs(options: list[str]) -> None:
+    done = run_fuzz("log", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Error: --" in done.stderr
+
+
 def test_a_case_that_fails_ends_with_1_and_its_traceback(tmp_path: Path) -> None:
     saved = tmp_path / "case.json"
     saved.write_text(json.dumps({"shape": "closed", "look": 1, "steps": [["x", "y", 1]]}))
