@@ -246,9 +246,13 @@ class Writer(Gate):
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
-            value, key, headers, moment, topic, size = check_record(
-                value, key, headers, timestamp, topic
-            )
+            others = key is not None or headers or timestamp is not None or topic is not None
+            if others or type(value) is not bytes:
+                value, key, headers, moment, topic, size = check_record(
+                    value, key, headers, timestamp, topic
+                )
+            else:
+                moment, size = None, len(value) + OFFSET_BYTES
             if size - OFFSET_BYTES > self._max_record_bytes:  # the value's: it is always there
                 raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
             if self._format_1:
@@ -459,9 +463,14 @@ class Writer(Gate):
         self._chain.write_pending()
         self._unflushed_records = 0
         self._flush_due_s = float("inf")
-        if self._sync_policy == "interval" and self._chain.durable < self._chain.end:
-            self._sync_due_s = min(self._sync_due_s, time.monotonic() + self._sync_seconds)
-        self._wake_in_time()
+        if (
+            self._sync_policy == "interval"
+            and self._sync_due_s == float("inf")
+            and self._chain.durable < self._chain.end
+        ):
+            self._sync_due_s = time.monotonic() + self._sync_seconds
+        if min(self._sync_due_s, self._chain.aged_at_s) < self._looks_s:
+            self._wake_in_time()
 
     def _flush_if_due(self) -> int:
         """Where the policy is to sync at a flush: how far that is to be done once the lock is free,
@@ -532,7 +541,8 @@ class Writer(Gate):
             due_s = time.monotonic() + self._flush_seconds
             self._flush_due_s = min(self._flush_due_s, due_s)
         self._mark_due_s = float("inf")
-        self._wake_in_time()
+        if self._flush_due_s < self._looks_s:
+            self._wake_in_time()
 
     def _wake_in_time(self) -> None:
         """The ticker may sleep for longer than what is due now allows."""

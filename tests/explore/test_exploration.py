@@ -31,7 +31,7 @@ def explored(capsys: pytest.CaptureFixture[str], cases: list[Case], budget: Budg
 @pytest.mark.timeout(1200)
 def test_the_promise_holds_in_every_state_that_a_crash_leaves(capsys):
     """About four minutes of processor time. Each case has its share of processor time: a slow machine sees fewer."""
-    cases = all_cases(drawn_count=200)
+    cases = all_cases(drawn_count=150)
     assert len(cases) >= 50
     assert explored(capsys, cases, SMALL) > 10_000
 
