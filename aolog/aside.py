@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Aside", "directory_name"]
 
-_COPY_BYTES = 1 << 20
 REPORT_NAME = "report.json"
 SALVAGE_NAME = "salvage.jsonl"
 
@@ -107,8 +106,8 @@ class Aside:
             return
         file = self._storage.open_read(path)
         try:
-            pieces = range(0, file.stat().size, _COPY_BYTES)
-            self.put(slab_name(base), (file.pread(_COPY_BYTES, at) for at in pieces))
+            pieces = file.pieces(0, file.stat().size)
+            self.put(slab_name(base), (piece for _, piece in pieces))
         finally:
             file.close()
 

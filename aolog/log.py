@@ -75,7 +75,6 @@ class Slab:
         self.base = base
         self.limit = limit
         self.header: SlabHeader | None = None
-        self.copies_intact = 0
         self._seal: Seal | None = None
         self.seal_offset = 0
         self._walked: Index | None = None
@@ -110,7 +109,6 @@ class Slab:
             if isinstance(found, NewerVersion):
                 newer = found
             elif found is not None and found.base == self.base:
-                self.copies_intact += 1
                 self.header = self.header or found
         if self.header is None and (seal := self.seal()) is not None:
             self.header = seal.header

@@ -31,7 +31,8 @@ __all__ = ["Opening", "Predecessor", "begin_slab", "open_for_append"]
 
 _log = logging.getLogger("aolog")
 
-_COPY_BYTES = 1 << 20
+_STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
+
 # How far a new epoch may begin above what is known: two copies of one log meet only where their
 # appends together come near this, and 2^63 has room for half a million such openings.
 JUMP_MAX = 1 << 44
@@ -135,8 +136,8 @@ def _write_again(log: Log, slab: Slab, begin: int, end: int) -> None:
     """
     file = log.storage.open_write(log.slab_path(slab.base))
     try:
-        for at in range(begin, end, _COPY_BYTES):
-            file.pwrite_all([slab.file.pread(min(_COPY_BYTES, end - at), at)], at)
+        for at, piece in slab.file.pieces(begin, end):
+            file.pwrite_all([piece], at)
         file.datasync()
     finally:
         file.close()
@@ -169,8 +170,8 @@ def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool, int]:
 
 def _tail_end(slab: Slab, begin: int, end: int) -> int:
     """Behind the last byte in [begin, end) that is no zero; `begin` if all are."""
-    for at in reversed(range(begin, end, _COPY_BYTES)):
-        piece = slab.file.pread(min(_COPY_BYTES, end - at), at).rstrip(b"\0")
+    for at in reversed(range(begin, end, _STEP_BYTES)):  # backwards
+        piece = slab.file.pread(min(_STEP_BYTES, end - at), at).rstrip(b"\0")
         if piece:
             return at + len(piece)
     return begin
@@ -208,10 +209,8 @@ def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None,
             storage.make_directory(f"{log.path}/{ASIDE_DIRECTORY}")
             if len(kept) > 1 and _is_copy(storage, kept[-2], file, decision.cut_at, found.tail_end):
                 aside = kept[-2]  # who copied it was killed before the cut
-            pieces = range(decision.cut_at, found.tail_end, _COPY_BYTES)
-            storage.write_file(
-                aside, (file.pread(min(_COPY_BYTES, found.tail_end - at), at) for at in pieces)
-            )
+            pieces = file.pieces(decision.cut_at, found.tail_end)
+            storage.write_file(aside, (piece for _, piece in pieces))
         file.truncate(decision.cut_at)
         file.datasync()
     finally:
@@ -232,11 +231,8 @@ def _is_copy(storage: Storage, path: str, file: File, begin: int, end: int) -> b
     """Whether the file at `path` holds [begin, end) of another."""
     copy = storage.open_read(path)
     try:
-        return copy.stat().size == end - begin and all(
-            copy.pread(_COPY_BYTES, at)
-            == file.pread(min(_COPY_BYTES, end - begin - at), begin + at)
-            for at in range(0, end - begin, _COPY_BYTES)
-        )
+        pairs = zip(copy.pieces(0, end - begin), file.pieces(begin, end), strict=True)
+        return copy.stat().size == end - begin and all(a == b for (_, a), (_, b) in pairs)
     finally:
         copy.close()
 

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Mended", "Repaired", "repair"]
 
-_COPY_BYTES = 1 << 20
 _SPARE_BYTES = 1 << 20  # beside the slabs: directories, the report, what is salvaged
 
 
@@ -166,14 +165,9 @@ def _is_dirty(storage: Storage, path: str, ranges: list[tuple[int, int]]) -> boo
     except FileNotFoundError:  # pruned meanwhile
         return False
     try:
-        for begin, end in ranges:
-            for at in range(begin, end, _COPY_BYTES):
-                piece = file.pread(min(_COPY_BYTES, end - at), at)
-                if piece.count(0) != len(piece):
-                    return True
+        return not all(file.is_blank(begin, end) for begin, end in ranges)
     finally:
         file.close()
-    return False
 
 
 def _progress_half(

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["replace_slabs"]
 
-_COPY_BYTES = 1 << 20
-
 
 class _Staged(Storage):
     """Reads the log as it will be: a clean copy in the place of each slab that has one."""
@@ -129,8 +127,8 @@ def _write_copy(storage: Storage, plan: SlabPlan, slab: SlabAudit, staged: dict[
         copy.adopt(original)  # before anything of the log stands in it
         copy.truncate(plan.size)
         for begin, end in plan.keep:
-            for at in range(begin, end, _COPY_BYTES):
-                copy.pwrite_all([original.pread(min(_COPY_BYTES, end - at), at)], at)
+            for at, piece in original.pieces(begin, end):
+                copy.pwrite_all([piece], at)
         if plan.header is None:  # says of what format it is, and no more
             copy.pwrite_all([MAGIC[: plan.size]], 0)
         else:

@@ -30,7 +30,7 @@ from aolog.mounts import Mount, parse_mount
 from aolog.system import LOCK_EX, LOCK_NB, REAL, System
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from aolog.frame import Buffer
 
@@ -41,7 +41,8 @@ _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 READ_ONCE_MAX = 1 << 30  # bytes a call: Linux reads and writes no more than 2^31-4096 at once
 _PARTS_ONCE_MAX = 512  # buffers a call; IOV_MAX is 1024
-_ZEROS = bytes(1 << 20)
+_PIECE_BYTES = 1 << 20  # of a file that is copied or looked through
+_ZEROS = bytes(_PIECE_BYTES)
 
 
 def translate(error: OSError, path: str, what: str) -> StorageError:
@@ -119,6 +120,15 @@ class File:
         except OSError as error:
             self._fail(error, "read")
         return b"".join(pieces) if len(pieces) > 1 else data
+
+    def pieces(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """What stands in [begin, end), a MiB at a time, each with its offset."""
+        for at in range(begin, end, _PIECE_BYTES):
+            yield at, self.pread(min(_PIECE_BYTES, end - at), at)
+
+    def is_blank(self, begin: int, end: int) -> bool:
+        """Whether only zeros stand in [begin, end)."""
+        return all(piece.count(0) == len(piece) for _, piece in self.pieces(begin, end))
 
     def pwrite_all(self, parts: Sequence[Buffer], offset: int) -> None:
         """All of the parts, one after the other, at `offset`; in the page cache on return.

@@ -181,7 +181,7 @@ class Walker:
         self._forget()
         if found is None:
             self._searched = seen
-            self._blank = self._is_blank(begin, end)
+            self._blank = self._file.is_blank(begin, end)
             return Tail(begin, max(begin, end), self._blank)
         if (again := self._frame_at(begin)) is not None:
             self.offset = again.end
@@ -205,13 +205,6 @@ class Walker:
         return None
 
     _blank = True
-
-    def _is_blank(self, begin: int, end: int) -> bool:
-        for at in range(begin, end, CHUNK_BYTES):
-            piece = self._file.pread(min(CHUNK_BYTES, end - at), at)
-            if piece.count(0) != len(piece):
-                return False
-        return True
 
     def _chunks(self, begin: int, end: int) -> Iterator[tuple[bytes, int]]:
         """What stands in [begin, end), so that each header is whole in one of the pieces; small
