@@ -12,6 +12,8 @@ from aolog.storage import File, Storage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
+
 __all__ = ["WAYS", "CountingStorage", "Seen", "read_split"]
 
 
@@ -80,14 +82,20 @@ def by_arrow(reader: aolog.Reader) -> list[Record]:
     """`to_arrow`, and back."""
     records: list[Record] = []
     while (batch := reader.read_batch()) is not None:
-        table = batch.to_arrow()
-        stamps = table.column("timestamp").cast("int64").to_pylist()
-        others = [table.column(name).to_pylist() for name in ("address", "key", "value", "topic")]
-        headers = table.column("headers").to_pylist()
-        for address, key, value, topic, pairs, stamp in zip(*others, headers, stamps, strict=True):
-            named = tuple((pair["key"], pair["value"]) for pair in pairs or ())
-            records.append(Record(address, stamp, key, value, named, topic))
+        records += from_arrow(batch.to_arrow())
     return records
+
+
+def from_arrow(table: pa.RecordBatch) -> list[Record]:
+    """Arrow's rows as records."""
+    stamps = table.column("timestamp").cast("int64").to_pylist()
+    others = [table.column(name).to_pylist() for name in ("address", "key", "value", "topic")]
+    return [
+        Record(address, stamp, key, value, tuple((h["key"], h["value"]) for h in headers), topic)
+        for address, key, value, topic, headers, stamp in zip(
+            *others, table.column("headers").to_pylist(), stamps, strict=True
+        )
+    ]
 
 
 def by_follow(reader: aolog.Reader) -> list[Record]:

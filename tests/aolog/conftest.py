@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
@@ -19,12 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import pytest
 
 import aolog
-from aolog import lifetime
 from aolog.log import Log
-from aolog.record import Gap, Record
+from aolog.record import Record
 from aolog.storage import Directory, File, Storage
 from aolog.verify import verify
 from aolog.walk import Tail
+from fuzz import shapes, ways
 
 if TYPE_CHECKING:
     from aolog.frame import Buffer
@@ -124,97 +125,37 @@ def values(path: str, **options: object) -> list[bytes | None]:
     return [record.value for record in read_all(path, **options)]
 
 
-class Way(NamedTuple):
-    """A way to read everything from a place on."""
-
-    records: list[Record]
-    gaps: list[Gap]
+Way = ways.Seen
+from_arrow_rows = ways.from_arrow
+kill = shapes.abandon  # a writer, as SIGKILL does
 
 
-def one_by_one(path: str, **options: object) -> Way:
-    with aolog.Reader(path, **options) as reader:
-        records = []
-        while (record := reader.read()) is not None:
-            records.append(record)
-        return Way(records, reader.gaps)
+def _way(read: Callable[[aolog.Reader], list[Record]]) -> Callable[..., Way]:
+    """A way of the fuzzer's, from the path on; options are the reader's."""
+
+    @functools.wraps(read)
+    def by(path: str, **options: object) -> Way:
+        with aolog.Reader(path, **options) as reader:
+            return Way(read(reader), reader.gaps)
+
+    return by
 
 
-def by_iteration(path: str, **options: object) -> Way:
-    with aolog.Reader(path, **options) as reader:
-        return Way(list(reader), reader.gaps)
-
-
-def by_batch(path: str, **options: object) -> Way:
-    with aolog.Reader(path, **options) as reader:
-        records: list[Record] = []
-        while (batch := reader.read_batch()) is not None:
-            assert len(batch) > 0
-            records += batch
-        return Way(records, reader.gaps)
-
-
-def by_small_batch(path: str, **options: object) -> Way:
-    with aolog.Reader(path, **options) as reader:
-        records: list[Record] = []
-        while (batch := reader.read_batch(max_bytes=1)) is not None:
-            records += batch
-        return Way(records, reader.gaps)
+one_by_one = _way(ways.one_by_one)
+by_iteration = _way(ways.by_iteration)
+by_batch = _way(ways.by_batch)
+by_small_batch = _way(ways.by_small_batch)
+by_follow = _way(ways.by_follow)
+by_mixture = _way(ways.by_mixture)
+_by_arrow = _way(ways.by_arrow)
 
 
 def by_arrow(path: str, **options: object) -> Way:
     pytest.importorskip("pyarrow")
-    with aolog.Reader(path, **options) as reader:
-        records: list[Record] = []
-        while (batch := reader.read_batch()) is not None:
-            records += from_arrow_rows(batch.to_arrow())
-        return Way(records, reader.gaps)
-
-
-def by_follow(path: str, **options: object) -> Way:
-    with aolog.Reader(path, **options) as reader:
-        return Way(list(reader.follow(timeout=0.0)), reader.gaps)
-
-
-def by_mixture(path: str, **options: object) -> Way:
-    """All of them in turn, on one reader."""
-    with aolog.Reader(path, **options) as reader:
-        records: list[Record] = []
-        turn = 0
-        while True:
-            turn += 1
-            if turn % 3 == 0:
-                batch = reader.read_batch(max_bytes=200)
-                got = [] if batch is None else list(batch)
-            else:
-                record = reader.read()
-                got = [] if record is None else [record]
-            if not got:
-                return Way(records, reader.gaps)
-            records += got
+    return _by_arrow(path, **options)
 
 
 WAYS = [one_by_one, by_iteration, by_batch, by_small_batch, by_arrow, by_follow, by_mixture]
-
-
-def from_arrow_rows(batch: object) -> list[Record]:
-    """Arrow's rows as records."""
-    columns = {
-        name: batch.column(name).to_pylist()  # type: ignore[attr-defined]
-        for name in ("address", "key", "value", "headers", "topic")
-    }
-    stamps = batch.column("timestamp").cast("int64").to_pylist()  # type: ignore[attr-defined]
-    return [
-        Record(address, stamp, key, value, tuple((h["key"], h["value"]) for h in headers), topic)
-        for address, stamp, key, value, headers, topic in zip(
-            columns["address"],
-            stamps,
-            columns["key"],
-            columns["value"],
-            columns["headers"],
-            columns["topic"],
-            strict=True,
-        )
-    ]
 
 
 def assert_clean(path: str) -> None:
@@ -224,14 +165,7 @@ def assert_clean(path: str) -> None:
     assert report.tail_bytes == 0
 
 
-# --- a writer's death ------------------------------------------------------------------------
-
-
-def kill(writer: aolog.Writer) -> None:
-    """What SIGKILL does to a writer: buffers are gone, files stay as they are, the lock is free."""
-    writer._ticker.stop()
-    writer.after_fork_in_child()
-    lifetime.closed(writer)
+# --- another process -------------------------------------------------------------------------
 
 
 def copy_of(path: str, to: Path) -> str:
