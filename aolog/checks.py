@@ -122,6 +122,9 @@ def check_record(
     topic: str | None,
 ) -> tuple[bytes | None, bytes | None, Headers, int | None, str | None, int]:
     """The parts, and the bytes that they take in a frame. Raises RecordRefused."""
+    if key is None and not headers and timestamp is None and topic is None:
+        data = _as_bytes(value, "value")
+        return data, None, (), None, None, len(data or b"") + OFFSET_BYTES
     data = _as_bytes(value, "value")
     size = len(data or b"") + OFFSET_BYTES
     key_data = _as_bytes(key, "key")

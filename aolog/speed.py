@@ -45,6 +45,7 @@ class PythonGate:
     """
 
     _lock: AbstractContextManager[object]
+    _append: Callable[..., int]  # as `append`
     _joined: list[Any] | None = None
     _first = _size = _limit = _most = _overhead = 0
 
@@ -61,17 +62,6 @@ class PythonGate:
         """From now on nothing joins; the bytes that the list takes, 0 if none was open."""
         size, self._joined, self._size = self._size, None, 0
         return size
-
-    def _append(
-        self,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Headers = (),
-        timestamp: SupportsIndex | None = None,
-        topic: str | None = None,
-    ) -> int:
-        raise NotImplementedError
 
     def append(
         self,

@@ -246,13 +246,9 @@ class Writer(Gate):
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
-            others = key is not None or headers or timestamp is not None or topic is not None
-            if others or type(value) is not bytes:
-                value, key, headers, moment, topic, size = check_record(
-                    value, key, headers, timestamp, topic
-                )
-            else:
-                moment, size = None, len(value) + OFFSET_BYTES
+            value, key, headers, moment, topic, size = check_record(
+                value, key, headers, timestamp, topic
+            )
             if size - OFFSET_BYTES > self._max_record_bytes:  # the value's: it is always there
                 raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
             if self._format_1:

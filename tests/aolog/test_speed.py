@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import subprocess
 import sys
@@ -173,6 +174,14 @@ def test_a_gate_lets_values_join_until_a_bound(taker):
     assert gate.append(b"f") == -1
     assert gate._close_gate() == 0
     assert [value for value, _ in gate.passed_on] == [b"closed", b"x" * 20, b"e", b"f"]
+
+
+def test_both_halves_promise_the_same_of_append():
+    told, python = inspect.getdoc(compiled.Gate.append), inspect.getdoc(speed.PythonGate.append)
+    assert told == python
+    ours = inspect.signature(speed.PythonGate.append).parameters
+    theirs = inspect.signature(compiled.Gate.append).parameters
+    assert {n: p.default for n, p in theirs.items()} == {n: p.default for n, p in ours.items()}
 
 
 @pytest.mark.parametrize("taker", TAKERS)
