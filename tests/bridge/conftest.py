@@ -201,17 +201,9 @@ class Run:
 
     def until(self, reached: Callable[[Status], object], seconds: float = SOON_S) -> Status:
         """The first status from now on of which it holds."""
-        seen = 0
-        until_s = time.monotonic() + seconds
-        while time.monotonic() < until_s:
-            alive = self.alive
-            for status in self.statuses[seen:]:
-                seen += 1
-                if reached(status):
-                    return status
-            if not alive:
-                break
-            time.sleep(0.01)
+        for status in told(lambda: self.statuses, lambda: self.alive, seconds):
+            if reached(status):
+                return status
         last = self.statuses[-1] if self.statuses else None
         raise AssertionError(f"it did not come to that: {last}, {self.error!r}")
 
@@ -226,6 +218,22 @@ class Run:
     def stop(self) -> Status:
         self.forwarder.stop()
         return self.end(8.0)
+
+
+def told(
+    statuses: Callable[[], list[Any]], alive: Callable[[], bool], seconds: float
+) -> Iterator[Any]:
+    """The statuses as they come, until it has ended or so many seconds are over."""
+    seen = 0
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        was_alive = alive()
+        for status in statuses()[seen:]:
+            seen += 1
+            yield status
+        if not was_alive:
+            return
+        time.sleep(0.01)
 
 
 def wait_until(reached: Callable[[], object], seconds: float = SOON_S) -> None:
@@ -308,17 +316,9 @@ class Process:
         return [json.loads(line) for line in self.lines if line.endswith("\n")]
 
     def until(self, reached: Callable[[dict[str, Any]], object], seconds: float = SOON_S) -> Any:
-        seen = 0
-        until_s = time.monotonic() + seconds
-        while time.monotonic() < until_s:
-            alive = self.popen.poll() is None
-            for status in self.statuses[seen:]:
-                seen += 1
-                if reached(status):
-                    return status
-            if not alive:
-                break
-            time.sleep(0.01)
+        for status in told(lambda: self.statuses, lambda: self.popen.poll() is None, seconds):
+            if reached(status):
+                return status
         raise AssertionError(f"it did not come to that: {self.lines[-1:]}, {self.stderr[-2000:]}")
 
     def end(self, seconds: float = SOON_S) -> int:
