@@ -109,6 +109,12 @@ class _State(enum.Enum):
     PAUSED = "paused"
 
 
+def cluster_id() -> str:
+    """16 random bytes as Kafka writes them. The first is 0: one id in 64 would begin with a dash
+    and be taken for an option."""
+    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
+
+
 class KafkaServer:
     """A Kafka node on loopback. Formats `directory` and starts the server; ready on return.
 
@@ -243,8 +249,7 @@ class KafkaServer:
         )
 
     def _format(self) -> None:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        arguments = ("format", "--standalone", "-t", cluster_id, "-c", str(self._properties))
+        arguments = ("format", "--standalone", "-t", cluster_id(), "-c", str(self._properties))
         with self._log.open("ab") as log:
             status = subprocess.run(
                 [*self._command(), "kafka.tools.StorageTool", *arguments],

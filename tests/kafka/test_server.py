@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 import sys
 import threading
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -250,3 +252,10 @@ def test_a_fetch_that_fails_half_way_leaves_nothing_to_be_taken_for_whole(
         server.jars()
     fake_maven(tmp_path, FETCHES, monkeypatch)
     assert [path.name for path in server.jars().iterdir()] == ["kafka.jar"]
+
+
+def test_a_cluster_id_is_never_taken_for_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.uuid, "uuid4", lambda: uuid.UUID(bytes=b"\xf8" * 16))
+    made = server.cluster_id()
+    assert not made.startswith("-")
+    assert len(base64.urlsafe_b64decode(made + "==")) == 16
