@@ -71,6 +71,7 @@ _CAREFUL: dict[str, object] = {
     "linger.ms": 0,
     "max.in.flight.requests.per.connection": 1,
 }
+ANSWER_S = 5.0  # how long a question may take before the cluster counts as out of reach
 _NAME_WAIT_S = 1.0  # ends with the first callback; it may lag behind the error by a moment
 _PURGE_POLLS = 20  # a second at most; what is left then goes with the producer
 _OTHER_NAMES = {  # the client's aliases
@@ -307,12 +308,12 @@ class Cluster:
 
     # --- looking ------------------------------------------------------------------------------
 
-    def partitions(self, topic: str, timeout_s: float) -> int:
+    def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 if there is no such topic (asking may create it).
         Raises NotReachable, and Refused for what can be no topic's name."""
         assert self._producer is not None
         try:
-            found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
+            found = self._producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
             raise NotReachable(_words(error)) from error
         if found.error is None:
@@ -350,22 +351,22 @@ class ReadBack:
             logger=_client_log,
         )
 
-    def partitions(self, topic: str, timeout_s: float) -> int:
+    def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 if there is no such topic, and none is created.
         Raises NotReachable."""
         try:
-            found = self._consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+            found = self._consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
             raise NotReachable(_words(error)) from error
         if found.error is not None and found.error.code() not in _NO_TOPIC:
             raise NotReachable(found.error.str())
         return len(found.partitions)
 
-    def ends(self, lane: LaneKey, timeout_s: float) -> tuple[int, int]:
+    def ends(self, lane: LaneKey) -> tuple[int, int]:
         """(first offset, offset behind the last). Raises NotReachable."""
         self._mind(lane)
         try:
-            found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
+            found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=ANSWER_S)
         except KafkaException as error:
             raise NotReachable(_words(error)) from error
         if found is None:
@@ -373,21 +374,22 @@ class ReadBack:
         return int(found[0]), int(found[1])
 
     def last_stamp(
-        self, lane: LaneKey, source: bytes, begin: int, end: int, below: int, timeout_s: float
+        self, lane: LaneKey, source: bytes, begin: int, end: int, below: int
     ) -> int | None:
         """The greatest address stamped by `source` in [begin, end); None if there is none.
         Records of strangers are passed over. Raises NotReachable if nothing comes for so long,
         and where it is to give up."""
         greatest: int | None = None
         at = begin
+        patience_s = ANSWER_S * 2
         self._consumer.assign([TopicPartition(*lane, begin)])
         try:
             while at < end:
                 messages = self._consumer.consume(min(10_000, end - at), timeout=0.2)
                 self._mind(lane)
                 if not messages:
-                    timeout_s -= 0.2
-                    if timeout_s <= 0:
+                    patience_s -= 0.2
+                    if patience_s <= 0:
                         raise NotReachable(f"{lane[0]}/{lane[1]} could not be read back")
                     at = max(at, self._position(lane))
                 for message in messages:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridge.forwarder import Status
+    from bridge.status import Status
 
 __all__ = ["reporter"]
 

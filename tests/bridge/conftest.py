@@ -22,9 +22,10 @@ from confluent_kafka import Consumer, TopicPartition
 from aolog import Reader, Record, Writer
 from aolog.cursor import read_position
 from aolog.storage import Storage
-from bridge import forwarder as forwarder_module
+from bridge import arrivals, kafka
 from bridge.embedded import EmbeddedBroker
-from bridge.forwarder import Forwarder, Status
+from bridge.forwarder import Forwarder
+from bridge.status import Status
 
 TOPIC = "t"
 PARTITIONS = 4
@@ -258,8 +259,8 @@ def forward(
         committed.append(position.address)
 
     monkeypatch.setattr(Forwarder, "_commit", watched)
-    monkeypatch.setattr(forwarder_module, "SETTLE_S", 0.05)
-    monkeypatch.setattr(forwarder_module, "ANSWER_S", 1.0)
+    monkeypatch.setattr(arrivals, "SETTLE_S", 0.05)
+    monkeypatch.setattr(kafka, "ANSWER_S", 1.0)
 
     def start(path: Path = log, **options: Any) -> Run:
         options = {

@@ -18,9 +18,9 @@ import pytest
 from aolog import Reader, Writer
 from bridge import report as report_module
 from bridge.errors import WrongSetting
-from bridge.forwarder import Status
 from bridge.kafka import check
 from bridge.report import reporter
+from bridge.status import Status
 from tests.bridge.conftest import Process, append, cursor_of, fill
 
 if TYPE_CHECKING:

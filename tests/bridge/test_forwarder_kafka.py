@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from confluent_kafka.cimpl import NewPartitions
 
 from aolog import Reader, Writer
-from bridge import forwarder as forwarder_module
+from bridge import topics
 from bridge.errors import Undeliverable
 from bridge.routing import partition_of_key
 from tests.bridge.conftest import (
@@ -238,14 +238,14 @@ def test_a_topic_that_does_not_exist_is_waited_for_and_then_named_or_used(
     forward_to: Callable[..., Run],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forwarder_module, "TOPIC_WAIT_S", 1.0)
+    monkeypatch.setattr(topics, "TOPIC_WAIT_S", 1.0)
     kafka.restore()
     name = f"later-{time.time_ns()}"
     with Writer(log) as writer:
         append(writer, range(5))
     with pytest.raises(Undeliverable, match=f"no topic '{name}'"):
         forward_to(name).end()
-    monkeypatch.setattr(forwarder_module, "TOPIC_WAIT_S", 60.0)
+    monkeypatch.setattr(topics, "TOPIC_WAIT_S", 60.0)
     run = forward_to(name)
     time.sleep(0.5)
     assert run.alive

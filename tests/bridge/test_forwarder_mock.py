@@ -18,10 +18,12 @@ from aolog import Gap, Reader, Retention, Writer
 from aolog.retention import prune
 from aolog.storage import Storage
 from bridge import forwarder as forwarder_module
+from bridge import kafka, topics
 from bridge.engine import Engine, Position, State
 from bridge.errors import Forbidden, Undeliverable
-from bridge.forwarder import Forwarder, Status
+from bridge.forwarder import Forwarder
 from bridge.kafka import Cluster, Failed
+from bridge.status import Status
 from tests.bridge.conftest import (
     PARTITIONS,
     TOPIC,
@@ -453,7 +455,7 @@ def test_a_stop_while_it_reads_back_ends_it_in_seconds_and_not_as_clean(
         append(writer, range(2000, 2100))
     saved = notes(log)
     (log / "cursors/bridge.lanes").write_text(json.dumps({**saved, "clean": False}))
-    monkeypatch.setattr(forwarder_module, "ANSWER_S", 10.0)
+    monkeypatch.setattr(kafka, "ANSWER_S", 10.0)
     broker.set_rtt_ms(400)  # 60 lanes would take half a minute and more
     run = forward(topic="wide")
     time.sleep(3.0)
@@ -675,11 +677,11 @@ def test_a_record_too_large_for_the_client_is_named_and_everything_before_it_is_
 def test_a_topic_that_does_not_exist_is_waited_for_and_then_named(
     broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarder_module, "TOPIC_WAIT_S", 0.5)
+    monkeypatch.setattr(topics, "TOPIC_WAIT_S", 0.5)
     partitions = Cluster.partitions
 
-    def pretended(self: Cluster, topic: str, timeout_s: float) -> int:
-        return 0 if topic == "nowhere" else partitions(self, topic, timeout_s)
+    def pretended(self: Cluster, topic: str) -> int:
+        return 0 if topic == "nowhere" else partitions(self, topic)
 
     monkeypatch.setattr(Cluster, "partitions", pretended)
     with Writer(log) as writer:
@@ -717,11 +719,11 @@ def test_a_failure_that_is_told_while_a_topic_is_asked_for_is_no_accident(
     told: list[str] = []
     partitions = Cluster.partitions
 
-    def telling(self: Cluster, topic: str, timeout_s: float) -> int:
+    def telling(self: Cluster, topic: str) -> int:
         if not told:
             told.append(topic)
             self._events.append(Failed("an error from elsewhere", suspect=False, address=None))
-        return partitions(self, topic, timeout_s)
+        return partitions(self, topic)
 
     monkeypatch.setattr(Cluster, "partitions", telling)
     fill(log, 100)
