@@ -3,5 +3,43 @@
     log ► read ► route ► lanes ► Kafka ► acknowledged ► cursor ► prune
 
 `engine` decides and is pure; `run` reads, sends and commits as it says; `kafka` is the one
-module that speaks to a cluster. See the README for what is guaranteed.
+module that speaks to a cluster. `Buffer` is for programs that send live. See the README for what
+is guaranteed.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridge.buffer import Buffer
+from bridge.provider import (
+    FaultyProvider,
+    FileProvider,
+    MemoryProvider,
+    Message,
+    Provider,
+    Rejected,
+)
+
+if TYPE_CHECKING:
+    from bridge.kafka_provider import KafkaProvider
+
+__all__ = [
+    "Buffer",
+    "FaultyProvider",
+    "FileProvider",
+    "KafkaProvider",
+    "MemoryProvider",
+    "Message",
+    "Provider",
+    "Rejected",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """KafkaProvider when it is used: its client takes a while to import."""
+    if name == "KafkaProvider":
+        from bridge.kafka_provider import KafkaProvider
+
+        return KafkaProvider
+    raise AttributeError(name)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aolog.errors import AologError, UsageError
 
-__all__ = ["DestinationError", "Forbidden", "Undeliverable", "WrongSetting"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.provider import Message
+
+__all__ = ["DestinationError", "Forbidden", "NotDelivered", "Undeliverable", "WrongSetting"]
 
 
 class WrongSetting(UsageError):
@@ -31,3 +38,17 @@ class Forbidden(DestinationError):
     """Authentication or authorisation failed: no waiting will help."""
 
     code = "forbidden"
+
+
+class NotDelivered(DestinationError):
+    """Messages that a Buffer accepted were not delivered, and it does not keep them (modes block
+    and error). `undelivered`: those messages, in order; some may have arrived all the same."""
+
+    code = "not_delivered"
+
+    def __init__(self, name: str, why: str, undelivered: Sequence[Message]) -> None:
+        super().__init__(
+            f"{len(undelivered):,} messages were not delivered to {name}: {why}",
+            hint="send `undelivered` again, in order",
+        )
+        self.undelivered = list(undelivered)

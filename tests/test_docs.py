@@ -30,7 +30,7 @@ def test_python_examples_of_the_readme_run(code, tmp_path):
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "b'hello'" in done.stdout
+    assert "hello" in done.stdout
 
 
 def _all_errors(base):

@@ -1,0 +1,102 @@
+"""The backlog: messages on disk, in order, until they are delivered. A log and its cursor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aolog import Gap, Reader, Retention, Writer
+from aolog.retention import prune
+from aolog.storage import Storage
+from bridge.provider import Message
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["Backlog"]
+
+CURSOR = "buffer"
+READ_BYTES = 256 << 10
+SLAB_BYTES = 64 << 20
+_DELIVERED = Retention(max_slabs=1)
+
+
+class Backlog:
+    """Appends and drains. `append` and `flush` may be called by any thread, the rest by one.
+
+    retention: of the log; None: it may fill the disk. lost: messages that retention removed
+    before they were delivered, or that damage took. Raises what Writer and Reader raise.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        retention: Retention | None = None,
+        storage: Storage | None = None,
+    ) -> None:
+        self._storage = storage or Storage()
+        retention = retention or Retention()
+        slab_bytes = SLAB_BYTES  # a total is let go in eighths, not in halves
+        if retention.max_bytes is not None:
+            slab_bytes = max(1, min(slab_bytes, retention.max_bytes // 8))
+        self._writer = Writer(
+            path, slab_bytes=slab_bytes, retention=retention, storage=self._storage
+        )
+        self.lost = 0
+        try:
+            self._reader = Reader(path, cursor=CURSOR, on_gap=self._on_gap, storage=self._storage)
+        except BaseException:
+            self._writer.close()
+            raise
+        self._freed_to = self._reader.tell()
+        self._reader.commit()  # from now on it protects what it has not passed
+
+    def _on_gap(self, gap: Gap) -> None:
+        self.lost += gap.records_lost or 0
+
+    @property
+    def lag(self) -> int:
+        """Messages that are still to be read, those in the writer's memory not counted."""
+        return self._reader.lag().records or 0
+
+    def append(self, message: Message) -> int:
+        """In memory on return; its address."""
+        return self._writer.append(
+            message.value,
+            key=message.key,
+            headers=message.headers,
+            timestamp=message.timestamp_us,
+            topic=message.topic,
+        )
+
+    def flush(self) -> None:
+        """What was appended survives a crash of the process."""
+        self._writer.flush()
+
+    def read(self) -> list[tuple[int, Message]]:
+        """The next messages with their addresses; none if nothing more was flushed."""
+        batch = self._reader.read_batch(READ_BYTES)
+        if batch is None:
+            return []
+        return [
+            (r.address, Message(r.topic or "", r.value, r.key, r.headers, r.timestamp or 0))
+            for r in batch
+        ]
+
+    def commit(self) -> None:
+        """What was read is delivered: durable on return."""
+        self._reader.commit()
+        if self._reader.tell() - self._freed_to >= SLAB_BYTES:
+            self.free()
+
+    def free(self) -> None:
+        """Lets go the slabs that every cursor has passed."""
+        prune(self._reader.path, self._storage, _DELIVERED)
+        self._freed_to = self._reader.tell()
+
+    def close(self) -> None:
+        """Flushes, syncs and closes; what was read and not committed is read again next time."""
+        try:
+            self._writer.close()
+        finally:
+            self._reader.close()

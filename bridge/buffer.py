@@ -1,0 +1,244 @@
+"""Buffer: a program sends to a destination as if it were always there."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, get_args
+
+from aolog.checks import check_record, check_topic
+from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
+from bridge.backlog import Backlog
+from bridge.errors import NotDelivered
+from bridge.provider import Message, Provider
+from bridge.store_forward import BufferStatus, Mode, Settings, StoreForward
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from aolog import Retention
+    from aolog.record import Headers
+
+__all__ = ["Buffer"]
+
+_log = logging.getLogger("bridge.buffer")
+
+
+class Buffer:
+    """Sends messages to a provider, live while that keeps up, in the order of `send`.
+
+    mode: what becomes of messages while the destination fails or does not keep up.
+
+        block   `send` waits. On disk nothing is kept.
+        error   the next `send`, `flush` or `close` raises NotDelivered with what was not
+                delivered. On disk nothing is kept.
+        buffer  they go to the log at `path`, which is drained in order; live again once it is
+                empty and nothing failed for `live_after_s`.
+        always  every message goes through the log.
+
+    What the log holds from an earlier run is delivered first. path: of the log, needed in the modes
+    buffer and always. memory_messages, memory_bytes, live_age_s: beyond these the destination
+    does not keep up. batch_messages: between two flushes of the provider. commit_s: how often
+    the log's cursor is made durable; after a kill what was delivered since is sent again. close_s:
+    how long `close` waits. retry_max_s: the longest pause between tries (the first is the
+    provider's `retry_wait_s`, doubled each time, with jitter). retention: of the log, such as
+    `Retention(max_bytes=..., when_full="prune" | "block" | "error")`.
+
+    Promises, if the program is killed: in the modes block, error, and buffer while live,
+    messages that were delivered (`flush` waits for that) survive. In the log, those survive that
+    were flushed (within a second, and by `flush`). Delivered at least once, in the order of each
+    topic and key; a failure may repeat a stretch of it.
+
+    Any thread may call; use in a forked child raises. Raises UsageError for an option, LogLocked
+    if another has the log, and what Writer raises.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        mode: Mode = "buffer",
+        memory_messages: int = 10_000,
+        memory_bytes: int = 16 << 20,
+        live_age_s: float = 5.0,
+        live_after_s: float = 5.0,
+        batch_messages: int = 1_000,
+        commit_s: float = 1.0,
+        close_s: float = 10.0,
+        retry_max_s: float = 30.0,
+        retention: Retention | None = None,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise UsageError(f"mode={mode!r}", hint=f"use one of {', '.join(get_args(Mode))}")
+        if mode in {"buffer", "always"} and path is None:
+            raise UsageError(f"mode={mode!r} needs a log", hint="name its directory: path=...")
+        numbers = {
+            "memory_messages": memory_messages,
+            "memory_bytes": memory_bytes,
+            "live_age_s": live_age_s,
+            "batch_messages": batch_messages,
+        }
+        for name, number in numbers.items():
+            if not number > 0:
+                raise UsageError(f"{name}={number!r}", hint="use a positive number")
+        self._backlog = None
+        if mode in {"buffer", "always"}:
+            assert path is not None
+            self._backlog = Backlog(path, retention=retention)
+        settings = Settings(
+            mode,
+            memory_messages=memory_messages,
+            memory_bytes=memory_bytes,
+            live_age_s=live_age_s,
+            live_after_s=live_after_s,
+            batch_messages=batch_messages,
+            commit_s=commit_s,
+            retry_max_s=retry_max_s,
+        )
+        self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
+        self._close_s = close_s
+        self._pid = os.getpid()
+        self._closing = False
+        self._idle = False
+        self._broken: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="bridge-buffer", daemon=True)
+        self._thread.start()
+        atexit.register(self._at_exit)
+
+    # --- what a program calls -----------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """Accepts a message. Waits in mode block while there is no room. Raises NotDelivered
+        (mode error), RecordRefused for what is no message, LogClosed, and in the log what
+        `Writer.append` raises: then the message is not accepted."""
+        name, _ = check_topic(topic)
+        if name is None:
+            raise RecordRefused("the message names no topic")
+        value, key, headers, _, _, _ = check_record(value, key, headers, None, None)
+        message = Message(name, value, key, headers, time.time_ns() // 1_000)
+        core = self._core
+        while True:
+            self._check()
+            if core.offer(message):
+                break
+            with core.changed:
+                if core.settings.mode == "error":
+                    raise NotDelivered(core.name, "it does not keep up", [message])
+                core.changed.wait(1.0)
+        if self._idle:
+            with core.changed:
+                core.changed.notify_all()
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Waits until every message accepted so far is delivered, or safe in the log from a crash
+        of this process. Whether it is. Raises NotDelivered (mode error) and what Writer raises."""
+        core = self._core
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        with core.changed:
+            while True:
+                self._check()
+                core.raise_given_back()
+                if not core.pending:
+                    if self._backlog is not None:
+                        self._backlog.flush()
+                    return True
+                left_s = 1.0 if until_s is None else until_s - time.monotonic()
+                if left_s <= 0:
+                    return False
+                core.changed.notify_all()
+                core.changed.wait(min(left_s, 1.0))
+
+    def status(self) -> BufferStatus:
+        """How things stand."""
+        return self._core.status()
+
+    def close(self) -> None:
+        """Waits up to `close_s` until everything is delivered, also from the log; what is not
+        then stays in the log, or in the modes block and error is raised in NotDelivered."""
+        core = self._core
+        with core.changed:
+            if self._closing:
+                return
+            self._closing = True
+            core.changed.notify_all()
+        self._thread.join()
+        atexit.unregister(self._at_exit)
+        try:
+            with core.changed:
+                left = core.give_up()
+        finally:
+            core.close_provider()
+            if self._backlog is not None:
+                self._backlog.close()
+        if left:
+            raise NotDelivered(core.name, core.error or "closed", left)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _at_exit(self) -> None:
+        """A program that ends without `close`."""
+        try:
+            self.close()
+        except AologError as error:
+            _log.error("%s", error)
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise Forked("the buffer was opened before a fork", hint="open one in the child")
+        if self._closing:
+            raise LogClosed("the buffer is closed")
+        if self._broken is not None:
+            raise UsageError(f"the sending thread ended: {self._broken!r}") from self._broken
+
+    def _may_end(self, close_at_s: float) -> bool:
+        """Whether a buffer that is closing need not wait: all is delivered, or it is late, or the
+        destination fails and the log keeps the rest."""
+        core = self._core
+        kept = self._backlog is not None and core.error is not None
+        return core.all_delivered or kept or time.monotonic() >= close_at_s
+
+    def _on_rejected(self, message: Message, why: str) -> None:
+        """A message that will never be taken goes back to the program."""
+        self._core.give_back(message, why)
+
+    def _run(self) -> None:
+        """The sending thread."""
+        core = self._core
+        close_at_s = None
+        try:
+            while True:
+                wait_s = core.turn()
+                with core.changed:
+                    if self._closing and close_at_s is None:
+                        close_at_s = time.monotonic() + self._close_s
+                    if close_at_s is not None and self._may_end(close_at_s):
+                        return
+                    if wait_s > 0 and not core.due:
+                        self._idle = True
+                        core.changed.wait(min(wait_s, 0.2 if self._closing else 3600.0))
+                        self._idle = False
+        except BaseException as error:  # told to whoever calls next
+            self._broken = error
+            raise

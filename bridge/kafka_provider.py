@@ -1,0 +1,179 @@
+"""Kafka as a Buffer's provider. Java's partitions for keys; no key: one partition a topic."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from bridge.kafka import _DEFAULTS as DEFAULTS
+from bridge.kafka import _NEVER as NEVER
+from bridge.kafka import NotReachable, check
+from bridge.kafka import _words as words
+from bridge.provider import Message, Rejected
+from bridge.routing import partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["KafkaProvider"]
+
+_client_log = logging.getLogger("bridge.librdkafka")
+_ANSWER_S = 5.0
+_POLL_S = 0.05
+_PURGE_POLLS = 20  # a second at most
+_UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
+
+
+class KafkaProvider:
+    """Sends to a cluster with an idempotent producer.
+
+    settings: librdkafka's. delivery_s: how long a message may take; then it counts as not
+    delivered, and what the cluster took of it without saying so is sent again. Raises
+    WrongSetting, and connects to nothing before `open`.
+    """
+
+    retry_wait_s = 0.2
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: dict[str, str] | None = None,
+        *,
+        delivery_s: float = 10.0,
+    ) -> None:
+        check(settings or {})
+        self._settings: dict[str, Any] = {
+            **DEFAULTS,
+            **(settings or {}),
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,
+            "enable.gapless.guarantee": True,  # behind what failed nothing is delivered
+            "acks": "all",
+            "message.timeout.ms": max(1, round(delivery_s * 1_000)),
+            "transaction.timeout.ms": max(1_000, round(delivery_s * 1_000)),
+            "error_cb": self._on_error,
+        }
+        self.name = f"Kafka at {bootstrap_servers}"
+        self._producer: Producer | None = None
+        self._partitions: dict[str, tuple[bytes, int]] = {}
+        self._outcomes: list[KafkaError | None] = []  # None: delivered
+        self._messages: list[Message] = []
+        self._open = 0
+        # Refused in a request with others, so nobody knows which one: sent alone from now on.
+        self._suspects: set[Message] = set()
+        self._last_error = "no answer"
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._last_error = error.str()
+
+    def open(self) -> None:
+        """Makes a producer. Raises NotReachable if the cluster does not answer."""
+        producer = self._producer = Producer(self._settings, logger=_client_log)
+        try:
+            producer.list_topics(timeout=_ANSWER_S)
+        except KafkaException as error:
+            producer.poll(0)  # the client's own words come with its callbacks
+            raise NotReachable(f"{words(error)} ({self._last_error})") from None
+
+    def send(self, message: Message) -> None:
+        """Queues a message. Raises Rejected, NotReachable, KafkaException."""
+        alone = message in self._suspects
+        if alone:
+            self._wait()
+        position = len(self._outcomes)
+        self._queue(message, position)
+        if alone:
+            self._wait()
+            self._suspects.discard(message)
+            error = self._outcomes[position]
+            if error is not None and error.code() in NEVER:
+                del self._outcomes[position], self._messages[position]
+                self._producer = Producer(self._settings, logger=_client_log)  # it was fatal
+                raise Rejected(f"{error.name()}: {error.str()}")
+
+    def _queue(self, message: Message, position: int) -> None:
+        producer, topic = self._producer, message.topic
+        assert producer is not None
+        source, partitions = self._partitions.get(topic) or self._find(topic)
+        partition = partition_of(message.key, source, partitions)
+        headers: Any = list(message.headers)
+
+        outcomes = self._outcomes
+
+        def done(error: KafkaError | None, _message: object) -> None:
+            outcomes[position] = error
+            if producer is self._producer:
+                self._open -= 1
+
+        self._outcomes.append(_UNKNOWN)
+        self._messages.append(message)
+        while True:
+            try:
+                producer.produce(
+                    topic, message.value, message.key, partition, done, None,
+                    max(1, message.timestamp_us // 1_000), headers,
+                )  # fmt: skip  # as the client names them
+            except BufferError:
+                producer.poll(_POLL_S)
+            except KafkaException as error:
+                del self._outcomes[position], self._messages[position]
+                if error.args[0].code() in NEVER:
+                    raise Rejected(words(error)) from None
+                raise
+            else:
+                self._open += 1
+                return
+
+    def _find(self, topic: str) -> tuple[bytes, int]:
+        """The topic's own 16 bytes, and how many partitions it has."""
+        assert self._producer is not None
+        try:
+            found = self._producer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+        except KafkaException as error:
+            raise NotReachable(words(error)) from None
+        if found.error is not None and found.error.code() == KafkaError.TOPIC_EXCEPTION:
+            raise Rejected(f"{topic!r} is no name for a topic")
+        if found.error is not None:
+            raise NotReachable(f"topic {topic!r}: {found.error.str()}")
+        known = xxhash.xxh3_128_digest(topic.encode()), len(found.partitions)
+        self._partitions[topic] = known
+        return known
+
+    def _wait(self) -> None:
+        """Until every outcome is known, which takes `delivery_s` at most, and a little. After a
+        fatal error what is not known to be delivered counts as not."""
+        producer = self._producer
+        assert producer is not None
+        try:
+            while self._open:
+                producer.poll(_POLL_S)
+        except KafkaException:
+            producer.purge()
+            for _ in range(_PURGE_POLLS):
+                with contextlib.suppress(KafkaException):
+                    producer.poll(_POLL_S)
+                if not self._open:
+                    break
+            self._open = 0
+
+    def flush(self) -> Iterable[int]:
+        """Which were not delivered."""
+        self._wait()
+        outcomes, messages = self._outcomes, self._messages
+        self._outcomes, self._messages = [], []
+        failed = {i: error for i, error in enumerate(outcomes) if error is not None}
+        self._suspects.update(messages[i] for i, error in failed.items() if error.code() in NEVER)
+        return failed
+
+    def close(self) -> None:
+        """Forgets the producer and everything that it has not delivered."""
+        producer, self._producer = self._producer, None
+        self._partitions.clear()
+        self._outcomes, self._messages, self._open = [], [], 0
+        if producer is not None:
+            with contextlib.suppress(KafkaException):
+                producer.purge()

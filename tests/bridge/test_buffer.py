@@ -1,0 +1,379 @@
+"""Buffer: its four modes, with providers that fail, in one process and in one that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from aolog.errors import Forked, LogClosed, LogLocked, RecordRefused, UsageError
+from bridge.buffer import Buffer
+from bridge.errors import NotDelivered
+from bridge.provider import FaultyProvider, FileProvider, MemoryProvider, Message
+from bridge.store_forward import Mode
+from tests.bridge.conftest import wait_until
+
+QUICK: dict[str, Any] = {"live_after_s": 0.1, "retry_max_s": 0.05, "close_s": 20.0}
+
+
+class Destination(FaultyProvider):
+    """Memory that can be taken away."""
+
+    retry_wait_s: float
+
+    def __init__(self) -> None:
+        self.memory = MemoryProvider()
+        super().__init__(self.memory)
+        self.retry_wait_s = 0.01
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [message.value for message in self.memory.messages]
+
+
+@pytest.fixture
+def destination() -> Destination:
+    return Destination()
+
+
+def numbered(*numbers: Iterable[int]) -> list[bytes]:
+    return [b"%d" % n for some in numbers for n in some]
+
+
+def send(buffer: Buffer, numbers: Iterable[int]) -> None:
+    for value in numbered(numbers):
+        buffer.send("t", value, b"k")
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_all_that_is_sent_is_delivered_once_and_in_order(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    with Buffer(destination, tmp_path / "log", mode=mode, **QUICK) as buffer:
+        send(buffer, range(3_000))
+        assert buffer.flush(20)
+    assert destination.values == numbered(range(3_000))
+    assert (tmp_path / "log").exists() == (mode in {"buffer", "always"})
+
+
+def test_a_message_keeps_its_key_headers_topic_and_time(
+    destination: Destination, tmp_path: Path
+) -> None:
+    before_us = time.time_ns() // 1_000
+    with Buffer(destination, tmp_path / "log", mode="always", **QUICK) as buffer:
+        buffer.send("a", None, b"k", [("h", b"v"), ("n", None)])
+        buffer.send("b", b"", None)
+    first, second = destination.memory.messages
+    assert first[:4] == ("a", None, b"k", (("h", b"v"), ("n", None)))
+    assert second[:4] == ("b", b"", None, ())
+    assert before_us <= first.timestamp_us <= second.timestamp_us <= time.time_ns() // 1_000
+
+
+def test_mode_buffer_goes_through_the_log_in_an_outage_and_back_to_live(
+    destination: Destination, tmp_path: Path
+) -> None:
+    with Buffer(destination, tmp_path / "log", mode="buffer", **QUICK) as buffer:
+        send(buffer, range(100))
+        assert buffer.flush(20)
+        assert buffer.status().state == "live"
+        destination.down = True
+        send(buffer, range(100, 300))
+        wait_until(lambda: buffer.status().state == "buffering")
+        send(buffer, range(300, 400))
+        assert buffer.flush(20), "what is in the log is safe"
+        status = buffer.status()
+        assert (status.in_memory, status.in_backlog) == (0, 300)
+        assert status.error is not None
+        destination.down = False
+        wait_until(lambda: buffer.status().state == "live")
+        assert buffer.status().error is None
+        send(buffer, range(400, 500))
+    assert destination.values == numbered(range(500))
+
+
+def test_mode_buffer_leaves_live_where_the_destination_does_not_keep_up(
+    destination: Destination, tmp_path: Path
+) -> None:
+    destination.delay_s = 0.5
+    with Buffer(destination, tmp_path / "log", memory_messages=50, **QUICK) as buffer:
+        send(buffer, range(200))
+        assert buffer.status().state == "buffering"
+        destination.delay_s = 0.0
+    assert destination.values == numbered(range(200)), "nothing twice: it was only slow"
+
+
+def test_mode_block_waits_and_delivers_all(destination: Destination) -> None:
+    with Buffer(destination, mode="block", memory_messages=10, **QUICK) as buffer:
+        destination.down = True
+        thread = threading.Thread(target=send, args=(buffer, range(50)))
+        thread.start()
+        wait_until(lambda: buffer.status().state == "blocked")
+        assert thread.is_alive()
+        assert destination.values == []
+        destination.down = False
+        thread.join(20)
+        assert not thread.is_alive()
+    assert destination.values == numbered(range(50))
+
+
+def test_mode_error_gives_back_what_was_not_delivered_and_goes_on(
+    destination: Destination,
+) -> None:
+    with Buffer(destination, mode="error", **QUICK) as buffer:
+        send(buffer, range(10))
+        assert buffer.flush(20)
+        destination.down = True
+        buffer.send("t", b"10", b"k")
+        with pytest.raises(NotDelivered) as caught:
+            buffer.flush(20)
+        assert [message.value for message in caught.value.undelivered] == [b"10"]
+        assert caught.value.code == "not_delivered"
+        destination.down = False
+        wait_until(lambda: _sends(buffer, b"11"))
+    assert destination.values == numbered(range(10), [11])
+
+
+def _sends(buffer: Buffer, value: bytes) -> bool:
+    """Whether a message is accepted and delivered."""
+    try:
+        buffer.send("t", value, b"k")
+        return buffer.flush(20)
+    except NotDelivered:
+        return False
+
+
+@pytest.mark.parametrize("mode", ["block", "error"])
+def test_closing_without_a_log_gives_back_what_is_left(
+    destination: Destination, mode: Mode
+) -> None:
+    buffer = Buffer(destination, mode=mode, retry_max_s=0.05, close_s=0.1)
+    destination.down = True
+    buffer.send("t", b"1")
+    with pytest.raises(NotDelivered) as caught:
+        buffer.close()
+    assert [message.value for message in caught.value.undelivered] == [b"1"]
+    buffer.close()
+
+
+def test_closing_with_a_log_keeps_what_is_left_and_the_next_delivers_it_first(
+    destination: Destination, tmp_path: Path
+) -> None:
+    destination.down = True
+    with Buffer(destination, tmp_path / "log", **QUICK) as buffer:
+        send(buffer, range(5))
+        wait_until(lambda: buffer.status().error is not None)
+    destination.down = False
+    with Buffer(destination, tmp_path / "log", **QUICK) as buffer:
+        send(buffer, range(5, 10))
+    assert destination.values == numbered(range(10))
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_message_that_is_rejected_comes_back_and_holds_up_nothing(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    destination.reject = lambda message: message.value == b"2"
+    buffer = Buffer(destination, tmp_path / "log", mode=mode, **QUICK)
+    send(buffer, range(5))
+    with pytest.raises(NotDelivered) as caught:
+        wait_until(lambda: buffer.status().rejected == 1)
+        buffer.flush(20)
+    assert [message.value for message in caught.value.undelivered] == [b"2"]
+    assert buffer.flush(20)
+    buffer.close()
+    assert destination.values == numbered([0, 1, 3, 4])
+
+
+def test_a_provider_that_raises_anything_is_tried_again(tmp_path: Path) -> None:
+    class Odd(MemoryProvider):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left = 3
+
+        def send(self, message: Message) -> None:
+            self.left -= 1
+            if self.left >= 0:
+                raise ZeroDivisionError
+            super().send(message)
+
+        def close(self) -> None:
+            raise OSError("closing fails too")
+
+    odd = Odd()
+    with Buffer(odd, tmp_path / "log", **QUICK) as buffer:
+        buffer.send("t", b"1")
+        wait_until(lambda: len(odd.messages) == 1)
+
+
+def test_many_threads_keep_their_own_order(destination: Destination, tmp_path: Path) -> None:
+    def work(name: int) -> None:
+        for number in range(300):
+            buffer.send("t", b"%d" % number, b"%d" % name)
+
+    with Buffer(destination, tmp_path / "log", memory_messages=50, **QUICK) as buffer:
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for down in (True, False, True, False):
+            destination.down = down
+            time.sleep(0.02)
+        for thread in threads:
+            thread.join()
+    for name in range(4):
+        values = [m.value for m in destination.memory.messages if m.key == b"%d" % name]
+        assert list(dict.fromkeys(values)) == numbered(range(300))
+
+
+def test_retention_bounds_the_log_and_what_it_costs_is_counted(
+    destination: Destination, tmp_path: Path
+) -> None:
+    from aolog import Retention
+
+    destination.down = True
+    with Buffer(
+        destination, tmp_path / "log", mode="always", retention=Retention(max_bytes=1_000_000),
+        **QUICK,
+    ) as buffer:  # fmt: skip  # the settings in one line
+        for number in range(300):
+            buffer.send("t", b"%d" % number + bytes(10_000))
+        buffer.flush(20)
+        destination.down = False
+        wait_until(lambda: buffer.status().in_backlog == 0)
+    lost = buffer.status().lost
+    files = (tmp_path / "log").glob("*")
+    assert sum(file.stat().st_size for file in files if file.is_file()) < 1_100_000
+    numbers = [int(m.value[:8].rstrip(b"\0")) for m in destination.memory.messages if m.value]
+    assert lost > 0
+    assert len(set(numbers)) + lost == 300
+    assert numbers[-1] == 299
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "sometimes"},
+        {"mode": "buffer"},
+        {"mode": "always"},
+        {"mode": "block", "memory_messages": 0},
+        {"mode": "block", "live_age_s": -1.0},
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_made(
+    destination: Destination, options: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        Buffer(destination, **options)
+    assert next(reversed(options)) in str(caught.value)
+
+
+def test_what_is_no_message_is_refused(destination: Destination) -> None:
+    with Buffer(destination, mode="block", **QUICK) as buffer:
+        wrong: list[tuple[Any, ...]] = [
+            ("t", "text"), ("", b""), (None, b""), (7, b""), ("t", b"", "key"),
+            ("t", b"", None, [("h", 1)]), ("t", b"", None, 5),
+        ]  # fmt: skip  # a table
+        for arguments in wrong:
+            with pytest.raises(RecordRefused):
+                buffer.send(*arguments)
+    assert destination.values == []
+    with pytest.raises(LogClosed):
+        buffer.send("t", b"")
+
+
+def test_a_second_buffer_on_the_log_is_refused(destination: Destination, tmp_path: Path) -> None:
+    with Buffer(destination, tmp_path / "log", **QUICK), pytest.raises(LogLocked):
+        Buffer(destination, tmp_path / "log", **QUICK)
+
+
+def test_use_in_a_forked_child_is_refused(destination: Destination) -> None:
+    with Buffer(destination, mode="block", **QUICK) as buffer:
+        child = os.fork()
+        if not child:
+            try:
+                buffer.send("t", b"")
+            except Forked:
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+# --- the file's provider -------------------------------------------------------------------------
+
+
+def test_a_file_has_a_line_of_json_for_each_message(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with Buffer(FileProvider(path), mode="block", **QUICK) as buffer:
+        buffer.send("t", b"text", b"\xff", [("h", None)])
+    (line,) = path.read_text().splitlines()
+    found = json.loads(line)
+    assert found.pop("timestamp_us") > 0
+    assert found == {
+        "topic": "t", "value": "text", "key": {"base64": "/w=="}, "headers": [["h", None]],
+    }  # fmt: skip  # an object
+
+
+# --- killed --------------------------------------------------------------------------------------
+
+PROGRAM = """
+import sys
+from bridge.buffer import Buffer
+from bridge.provider import FaultyProvider, FileProvider
+mode, log, out, down = sys.argv[1:]
+provider = FaultyProvider(FileProvider(out))
+provider.retry_wait_s = 0.01
+with Buffer(provider, log, mode=mode, retry_max_s=0.05, memory_messages=10**9,
+            memory_bytes=10**9, live_age_s=10**9) as buffer:
+    for number in range(10**9):
+        if down == "True" and number == 2000:
+            provider.down = True
+        buffer.send("t", b"%d" % number, b"k")
+        if number % 100 == 99 and buffer.flush(30 if mode != "block" else 1):
+            print(number, flush=True)
+"""
+
+
+def run_until_killed(mode: str, tmp_path: Path, *, down: bool) -> int:
+    """The last number that a flush covered, as an observer outside was told."""
+    arguments = [mode, str(tmp_path / "log"), str(tmp_path / "out"), str(down)]
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        acknowledged = -1
+        until = 5_000 if not down or mode in {"buffer", "always"} else 1_900
+        for line in process.stdout:
+            acknowledged = int(line)
+            if acknowledged >= until:
+                break
+        os.kill(process.pid, signal.SIGKILL)
+        for line in process.stdout.read().splitlines():
+            acknowledged = int(line)
+    return acknowledged
+
+
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_what_a_flush_covered_survives_a_kill(tmp_path: Path, mode: Mode, *, down: bool) -> None:
+    """In every mode: delivered, or in the log from where the next program delivers it."""
+    acknowledged = run_until_killed(mode, tmp_path, down=down)
+    assert acknowledged >= 1_899
+    if mode in {"buffer", "always"}:
+        with Buffer(FileProvider(tmp_path / "out"), tmp_path / "log", close_s=60.0) as buffer:
+            assert buffer.status().error is None
+    lines = (tmp_path / "out").read_text().splitlines()
+    numbers = [int(json.loads(line)["value"]) for line in lines if line.endswith("}")]
+    firsts = list(dict.fromkeys(numbers))
+    assert firsts == list(range(len(firsts)))
+    assert len(firsts) > acknowledged

@@ -1,0 +1,213 @@
+"""Store and forward against a model: whatever the destination, the disk and kills do, nothing that
+was accepted and had to be kept is missing, and each key's messages arrive in order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from aolog.errors import StorageFull
+from aolog.storage import Storage
+from aolog.testing import SimulatedSystem
+from bridge.backlog import Backlog
+from bridge.errors import NotDelivered
+from bridge.provider import FaultyProvider, MemoryProvider, Message
+from bridge.store_forward import Mode, Settings, StoreForward
+
+LIVE_AGE_S = 5.0
+LIVE_AFTER_S = 3.0
+
+
+class Interrupted(FaultyProvider):
+    """A faulty provider; while it flushes, something else may happen."""
+
+    def __init__(self, inner: MemoryProvider, seed: int) -> None:
+        super().__init__(inner, seed=seed)
+        self.meanwhile: list[Message] = []
+        self.core: StoreForward | None = None
+        self.machine: Sending | None = None
+
+    def flush(self) -> Iterable[int]:
+        meanwhile, self.meanwhile = self.meanwhile, []
+        if meanwhile and self.machine is not None:
+            self.machine.now_s += LIVE_AGE_S + 1  # long enough to count as not keeping up
+            for message in meanwhile:
+                self.machine.offer(message)
+        return super().flush()
+
+
+class Sending(RuleBasedStateMachine):
+    """One program after another on the same log; the last one drains it."""
+
+    MODES: ClassVar[list[Mode]] = ["buffer", "always", "block", "error"]
+
+    @initialize(seed=st.integers(0, 10**6), mode=st.sampled_from(MODES))
+    def begin(self, seed: int, mode: Mode) -> None:
+        self.mode = mode
+        self.random = random.Random(seed)
+        self.now_s = 0.0
+        self.system = SimulatedSystem(seed=seed)
+        self.destination = MemoryProvider()
+        self.provider = Interrupted(self.destination, seed)
+        self.sent: dict[bytes, list[int]] = {}
+        self.must_arrive: set[int] = set()
+        self.may_be_lost: set[int] = set()
+        self.number = 0
+        self.answers_all_arrived = True
+        self.start()
+
+    def start(self) -> None:
+        self.provider.close()
+        self.provider.machine = self
+        self.backlog = None
+        if self.mode in {"buffer", "always"}:
+            self.backlog = Backlog("/log", storage=Storage(self.system))
+        self.core = StoreForward(
+            self.provider,
+            self.backlog,
+            Settings(
+                self.mode,
+                memory_messages=20,
+                live_age_s=LIVE_AGE_S,
+                live_after_s=LIVE_AFTER_S,
+                batch_messages=6,
+                commit_s=2.0,
+                retry_max_s=4.0,
+            ),
+            self.rejected,
+            clock=lambda: self.now_s,
+            entropy=self.random,
+        )
+
+    def rejected(self, message: Message, why: str) -> None:
+        raise AssertionError(f"{message} {why}")
+
+    def new(self) -> Message:
+        self.number += 1
+        return Message("t", b"%d" % self.number, b"k%d" % self.random.randrange(3), (), 1)
+
+    def offer(self, message: Message) -> None:
+        number = int(message.value or b"")
+        try:
+            if not self.core.offer(message):
+                return
+        except StorageFull:
+            return
+        except NotDelivered as error:
+            for given_back in error.undelivered:
+                self.may_be_lost.add(int(given_back.value or b""))
+                self.must_arrive.discard(int(given_back.value or b""))
+            return
+        self.sent.setdefault(message.key or b"", []).append(number)
+        self.must_arrive.add(number)
+
+    # --- what happens
+
+    @rule(count=st.integers(1, 30))
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            self.offer(self.new())
+
+    @rule(count=st.integers(1, 8), meanwhile=st.integers(0, 30))
+    def turn(self, count: int, meanwhile: int) -> None:
+        self.provider.meanwhile = [self.new() for _ in range(meanwhile)]
+        for _ in range(count):
+            wait_s = self.core.turn()
+            self.now_s += min(wait_s, self.random.choice([0.0, 1.0, LIVE_AFTER_S]))
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, LIVE_AFTER_S, LIVE_AGE_S + 1]))
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    @rule(
+        down=st.sampled_from([False, False, True]),
+        error_rate=st.sampled_from([0.0, 0.2]),
+        lost_answers=st.sampled_from([0.0, 0.0, 0.3]),
+    )
+    def change_the_weather(self, *, down: bool, error_rate: float, lost_answers: float) -> None:
+        self.answers_all_arrived &= not down and not lost_answers
+        self.provider.down = down
+        self.provider.error_rate = error_rate
+        self.provider.lost_answers = lost_answers
+
+    @rule(full=st.booleans())
+    def fill_the_disk(self, *, full: bool) -> None:
+        self.system.capacity = 8192 if full else None
+
+    @precondition(lambda self: self.backlog is not None)
+    @rule()
+    def flush(self) -> None:
+        """What is in the backlog survives a kill from now on."""
+        assert self.backlog is not None
+        try:
+            self.backlog.flush()
+        except StorageFull:
+            return
+
+    @rule()
+    def kill(self) -> None:
+        """Only what was delivered, or flushed to the backlog, has to arrive."""
+        arrived = {int(message.value or b"") for message in self.destination.messages}
+        self.answers_all_arrived = False
+        self.system = self.system.kill()
+        self.system.capacity = None
+        kept = set(arrived)
+        if self.backlog is not None:
+            kept |= {int(value) for value in values_in_log(self.system)}
+        self.may_be_lost |= self.must_arrive - kept
+        self.must_arrive &= kept
+        self.start()
+
+    # --- what must hold
+
+    @invariant()
+    def each_key_arrives_in_order(self) -> None:
+        """First arrivals grow. Nothing is repeated unless an answer was lost."""
+        for key, numbers in getattr(self, "sent", {}).items():
+            arrived = [int(m.value or b"") for m in self.destination.messages if m.key == key]
+            firsts = list(dict.fromkeys(arrived))
+            assert firsts == [number for number in numbers if number in set(firsts)]
+            assert arrived == firsts or not self.answers_all_arrived
+
+    def teardown(self) -> None:
+        if not hasattr(self, "core"):
+            return
+        self.change_the_weather(down=False, error_rate=0.0, lost_answers=0.0)
+        self.system.capacity = None
+        for _ in range(1000):
+            with self.core.changed:
+                if self.core.all_delivered:
+                    break
+            self.now_s += min(self.core.turn(), 60.0)
+        else:
+            raise AssertionError("it does not end")
+        try:
+            with self.core.changed:
+                self.core.raise_given_back()
+        except NotDelivered as error:
+            self.must_arrive -= {int(message.value or b"") for message in error.undelivered}
+        arrived = {int(message.value or b"") for message in self.destination.messages}
+        assert arrived >= self.must_arrive
+        assert arrived <= {number for numbers in self.sent.values() for number in numbers}
+        self.each_key_arrives_in_order()
+        if self.backlog is not None:
+            self.backlog.close()
+
+
+def values_in_log(system: SimulatedSystem) -> list[bytes]:
+    """All that a new process finds in the log, read without a cursor."""
+    from aolog import Reader
+
+    with Reader("/log", storage=Storage(system.snapshot())) as reader:
+        return [record.value or b"" for record in reader]
+
+
+TestSending = Sending.TestCase
+TestSending.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestSending.pytestmark = [pytest.mark.timeout(300)]
