@@ -1,0 +1,49 @@
+"""Pace: no more than so many records and bytes a second. A token bucket that may go into debt."""
+
+from __future__ import annotations
+
+import threading
+
+__all__ = ["Pace"]
+
+BURST_S = 1.0  # what was not used is kept for so long
+
+
+class Pace:
+    """Rates for one log, or shared by all logs of a process. Thread-safe; times are seconds of
+    any clock that only grows.
+
+    What is sent is spent whole, however much it is, and then nothing may be sent until the debt
+    is paid: so the rate holds on average whatever the size of a batch. None: no bound.
+    """
+
+    def __init__(
+        self, *, records_per_s: float | None = None, bytes_per_s: float | None = None
+    ) -> None:
+        self._rates = (records_per_s or 0.0, bytes_per_s or 0.0)
+        self._left = [rate * BURST_S for rate in self._rates]
+        self._at_s: float | None = None
+        self._lock = threading.Lock()
+
+    def _fill(self, now_s: float) -> None:
+        passed_s = max(0.0, now_s - (now_s if self._at_s is None else self._at_s))
+        self._at_s = now_s if self._at_s is None else max(now_s, self._at_s)
+        for i, rate in enumerate(self._rates):
+            self._left[i] = min(rate * BURST_S, self._left[i] + rate * passed_s)
+
+    def spend(self, records: int, size: int, *, now_s: float) -> None:
+        """So many records with so many bytes are sent."""
+        with self._lock:
+            self._fill(now_s)
+            for i, (rate, amount) in enumerate(zip(self._rates, (records, size), strict=True)):
+                if rate:
+                    self._left[i] -= amount
+
+    def wait_s(self, now_s: float) -> float:
+        """How long nothing may be sent; 0.0: now."""
+        with self._lock:
+            self._fill(now_s)
+            debts = [
+                -left / rate for rate, left in zip(self._rates, self._left, strict=True) if left < 0
+            ]
+            return max(debts, default=0.0)
