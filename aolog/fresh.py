@@ -138,6 +138,7 @@ def copy_fresh(
     parent = str(Path(into).absolute().parent)
     while not storage.exists(parent):
         parent = str(Path(parent).parent)
+    storage.open_directory(parent).close()  # refused before anything is done, dry run or not
     free = storage.free_bytes(parent)
     if free < found.bytes:
         raise StorageFull(

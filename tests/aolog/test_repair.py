@@ -807,6 +807,9 @@ def test_a_fresh_log_goes_where_nothing_is(broken: Built, tmp_path: Path) -> Non
     for into in (tmp_path / "there", Path(broken.path, "inside")):
         assert_refused(broken.path, UsageError, into=into)
     assert_refused(broken.path, UsageError, into=broken.path)
+    (tmp_path / "file").write_bytes(b"")
+    for dry_run in (True, False):
+        assert_refused(broken.path, NotALog, into=tmp_path / "file" / "new", dry_run=dry_run)
 
 
 def test_a_copy_that_was_killed_is_begun_again(broken: Built, tmp_path: Path) -> None:
