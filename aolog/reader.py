@@ -19,6 +19,7 @@ from aolog.batch import Batch, FrameRecords, RecordFrame
 from aolog.cursor import CursorFile, Position
 from aolog.errors import (
     AddressBeyondEnd,
+    AologError,
     Forked,
     GapFound,
     LogClosed,
@@ -301,7 +302,10 @@ class Reader:
         frames, scan = [last], self._scan
         room, epoch = max_bytes - last.size, last.epoch
         while room > 0:  # a gap is told between batches, not inside one
-            found = scan.peek()
+            try:
+                found = scan.peek()
+            except AologError:  # met again by the next call, which has no frames to lose
+                break
             if not isinstance(found, RecordFrame) or found.size > room or found.epoch != epoch:
                 break
             last = found
