@@ -141,9 +141,9 @@ def every_header(made: Made, thorough: bool) -> Iterator[Case]:
         "second copy": lambda name: [["junk", name, 4096, 512, 1]],
         "both copies": lambda name: [["zero", name, 0, 512], ["junk", name, 4096, 512, 2]],
         "all copies": lambda name: [["zero", name, 0, 4608], ["flip", name, _last_bit(made, name)]],
-        "newer version": lambda name: [["write", name, 8, "0300"], ["zero", name, 4096, 512]],
+        "newer version": lambda name: [["write", name, 8, "0400"], ["zero", name, 4096, 512]],
         "newer, all others lost": lambda name: [
-            ["write", name, 8, "0300"],
+            ["write", name, 8, "0400"],
             ["zero", name, 4096, 512],
             ["flip", name, _last_bit(made, name)],
         ],
