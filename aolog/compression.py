@@ -111,7 +111,7 @@ def packer(name: str, level: int | None) -> Packer:
         names = ", ".join(f'"{each}"' for each in ("none", *CODECS))
         raise UsageError(f"compression={name!r}, compression_level={level!r}", hint=f"use {names}")
     levels = _LEVELS[name]
-    if level is not None and level not in levels:
+    if level is not None and not (isinstance(level, int) and level in levels):
         raise UsageError(
             f"compression_level={level!r}", hint=f"{name} has {levels[0]} to {levels[-1]}"
         )
