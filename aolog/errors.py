@@ -80,7 +80,8 @@ class NewerFormat(UsageError):
 
 class CodecUnavailable(UsageError):
     """Records are compressed with a codec whose package is not installed, or that this release
-    does not know. Nothing is damaged; once it is installed the same call goes on there."""
+    does not know. Nothing is damaged: once it is installed the same call goes on there. A reader
+    may seek over them, to `details["end"]`."""
 
     code = "codec_unavailable"
 

@@ -146,7 +146,10 @@ class Slab:
         return CodecUnavailable(
             f"the {frame.header.records} records at address {address} cannot be read: {error.reason}",
             hint=error.hint,
-            **{**error.details, "path": self.file.path, "address": address},
+            **error.details,
+            path=self.file.path,
+            address=address,
+            end=self.base + frame.end,
         )
 
     def walker(self, offset: int | None = None, *, resync: bool = False) -> Walker | QueuefkaWalker:
