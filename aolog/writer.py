@@ -82,7 +82,7 @@ class Writer(Gate):
     syncs every sync_seconds while there is something to sync, "flush" at every flush, "never"
     only when a slab is sealed. topic: the log's default destination. preallocate: fills a slab
     with zeros when it begins. first_address: where a new log begins. compression: of frames' bodies,
-    by the extra `compression`; compression_level: zstd's 1 to 22 (3 unless given), or lz4's 1 to 12
+    by the extra `compression`; compression_level: zstd's 1 to 22 (1 unless given), or lz4's 1 to 12
     for its slow mode. Small bodies, and such that do not shrink, are stored as they are.
 
     Thread-safe. In a forked child it refuses every call (Forked) and touches nothing.

@@ -307,7 +307,7 @@ says how many bytes of an unfinished one were not."""
     show_default=True,
     help="Of frames; readers need nothing but the package.",
 )
-@click.option("--compression-level", type=int, help="zstd's 1 to 22, lz4's 1 to 12.")
+@click.option("--compression-level", type=int, help="zstd's 1 to 22 [1], lz4's 1 to 12.")
 @click.option("--preallocate", is_flag=True, help="Fill a slab with zeros when it begins.")
 @click.option("--retention-max-bytes", type=SIZE, help="Keep the log below this total.")
 @click.option("--retention-max-age", type=DURATION, help="Let slabs go that are older.")

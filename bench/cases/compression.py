@@ -44,8 +44,8 @@ class _Codec(NamedTuple):
 _CODECS = (
     _Codec(NONE, "none", None),
     _Codec("lz4", "lz4", None),
-    _Codec("zstd, level 1", "zstd", 1),
-    _Codec("zstd", "zstd", None),
+    _Codec("zstd", "zstd", None),  # level 1
+    _Codec("zstd, level 3", "zstd", 3),
     _Codec("zstd, level 9", "zstd", 9),
 )
 
