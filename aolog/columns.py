@@ -29,7 +29,7 @@ from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from aolog import speed
-from aolog.compression import Malformed, unpack
+from aolog.codec import Malformed, unpack
 from aolog.frame import (
     ALIGNMENT,
     BODY_LEN_MAX,

@@ -57,6 +57,9 @@ class Reader:
     again goes on behind it. resync: format 1 only, search for frames behind a broken chain; what
     it finds is a guess.
 
+    Where records come that cannot be decompressed here, what reads raises CodecUnavailable, each
+    time it is asked; `details["end"]` is behind them.
+
     Not thread-safe; use one a thread. Closed by `close` or `with`. Raises NotALog, NewerFormat,
     PermissionDenied, AddressPruned, AddressBeyondEnd, CursorLocked, CursorForeign,
     CursorDiverged, CursorCorrupt.

@@ -24,7 +24,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import columns
-from aolog.compression import Malformed, is_known, unpack
+from aolog.codec import Malformed, is_known, unpack
 from aolog.errors import CodecUnavailable
 from aolog.frame import (
     ALIGNMENT,

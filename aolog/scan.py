@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog.batch import RecordFrame
+from aolog.codec import check_codec, raw_len
 from aolog.columns import decode_run
-from aolog.compression import check_codec, raw_len
 from aolog.errors import CodecUnavailable
 from aolog.frame import (
     CODEC_SHIFT,

@@ -31,8 +31,8 @@ from aolog.checks import (
     check_values,
     too_large,
 )
+from aolog.codec import packer
 from aolog.columns import encode_columns
-from aolog.compression import packer
 from aolog.errors import (
     AologError,
     Forked,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from aolog.compression import Compression
+    from aolog.codec import Compression
     from aolog.frame import Buffer
     from aolog.opening import Opening
     from aolog.record import Headers

@@ -10,7 +10,8 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
-from aolog import compression, lifetime
+from aolog import codec as codec_module
+from aolog import lifetime
 from aolog.record import Record
 from fuzz.layout import DATA_BEGIN, Known, know, read_files
 
@@ -29,13 +30,13 @@ PER_FRAME = 3
 
 def _is_installed(codec: int) -> bool:
     try:
-        compression.check_codec(codec)
+        codec_module.check_codec(codec)
     except aolog.CodecUnavailable:
         return False
     return True
 
 
-CODECS = [name for name, codec in compression.CODECS.items() if _is_installed(codec)]
+CODECS = [name for name, codec in codec_module.CODECS.items() if _is_installed(codec)]
 
 
 class Made(NamedTuple):

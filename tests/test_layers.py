@@ -14,11 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # aolog.speed is as good as pure: it asks the environment once which half of it to use. So is
-# aolog.compression, which imports a codec's package when it is used.
+# aolog.codec, which imports a codec's package when it is used.
 PURE = {
     "aolog.checks",
     "aolog.columns",
-    "aolog.compression",
+    "aolog.codec",
     "aolog.errors",
     "aolog.frame",
     "aolog.gather",

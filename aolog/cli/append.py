@@ -31,7 +31,7 @@ from aolog.writer import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aolog.compression import Compression
+    from aolog.codec import Compression
 
 __all__ = ["append"]
 

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aolog
-from aolog import compression
-from aolog.compression import CODECS
+from aolog import codec as codec_module
+from aolog.codec import CODECS
 from aolog.frame import CODEC_SHIFT, KIND_RECORDS, encode_frame
 from aolog.log import Log
 from aolog.record import Gap
@@ -111,12 +111,12 @@ def without_packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyP
     """As where the extra is not installed. Undoing the patch installs it."""
     for name in PACKAGES:
         monkeypatch.setitem(sys.modules, name, None)
-    compression._zstd.cache_clear()
-    compression._lz4.cache_clear()
+    codec_module._zstd.cache_clear()
+    codec_module._lz4.cache_clear()
     yield monkeypatch
     monkeypatch.undo()
-    compression._zstd.cache_clear()
-    compression._lz4.cache_clear()
+    codec_module._zstd.cache_clear()
+    codec_module._lz4.cache_clear()
 
 
 # --- the same records -----------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_nonsense_under_a_right_hash_is_a_gap(log_path, way, codec, body):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_codec_in_a_slab_of_version_2_is_nonsense(log_path, name):
-    codec, parts = compression.packer(name, None)(1, [b"x" * 500])
+    codec, parts = codec_module.packer(name, None)(1, [b"x" * 500])
     hostile_slab(log_path, [(codec, 1, b"".join(parts))])
     assert [record.value for record in read_all(log_path)] == [b"x" * 500]
     shutil.rmtree(log_path)
@@ -486,7 +486,7 @@ def test_frames_that_are_stored_as_they_are_need_no_package(log_path, without_pa
             writer.flush()
     for name in PACKAGES:
         without_packages.setitem(sys.modules, name, None)
-    compression._zstd.cache_clear()
+    codec_module._zstd.cache_clear()
     with aolog.Reader(log_path) as reader:
         assert reader.read().value == b"a"
         with pytest.raises(aolog.CodecUnavailable) as refused:
@@ -524,6 +524,10 @@ def test_what_needs_no_body_needs_no_package(logs, tmp_path, without_packages):
         file.truncate(last.stat().st_size - 30)
     with aolog.Writer(path, first_address=0) as writer:
         end = writer.append(b"on")
+    with aolog.Reader(path) as reader:
+        lag = reader.lag()
+    assert (lag.records, lag.seconds) == (reader_end(path), None)
+    assert lag.bytes > 0
     with aolog.Reader(path, end) as reader:
         assert reader.read().value == b"on"
         assert reader.seek(ordinal=100) < end

@@ -15,7 +15,7 @@ import xxhash
 
 import aolog
 import aolog.queuefka
-from aolog import checks, columns, compression, cursor, frame, queuefka, slab, walk
+from aolog import checks, codec, columns, cursor, frame, queuefka, slab, walk
 from aolog.cursor import COPIES, Position
 from aolog.record import GapReason
 from aolog.recovery import Case
@@ -164,13 +164,13 @@ def test_every_single_flipped_bit_of_the_worked_example_is_seen():
 def test_the_compressed_examples_hex_is_a_body_of_the_two_records_it_names():
     pytest.importorskip("lz4.block", reason="the compression extra is not installed")
     table = fields("### Compressed body")
-    assert [(f.offset, f.size) for f in table.values()] == struct_layout(compression._LENGTHS)
+    assert [(f.offset, f.size) for f in table.values()] == struct_layout(codec._LENGTHS)
     listing = hex_lines(section("### Compressed body"))
     for at, following in pairwise(sorted(listing)):
         assert at + len(listing[at]) == following, f"a hole in the listing behind {at}"
     body = b"".join(listing.values())
     assert (table["raw_len"].unpack(body), table["packed_len"].unpack(body)) == (316, len(body) - 8)
-    raw = compression.unpack(0x20, memoryview(body))
+    raw = codec.unpack(0x20, memoryview(body))
     bits, parts = columns.encode_columns([b"ab" * 100, b"ab" * 50])
     assert (bits, raw) == (columns.VALUES, b"".join(parts))
     assert f"as {len(body)}. The frame's flags are `20`, its `body_len` is {len(body)}" in DOCUMENT
@@ -178,14 +178,14 @@ def test_the_compressed_examples_hex_is_a_body_of_the_two_records_it_names():
 
 def test_the_codecs_are_the_documents():
     listed = {name: int(n) for n, name, _ in rows(section("### Compressed body"), "codec")}
-    assert listed == compression.CODECS
+    assert listed == codec.CODECS
     rules = section("### Compressed body")
-    assert f"raw_len is not above {compression.EXPANSION_MAX} " in rules
-    assert f"below {compression.RAW_LEN_MIN} bytes" in rules
-    assert compression.RAW_LEN_MAX == 2**30
+    assert f"raw_len is not above {codec.EXPANSION_MAX} " in rules
+    assert f"below {codec.RAW_LEN_MIN} bytes" in rules
+    assert codec.RAW_LEN_MAX == 2**30
     assert "1 to 2^30" in fields("### Compressed body")["raw_len"].meaning
     assert "where less than an eighth" in rules
-    assert compression._SAVED_MIN == 8
+    assert codec._SAVED_MIN == 8
 
 
 def test_a_slab_says_in_its_version_whether_bodies_may_be_compressed():

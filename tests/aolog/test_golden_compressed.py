@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.compression import CODECS, EXPANSION_MAX
+from aolog.codec import CODECS, EXPANSION_MAX
 from fuzz.layout import RECORDS, parse_slab
 from tests.aolog.conftest import WAYS
 from tests.golden.format2.make import as_json, from_json

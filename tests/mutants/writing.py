@@ -262,7 +262,7 @@ WRITING = (
                  "                first = self._add_frame(len(listed), columns, 0, parts, clock.now_us())\n"),)),
     Mutant("a_compressed_frame_is_shorter_than_its_count", "addresses",
            ("compressed_logs::test_no_frame_is_shorter_than_its_count",),
-           (Edit("aolog/compression.py",
+           (Edit("aolog/codec.py",
                  "max(count - FRAME_HEADER_LEN, -(-length // EXPANSION_MAX))",
                  "-(-length // EXPANSION_MAX)"),)),
 )  # fmt: skip  # a table

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import importlib
 import struct
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -64,10 +65,9 @@ class Malformed(Exception):
 
 @cache
 def _zstd() -> Any:
-    try:
-        return importlib.import_module("compression.zstd")  # Python 3.14's own
-    except ImportError:
-        return importlib.import_module("backports.zstd")  # the same, for the ones before
+    # The standard library's, or the same for Pythons before it.
+    own = sys.version_info >= (3, 14)
+    return importlib.import_module("compression.zstd" if own else "backports.zstd")
 
 
 @cache

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aolog.compression import CODECS, EXPANSION_MAX, RAW_LEN_MAX, Malformed, packer, raw_len, unpack
+from aolog.codec import CODECS, EXPANSION_MAX, RAW_LEN_MAX, Malformed, packer, raw_len, unpack
 from aolog.errors import UsageError
 from aolog.frame import FRAME_HEADER_LEN
 from tests.aolog.conftest import ROOT
@@ -192,7 +192,7 @@ def test_bombs_and_windows_take_no_memory_of_the_process_either():
     """What the libraries take is not Python's to count: a process of its own is looked at. 2 s."""
     code = (
         "import resource\n"
-        "from tests.aolog.test_compression import *\n"
+        "from tests.aolog.test_codec import *\n"
         "cases = [(n, memoryview(b)) for n in NAMES for b in hostile(n).values()]\n"
         "cases = [(n, b) for n, b in cases if raw_len(b) < 1 << 20]\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
