@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from aolog import queuefka
-from aolog.frame import FLAG_DURABLE, KIND_MARK, KIND_RECORDS, Buffer, encode_frame
+from aolog.frame import (
+    CODEC_SHIFT,
+    FLAG_DURABLE,
+    KIND_MARK,
+    KIND_RECORDS,
+    Buffer,
+    encode_frame,
+)
 from aolog.slab import DATA_BEGIN, NO_TIMESTAMP, ORDINALS_MAX, Seal, SlabHeader, encode_seal
 
 if TYPE_CHECKING:
@@ -97,22 +104,22 @@ class FormatTwoSlab(_Pending):
         timestamp_us: int,
         least_us: int | None = None,
         durable: bool,
+        codec: int = 0,
     ) -> int:
         """A frame of records; its address. timestamp_us: the batch's, or the greatest of its
-        column. durable: whether every byte before the frame is."""
+        column. durable: whether every byte before the frame is. codec: by which `parts` are."""
         sealed = self._sealed
         least_us = timestamp_us if least_us is None else least_us
         if self.records:
             least_us = min(sealed.least_us, least_us)
         bounds = least_us, max(sealed.greatest_us, timestamp_us)
-        return self._frame(
-            KIND_RECORDS, count, columns, parts, timestamp_us, bounds, durable=durable
-        )
+        flags = codec << CODEC_SHIFT | (FLAG_DURABLE if durable else 0)
+        return self._frame(KIND_RECORDS, count, columns, parts, timestamp_us, bounds, flags=flags)
 
     def add_mark(self, now_us: int) -> None:
         """A frame that says that every byte before it is durable."""
         bounds = self._sealed.least_us, self._sealed.greatest_us
-        self._frame(KIND_MARK, 0, 0, [], now_us, bounds, durable=True)
+        self._frame(KIND_MARK, 0, 0, [], now_us, bounds, flags=FLAG_DURABLE)
 
     def _frame(
         self,
@@ -123,7 +130,7 @@ class FormatTwoSlab(_Pending):
         timestamp_us: int,
         bounds: tuple[int, int],
         *,
-        durable: bool,
+        flags: int,
     ) -> int:
         """bounds: least and greatest timestamp of the slab with it. A frame is there or it is
         not, also where a signal's handler raises (KeyboardInterrupt)."""
@@ -132,7 +139,7 @@ class FormatTwoSlab(_Pending):
             self.header.salt,
             parts,
             kind=kind,
-            flags=FLAG_DURABLE if durable else 0,
+            flags=flags,
             timestamp_us=timestamp_us,
             ordinal=self.records,
             count=count,

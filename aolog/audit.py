@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
-from aolog import columns, seek
+from aolog import seek
 from aolog.batch import RecordFrame
 from aolog.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader, encode_header
 from aolog.scan import Scan
@@ -33,6 +33,7 @@ from aolog.slab import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aolog.columns import Columns
     from aolog.log import Log, Slab
     from aolog.record import Gap
     from aolog.storage import Stat
@@ -105,14 +106,13 @@ class SlabAudit:
         """Behind the last intact frame."""
         return self._end if self._begin >= 0 else self.data_begin
 
-    def show(self, frame: Frame) -> None:
+    def show(self, frame: Frame, columns: Columns | None) -> None:
         """The next intact frame. Tallied with others: code that is used between two bodies is
         in no cache, and costs five times as much."""
-        offset, end, head, body = frame
+        offset, end, head, _ = frame
         least_us = head.timestamp_us
-        stamps = body[: 8 * head.records]
-        if head.columns & columns.TIMESTAMPS and 0 < len(stamps) == 8 * head.records:
-            least_us = _least(stamps)  # else its columns are nonsense, and its records a gap
+        if columns is not None and columns.timestamps is not None:
+            least_us = _least(columns.timestamps)
         self._shown.append((offset, end, head, least_us))
         if head.kind == KIND_SEAL:
             self.tally()
@@ -210,11 +210,11 @@ def audit(
     total = sum(entry.size for entry in entries if entry is not None)
     slabs: dict[int, SlabAudit] = {}
 
-    def show(slab: Slab, frame: Frame) -> None:
+    def show(slab: Slab, frame: Frame, columns: Columns | None) -> None:
         found = slabs.get(slab.base)
         if found is None:
             found = slabs[slab.base] = _begin(slab)
-        found.show(frame)
+        found.show(frame, columns)
 
     records = frames = done = tail_bytes = 0
     gaps: list[Gap] = []
@@ -224,7 +224,7 @@ def audit(
             if isinstance(found, RecordFrame):
                 records += found.columns.records
                 frames += 1
-                done += found.size
+                done += found.end - found.address
             else:
                 gaps.append(found)
                 done += found.end - found.begin

@@ -32,7 +32,7 @@ class RecordFrame(NamedTuple):
     """An intact frame of records. address: of its record 0. skip: records before the reader's
     position. timestamp_us: of records that have none of their own, None in format 1. ordinal:
     records of the log before it, None in format 1. end: address of the next frame. size: bytes
-    that it takes in its slab."""
+    that it takes in memory: as in its slab, or more where it is compressed there."""
 
     address: int
     end: int

@@ -57,13 +57,15 @@ _OUR_NAMES = {CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, "lost+found"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions:
-    """The writer's options that concern slabs. synced: its policy is not "never"."""
+    """The writer's options that concern slabs. synced: its policy is not "never". compressed:
+    bodies may be."""
 
     slab_bytes: int
     slab_seconds: float | None
     format_1: bool
     synced: bool
     preallocate: bool
+    compressed: bool
     retention: Retention
 
 
@@ -316,6 +318,7 @@ class SlabChain:
                     slab_bytes=options.slab_bytes,
                     synced=options.synced,
                     preallocate=options.preallocate,
+                    compressed=options.compressed,
                 )
         except SyncFailed as error:
             raise self._fail(error) from error

@@ -29,10 +29,19 @@ from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from aolog import speed
-from aolog.frame import ALIGNMENT, BODY_LEN_MAX, KIND_RECORDS, Buffer, Frame, padding
+from aolog.codec import Malformed, unpack
+from aolog.frame import (
+    ALIGNMENT,
+    BODY_LEN_MAX,
+    FLAGS_WITH_CODEC,
+    KIND_RECORDS,
+    Buffer,
+    Frame,
+    padding,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from aolog.record import Headers
 
@@ -54,6 +63,7 @@ __all__ = [
     "HeaderColumn",
     "Malformed",
     "decode_columns",
+    "decode_frame",
     "decode_run",
     "encode_columns",
 ]
@@ -71,10 +81,6 @@ HEADER_NULLS = 0x200
 KNOWN = 0x3FF
 
 _U32 = struct.Struct("<I")
-
-
-class Malformed(Exception):
-    """A body whose hash is right and whose columns are nonsense: no writer of ours made it."""
 
 
 class BodyTooLarge(Exception):
@@ -312,27 +318,46 @@ def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
     return columns
 
 
-def decode_run(frames: list[Frame]) -> list[Columns | None]:
+def decode_frame(frame: Frame, *, codecs: bool = False) -> Columns:
+    """The columns of an intact frame of records. codecs: whether its slab is of a version in which
+    a body may be compressed. Raises Malformed, and CodecUnavailable."""
+    head, body = frame.header, frame.body
+    if head.flags >= FLAGS_WITH_CODEC:
+        body = _codec_of(codecs)(head.flags, body)
+    return decode_columns(body, head.records, head.columns)
+
+
+def _codec_of(codecs: bool) -> Callable[[int, memoryview], memoryview]:  # noqa: FBT001 -- private
+    return unpack if codecs else _no_codec
+
+
+def _no_codec(flags: int, _: memoryview) -> memoryview:
+    raise Malformed(f"flags {flags:#x} in a slab without codecs")
+
+
+def decode_run(frames: list[Frame], *, codecs: bool = False) -> list[Columns | None]:
     """The columns of each frame, None where they are nonsense or where it has no records. As
-    `decode_columns`, but the offsets of all are checked in one step."""
+    `decode_frame`, but the offsets of all are checked in one step."""
+    raw = _codec_of(codecs)
     unchecked: list[memoryview] = []
     with suppress(Malformed):
         decoded = [
-            _decode(body, head.records, head.columns, unchecked)
-            if head.kind == KIND_RECORDS
+            _decode(
+                body if flags < FLAGS_WITH_CODEC else raw(flags, body), records, bits, unchecked
+            )
+            if kind == KIND_RECORDS
             else None
-            for _, _, head, body in frames
+            for _, _, (kind, flags, _, _, _, _, records, bits), body in frames
         ]
         if speed.rise(unchecked):
             return decoded
-    return [_decode_or_none(frame) for frame in frames]
+    return [_decode_or_none(frame, codecs=codecs) for frame in frames]
 
 
-def _decode_or_none(frame: Frame) -> Columns | None:
-    head = frame.header
+def _decode_or_none(frame: Frame, *, codecs: bool) -> Columns | None:
     with suppress(Malformed):
-        if head.kind == KIND_RECORDS:
-            return decode_columns(frame.body, head.records, head.columns)
+        if frame.header.kind == KIND_RECORDS:
+            return decode_frame(frame, codecs=codecs)
     return None
 
 

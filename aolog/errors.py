@@ -17,6 +17,7 @@ __all__ = [
     "AddressBeyondEnd",
     "AddressPruned",
     "AologError",
+    "CodecUnavailable",
     "CorruptionError",
     "CursorCorrupt",
     "CursorDiverged",
@@ -75,6 +76,14 @@ class NewerFormat(UsageError):
     """A slab was written in a version of the format that this release does not know."""
 
     code = "newer_format"
+
+
+class CodecUnavailable(UsageError):
+    """Records are compressed with a codec whose package is not installed, or that this release
+    does not know. Nothing is damaged: once it is installed the same call goes on there. A reader
+    may seek over them, to `details["end"]`."""
+
+    code = "codec_unavailable"
 
 
 class RecordTooLarge(UsageError):

@@ -4,9 +4,9 @@
     0      u16   magic          A0 F2
     2      u8    kind           1 records, 2 mark, 3 seal
     3      u8    flags          bit 0: every byte before this frame was durable when it was
-                                written; bits 4-7: codec, reserved, 0
+                                written; bits 4-7: codec of a body of records
     4      u32   body_len       bytes of body without its padding
-    8      u64   body_hash      xxh3-64 of the body and its padding
+    8      u64   body_hash      xxh3-64 of the body and its padding, as they are stored
     16     i64   timestamp_us   of records that have none of their own
     24     u32   ordinal        records in this slab before this frame
     28     u32   count          records in this frame
@@ -33,6 +33,7 @@ from xxhash import xxh3_64_intdigest, xxh32_intdigest
 __all__ = [
     "ALIGNMENT",
     "BODY_LEN_MAX",
+    "CODEC_SHIFT",
     "FLAG_DURABLE",
     "FRAME_HEADER_LEN",
     "KIND_MARK",
@@ -62,10 +63,12 @@ MAGIC_BYTES = MAGIC.to_bytes(2, "little")
 KIND_RECORDS = 1
 KIND_MARK = 2  # no records: carries the durable flag where no batch is open
 KIND_SEAL = 3  # the slab's last frame: summary and index (slab.py)
-KINDS = frozenset({KIND_RECORDS, KIND_MARK, KIND_SEAL})
 
 FLAG_DURABLE = 0x01
-FLAGS_KNOWN = FLAG_DURABLE  # codec bits are reserved: a set one is from a newer release
+CODEC_SHIFT = 4  # bits 4 to 7: codec.py
+FLAGS_WITH_CODEC = 1 << CODEC_SHIFT  # the least flags of a frame with one
+# Which no writer sets. Marks and seals are what they are: no codec stands between them and recovery.
+FLAGS_NEVER = {KIND_RECORDS: 0x0E, KIND_MARK: 0xFE, KIND_SEAL: 0xFE}
 
 ALIGNMENT = 8
 _HEADER = struct.Struct(
@@ -195,7 +198,9 @@ def decode_header(buffer: Buffer, at: int, offset: int, salt: int) -> FrameHeade
     if xxh32_intdigest(hashed, _seed(offset, salt)) != fields[9]:
         return None
     header = _make_header(fields[1:9])
-    if header.kind not in KINDS or header.flags & ~FLAGS_KNOWN or header.body_len > BODY_LEN_MAX:
+    if header.kind not in FLAGS_NEVER or header.flags & FLAGS_NEVER[header.kind]:
+        return None
+    if header.body_len > BODY_LEN_MAX:
         return None
     if header.records > header.frame_len:  # address of record i is the frame's + i
         return None
@@ -228,7 +233,9 @@ def intact_frames(
             break
         padded_len = body_len + -body_len % ALIGNMENT
         length = FRAME_HEADER_LEN + padded_len
-        if kind not in KINDS or flags & ~FLAGS_KNOWN or records > length or at + length > size:
+        if kind not in FLAGS_NEVER or flags & FLAGS_NEVER[kind]:
+            break
+        if records > length or at + length > size:
             break
         begin = at + FRAME_HEADER_LEN
         at += length

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from aolog import seek
-from aolog.errors import AddressBeyondEnd, AddressPruned
+from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable
 from aolog.record import Lag
 from aolog.scan import Scan
 
@@ -46,6 +46,8 @@ def _first_frame(log: Log, address: int) -> RecordFrame | None:
         return None
     try:
         return scan.first_frame()
+    except CodecUnavailable:  # records and bytes are known without; the age is not
+        return None
     finally:
         scan.close()
 

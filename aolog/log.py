@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeVar
 
-from aolog.errors import NewerFormat, NotALog, StorageFailed
+from aolog.errors import CodecUnavailable, NewerFormat, NotALog, StorageFailed
 from aolog.frame import KIND_RECORDS, KIND_SEAL, Frame
 from aolog.slab import (
     DATA_BEGIN,
@@ -97,6 +97,11 @@ class Slab:
         return DATA_BEGIN if self.format == 2 else 0
 
     @property
+    def compressed(self) -> bool:
+        """Whether its frames may have codecs."""
+        return self.header is not None and self.header.compressed
+
+    @property
     def end_offset(self) -> int:
         """Where the slab ends, by its successor's name or else by the file's size."""
         size = self.file.stat().size
@@ -134,6 +139,18 @@ class Slab:
             if seal is not None and seal.header.base == self.base:
                 self._seal, self.seal_offset = seal, offset
         return self._seal
+
+    def located(self, error: CodecUnavailable, frame: Frame) -> CodecUnavailable:
+        """The error, saying which records are meant."""
+        address = self.base + frame.offset
+        return CodecUnavailable(
+            f"the {frame.header.records} records at address {address} cannot be read: {error.reason}",
+            hint=error.hint,
+            **error.details,
+            path=self.file.path,
+            address=address,
+            end=self.base + frame.end,
+        )
 
     def walker(self, offset: int | None = None, *, resync: bool = False) -> Walker | QueuefkaWalker:
         """Frames from a chain's begin on (default: the slab's first). Needs a header."""

@@ -363,6 +363,7 @@ def begin_slab(
     slab_bytes: int,
     synced: bool,
     preallocate: bool,
+    compressed: bool,
 ) -> FormatTwoSlab:
     """Creates the slab that follows; its header and its name are durable on return.
 
@@ -393,6 +394,7 @@ def begin_slab(
             synced=synced,
             ordinal_unsure=before.ordinal_unsure,
             topic=before.topic,
+            compressed=compressed,
         )
         file.pwrite_all([header.encode_prelude()], 0)
         if preallocate:

@@ -19,6 +19,7 @@ from aolog.batch import Batch, FrameRecords, RecordFrame
 from aolog.cursor import CursorFile, Position
 from aolog.errors import (
     AddressBeyondEnd,
+    AologError,
     Forked,
     GapFound,
     LogClosed,
@@ -55,6 +56,9 @@ class Reader:
     passed. on_gap: called with each Gap as it is met. strict: raise GapFound at a gap; reading
     again goes on behind it. resync: format 1 only, search for frames behind a broken chain; what
     it finds is a guess.
+
+    Where records come that cannot be decompressed here, what reads raises CodecUnavailable, each
+    time it is asked; `details["end"]` is behind them.
 
     Not thread-safe; use one a thread. Closed by `close` or `with`. Raises NotALog, NewerFormat,
     PermissionDenied, AddressPruned, AddressBeyondEnd, CursorLocked, CursorForeign,
@@ -301,7 +305,10 @@ class Reader:
         frames, scan = [last], self._scan
         room, epoch = max_bytes - last.size, last.epoch
         while room > 0:  # a gap is told between batches, not inside one
-            found = scan.peek()
+            try:
+                found = scan.peek()
+            except AologError:  # met again by the next call, which has no frames to lose
+                break
             if not isinstance(found, RecordFrame) or found.size > room or found.epoch != epoch:
                 break
             last = found

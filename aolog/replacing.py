@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aolog import clock
 from aolog.audit import audit
-from aolog.errors import StorageError, StorageFailed
+from aolog.errors import AologError, StorageFailed
 from aolog.frame import FLAG_DURABLE, Frame
 from aolog.log import RETENTION_LOCK, Log
 from aolog.slab import MAGIC, decode_seal_body, encode_seal
@@ -92,7 +92,7 @@ def replace_slabs(
             _swap(log, plans, originals, aside)
         finally:
             lock.close()
-    except StorageError:
+    except AologError:
         for temporary in staged.values():  # on a full disk they would keep what room there is
             storage.unlink(temporary)
         raise

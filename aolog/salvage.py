@@ -24,9 +24,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import columns
+from aolog.codec import Malformed, is_known, unpack
+from aolog.errors import CodecUnavailable
 from aolog.frame import (
     ALIGNMENT,
     BODY_LEN_MAX,
+    FLAGS_WITH_CODEC,
     FRAME_HEADER_LEN,
     KIND_RECORDS,
     MAGIC_BYTES,
@@ -123,9 +126,28 @@ def _salvage_range(
                 length = 0
             elif claimed.kind == KIND_RECORDS:
                 reason = "body" if header is not None else "header"
-                for i, fields in rescue(claimed, body):
+                raw = _unpacked(claimed, body, file.path, is_sure=header is not None)
+                for i, fields in rescue(claimed, raw) if raw is not None else ():
                     yield Salvaged(base, at, i, reason, fields)
         at = at + length if length else _next_magic(file, at + ALIGNMENT, end)
+
+
+def _unpacked(
+    claimed: FrameHeader, body: memoryview, path: str, *, is_sure: bool
+) -> memoryview | None:
+    """What the body was before compression; None where nothing can be made of it: a codec gives
+    all or nothing. is_sure: whether the header is right; where it is not, it may be the damage that
+    names a codec, and the body is tried as it is. Raises CodecUnavailable."""
+    if claimed.flags < FLAGS_WITH_CODEC:
+        return body
+    try:
+        return unpack(claimed.flags, body)
+    except Malformed:
+        return None if is_sure else body
+    except CodecUnavailable as error:
+        if not is_sure and not is_known(claimed.flags):
+            return body
+        raise CodecUnavailable(error.reason, hint=error.hint, **error.details, path=path) from None
 
 
 def _next_magic(file: File, begin: int, end: int) -> int:

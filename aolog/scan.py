@@ -17,19 +17,29 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog.batch import RecordFrame
+from aolog.codec import check_codec, raw_len
 from aolog.columns import decode_run
-from aolog.frame import KIND_RECORDS, Frame
+from aolog.errors import CodecUnavailable
+from aolog.frame import (
+    CODEC_SHIFT,
+    FLAGS_WITH_CODEC,
+    FRAME_HEADER_LEN,
+    KIND_RECORDS,
+    Frame,
+)
 from aolog.record import Gap, GapReason
 from aolog.walk import Damage, QueuefkaWalker, Tail, Walker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aolog.columns import Columns
     from aolog.log import Log, Slab
 
 __all__ = ["Place", "Scan", "ScanOutcome"]
 
 ScanOutcome: TypeAlias = RecordFrame | Gap
+_RAW_BYTES = 4 << 20  # that are decompressed at once: a read may hold a thousand times as much
 _MILD_TO_GRAVE: tuple[GapReason, ...] = ("torn", "torn_or_corrupt", "corrupt", "missing", "pruned")
 
 
@@ -56,10 +66,21 @@ class _OpenGap(NamedTuple):
 _make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
 
 
+def _size(frame: Frame) -> int:
+    """What it takes in memory. Raises CodecUnavailable."""
+    size, flags = frame.end - frame.offset, frame.header.flags
+    if flags < FLAGS_WITH_CODEC:
+        return size
+    check_codec(flags >> CODEC_SHIFT)
+    return max(size, FRAME_HEADER_LEN + raw_len(frame.body))
+
+
 class Scan:
     """Frames of a log from a place on. Not thread-safe. The log's listing is its own.
 
-    audit: is shown every intact frame, marks and seals too, before anything is made of it.
+    audit: is shown every intact frame, marks and seals too, before anything is made of it; with
+    its columns, if it has any that are not nonsense. `next` and `peek` raise CodecUnavailable, each
+    time, where records come that can't be decompressed here.
     """
 
     def __init__(
@@ -68,7 +89,7 @@ class Scan:
         place: Place,
         *,
         resync: bool = False,
-        audit: Callable[[Slab, Frame], None] | None = None,
+        audit: Callable[[Slab, Frame, Columns | None], None] | None = None,
     ) -> None:
         self.log = log
         self.address = place.address
@@ -80,6 +101,7 @@ class Scan:
         self._left_base: int | None = None
         self._gap: _OpenGap | None = None
         self._out: deque[ScanOutcome] = deque()
+        self._intact: list[Frame] = []  # walked, and not decompressed yet
         self._resync = resync
         self._audit = audit
         self.blank_tail = True  # whether only zeros stand behind the last intact frame
@@ -116,26 +138,44 @@ class Scan:
         walker = self._walker
         if walker is None:
             return self._leave(slab, None)
-        if frames := walker.run():
-            self._take(slab, frames)
-            return True
-        outcome = walker.next()
-        if isinstance(outcome, Tail):
-            return self._leave(slab, outcome)
-        if isinstance(outcome, Frame):
-            self._take(slab, [outcome])
-        else:
-            begin, end = slab.base + outcome.begin, slab.base + outcome.end
-            self._open_gap(begin, end, self._reason(slab, outcome))
+        frames = self._intact or walker.run()
+        if not frames:
+            outcome = walker.next()
+            if isinstance(outcome, Tail):
+                return self._leave(slab, outcome)
+            if not isinstance(outcome, Frame):
+                begin, end = slab.base + outcome.begin, slab.base + outcome.end
+                self._open_gap(begin, end, self._reason(slab, outcome))
+                return True
+            frames = [outcome]
+        if slab.compressed:
+            frames = self._portion(slab, frames)
+        self._take(slab, frames)
         return True
+
+    def _portion(self, slab: Slab, frames: list[Frame]) -> list[Frame]:
+        """The first of the frames, as many as can be decompressed and held; the others wait."""
+        self._intact, size = frames, 0
+        for i, frame in enumerate(frames):
+            try:
+                size += _size(frame)
+            except CodecUnavailable as error:
+                if i == 0:
+                    raise slab.located(error, frame) from None
+                size = _RAW_BYTES + 1
+            if i and size > _RAW_BYTES:
+                self._intact = frames[i:]
+                return frames[:i]
+        self._intact = []
+        return frames
 
     def _take(self, slab: Slab, frames: list[Frame]) -> None:
         """Frames of records go out, from the address that is wanted on; any frame closes a gap."""
-        base, header = slab.base, slab.header
+        base, header, compressed = slab.base, slab.header, slab.compressed
         stamp = ordinal = None
-        for frame, columns in zip(frames, decode_run(frames), strict=True):
+        for frame, columns in zip(frames, decode_run(frames, codecs=compressed), strict=True):
             if self._audit is not None:
-                self._audit(slab, frame)
+                self._audit(slab, frame, columns)
             offset, end, (kind, _, _, _, timestamp_us, before, records, _), _ = frame
             begin, end_address = base + offset, base + end
             if columns is None and kind == KIND_RECORDS:
@@ -154,7 +194,8 @@ class Scan:
             skip = wanted - begin if wanted > begin else 0
             if skip < records:
                 epoch = 0 if header is None else header.epoch
-                fields = (begin, end_address, end - offset, skip, stamp, ordinal, columns, epoch)
+                size = _size(frame) if compressed else end - offset
+                fields = (begin, end_address, size, skip, stamp, ordinal, columns, epoch)
                 self._out.append(_make_frame(fields))
             self.ordinal = None if ordinal is None else ordinal + records
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.columns import Malformed, decode_columns
-from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
+from aolog.columns import Malformed, decode_frame
+from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable, UsageError
 from aolog.frame import KIND_RECORDS, Frame
 from aolog.scan import Place
 from aolog.slab import NO_PREDECESSOR
@@ -195,9 +195,11 @@ def _time_within(slab: Slab, timestamp_us: int) -> Place | None:
             continue
         skip = 0
         try:
-            stamps = decode_columns(found.body, head.records, head.columns).timestamps
+            stamps = decode_frame(found, codecs=header.compressed).timestamps
         except Malformed:
             continue
+        except CodecUnavailable as error:
+            raise slab.located(error, found) from None
         if stamps is not None:
             listed = stamps.cast("q").tolist()
             skip = next((i for i, stamp in enumerate(listed) if stamp >= timestamp_us), 0)

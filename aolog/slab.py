@@ -36,6 +36,7 @@ __all__ = [
     "TOPIC_LEN_MAX",
     "TRAILER_LEN",
     "VERSION",
+    "VERSION_PLAIN",
     "Index",
     "NewerVersion",
     "Seal",
@@ -48,7 +49,8 @@ __all__ = [
     "slab_name",
 ]
 
-VERSION = 2
+VERSION = 3  # the highest that is read, and written where bodies may be compressed
+VERSION_PLAIN = 2  # written else: who reads no codecs reads it
 # Like PNG's: a high bit and both line ends catch transfers as text. Read as u32le the first
 # four exceed 0xFF000000, which no format-1 slab begins with (format 1: a length).
 MAGIC = b"\x89AO\xff\r\n\x1a\n"
@@ -122,6 +124,7 @@ class SlabHeader:
     synced: bool = True
     ordinal_unsure: bool = False
     topic: str | None = None
+    compressed: bool = False
 
     def encode(self) -> bytes:
         """The 512 bytes of a copy."""
@@ -130,7 +133,7 @@ class SlabHeader:
         flags = FLAG_SYNCED * self.synced | FLAG_ORDINAL_UNSURE * self.ordinal_unsure
         fixed = _HEADER.pack(
             MAGIC,
-            VERSION,
+            VERSION if self.compressed else VERSION_PLAIN,
             HEADER_LEN,
             flags,
             self.topic_uuid,
@@ -166,7 +169,7 @@ def decode_slab_header(copy: bytes) -> SlabHeader | NewerVersion | None:
     (stored,) = _HASH.unpack_from(copy, HEADER_LEN - _HASH.size)
     if stored != xxhash.xxh32_intdigest(copy[: HEADER_LEN - _HASH.size]):
         return NewerVersion(version) if version > VERSION else None
-    if version != VERSION:
+    if version not in {VERSION, VERSION_PLAIN}:
         return NewerVersion(version)
     fields = _HEADER.unpack_from(copy)
     flags, topic_len = fields[3], fields[18]
@@ -194,6 +197,7 @@ def decode_slab_header(copy: bytes) -> SlabHeader | NewerVersion | None:
         synced=bool(flags & FLAG_SYNCED),
         ordinal_unsure=bool(flags & FLAG_ORDINAL_UNSURE),
         topic=topic or None,
+        compressed=version == VERSION,
     )
 
 

@@ -31,6 +31,7 @@ from aolog.checks import (
     check_values,
     too_large,
 )
+from aolog.codec import packer
 from aolog.columns import encode_columns
 from aolog.errors import (
     AologError,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from aolog.codec import Compression
     from aolog.frame import Buffer
     from aolog.opening import Opening
     from aolog.record import Headers
@@ -79,10 +81,13 @@ class Writer(Gate):
     flush_seconds: how long records may wait in memory, also when nobody appends. sync: "interval"
     syncs every sync_seconds while there is something to sync, "flush" at every flush, "never"
     only when a slab is sealed. topic: the log's default destination. preallocate: fills a slab
-    with zeros when it begins. first_address: where a new log begins.
+    with zeros when it begins. first_address: where a new log begins. compression: of frames' bodies,
+    by the extra `compression`; compression_level: zstd's 1 to 22 (1 unless given), or lz4's 1 to 12
+    for its slow mode. Small bodies, and such that do not shrink, are stored as they are.
 
     Thread-safe. In a forked child it refuses every call (Forked) and touches nothing.
-    Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError.
+    Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError,
+    CodecUnavailable.
     """
 
     _is_open = False
@@ -105,6 +110,8 @@ class Writer(Gate):
         max_record_bytes: int = MAX_RECORD_BYTES,
         preallocate: bool = False,
         first_address: int = 0,
+        compression: Compression = "none",
+        compression_level: int | None = None,
         storage: Storage | None = None,
     ) -> None:
         check_options(
@@ -125,6 +132,11 @@ class Writer(Gate):
             raise UsageError(f"first_address={first_address}", hint="a multiple of 8 below 2^63")
         if self._format_1 and (topic is not None or preallocate):
             raise UsageError("format 1 has no place for a topic or for pre-allocation")
+        if self._format_1 and compression != "none":
+            raise UsageError(
+                "format 1 has no compression", hint='use format="aolog", or compression="none"'
+            )
+        self._pack = packer(compression, compression_level)
         topic, _ = check_topic(topic)
         self.retention = retention or Retention()
         max_bytes = self.retention.max_bytes
@@ -160,6 +172,7 @@ class Writer(Gate):
                 format_1=self._format_1,
                 synced=sync != "never",
                 preallocate=preallocate,
+                compressed=compression != "none",
                 retention=self.retention,
             ),
             first_address=first_address,
@@ -298,6 +311,9 @@ class Writer(Gate):
         import numpy as np
 
         listed = check_values(values, self._max_record_bytes)
+        if listed and not self._format_1:
+            columns, parts = encode_columns(listed)
+            codec, parts = self._pack(len(listed), parts)  # others append meanwhile
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
@@ -310,8 +326,7 @@ class Writer(Gate):
                     [self._append_format_1(v, None, (), None, None) for v in listed], np.uint64
                 )
             else:
-                columns, parts = encode_columns(listed)
-                first = self._add_frame(len(listed), columns, parts, clock.now_us())
+                first = self._add_frame(len(listed), columns, codec, parts, clock.now_us())
                 addresses = np.arange(first, first + len(listed), dtype=np.uint64)
             target = self._flush_if_due()
         if target:
@@ -325,6 +340,7 @@ class Writer(Gate):
         import numpy as np
 
         taken = load_arrow().from_arrow(record_batch, self._max_record_bytes, clock.now_us())
+        codec, parts = self._pack(taken.records, taken.parts)
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
@@ -335,7 +351,8 @@ class Writer(Gate):
             first = self._add_frame(
                 taken.records,
                 taken.columns,
-                taken.parts,
+                codec,
+                parts,
                 taken.greatest_us,
                 least_us=taken.least_us,
             )
@@ -348,6 +365,7 @@ class Writer(Gate):
         self,
         count: int,
         columns: int,
+        codec: int,
         parts: list[Buffer],
         timestamp_us: int,
         least_us: int | None = None,
@@ -363,6 +381,7 @@ class Writer(Gate):
             timestamp_us=timestamp_us,
             least_us=least_us,
             durable=self._chain.durable == self._chain.end,
+            codec=codec,
         )
         self._unflushed_records += count
         self._arm()
@@ -417,6 +436,7 @@ class Writer(Gate):
         assert isinstance(slab, FormatTwoSlab)
         count, stamps = len(batch), batch.timestamps
         columns, parts = batch.encode()
+        codec, parts = self._pack(count, parts)  # under the lock: the next address depends on it
         address = slab.add_records(
             count,
             columns,
@@ -424,6 +444,7 @@ class Writer(Gate):
             timestamp_us=batch.greatest_us,
             least_us=None if stamps is None else min(stamps),
             durable=self._chain.durable == self._chain.end,
+            codec=codec,
         )
         self._batch = None  # nothing is called in between: a signal's handler may raise
         self._unflushed_records += count

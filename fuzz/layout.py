@@ -26,6 +26,7 @@ HEADER_AT = (0, 4096)
 DATA_BEGIN = 8192
 FRAME_HEADER_LEN = 40
 RECORDS, MARK, SEAL = 1, 2, 3
+VERSION_MAX = 3  # with codecs; 2 without
 NO_PREDECESSOR = (1 << 64) - 1
 SLAB_MAGIC = b"\x89AO\xff\r\n\x1a\n"
 _FRAME = struct.Struct("<2sBBIQqIIII")

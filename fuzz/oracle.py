@@ -18,6 +18,7 @@ from fuzz.layout import (
     HEADER_LEN,
     RECORDS,
     SLAB_MAGIC,
+    VERSION_MAX,
     Frame,
     Known,
     Slab,
@@ -90,7 +91,7 @@ def _view(known: Known, base: int, data: bytes, end: int) -> _View:
     newer = any(
         len(data) >= at + HEADER_LEN
         and data[at : at + 8] == SLAB_MAGIC
-        and struct.unpack_from("<H", data, at + 8)[0] > 2
+        and struct.unpack_from("<H", data, at + 8)[0] > VERSION_MAX
         for at in HEADER_AT
     )
     return _View(base, data, end, None, newer)

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
+from aolog import codec as codec_module
 from aolog import lifetime
 from aolog.record import Record
 from fuzz.layout import DATA_BEGIN, Known, know, read_files
@@ -21,10 +22,21 @@ if TYPE_CHECKING:
     from fuzz.disk import Disk
     from fuzz.layout import Files
 
-__all__ = ["SHAPES", "Made", "abandon", "make", "quiet"]
+__all__ = ["CODECS", "SHAPES", "Made", "abandon", "make", "quiet"]
 
 SLAB_BYTES = DATA_BEGIN + 450
 PER_FRAME = 3
+
+
+def _is_installed(codec: int) -> bool:
+    try:
+        codec_module.check_codec(codec)
+    except aolog.CodecUnavailable:
+        return False
+    return True
+
+
+CODECS = [name for name, codec in codec_module.CODECS.items() if _is_installed(codec)]
 
 
 class Made(NamedTuple):
@@ -110,6 +122,33 @@ def _epochs(path: str) -> list[Record]:
     return records
 
 
+def _compressed(path: str) -> list[Record]:
+    """Slabs of each codec, the last one's writer killed: frames alike enough to shrink, and some
+    that do not."""
+    records: list[Record] = []
+    for codec in CODECS:
+        writer = _writer(path, compression=codec)
+        for i in range(2):
+            values = [b"%d " % i + b"the same words again. " * (6 * j) for j in range(PER_FRAME)]
+            addresses = writer.append_many(values).tolist()
+            records += [
+                Record(a, None, None, v, (), None) for a, v in zip(addresses, values, strict=True)
+            ]
+            for j, value in enumerate(values):
+                stamp, key = 1000 * i + j, b"key %d" % j
+                address = writer.append(value, key=key, timestamp=stamp, topic="t")
+                records.append(Record(address, stamp, key, value, (), "t"))
+            records.append(
+                Record(writer.append(b"short", timestamp=i), i, None, b"short", (), None)
+            )
+            writer.flush()
+        if codec == CODECS[-1]:
+            abandon(writer)
+        else:
+            writer.close()
+    return records
+
+
 def _nested(path: str) -> list[Record]:
     """Values that hold whole slabs and frames, of another log and of this one."""
     other = f"{path}-other"
@@ -140,3 +179,5 @@ SHAPES: dict[str, Callable[[str], list[Record]]] = {
     "nested": _nested,
     "queuefka": _queuefka,
 }
+if CODECS:
+    SHAPES["compressed"] = _compressed

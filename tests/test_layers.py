@@ -13,10 +13,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# aolog.speed is as good as pure: it asks the environment once which half of it to use.
+# aolog.speed is as good as pure: it asks the environment once which half of it to use. So is
+# aolog.codec, which imports a codec's package when it is used.
 PURE = {
     "aolog.checks",
     "aolog.columns",
+    "aolog.codec",
     "aolog.errors",
     "aolog.frame",
     "aolog.gather",
@@ -322,7 +324,8 @@ def test_modules_import_one_another_without_a_cycle(package):
 
 # --- what an import costs -------------------------------------------------------------------
 
-HEAVY = ("numpy", "pyarrow", "click", "pyspark", "confluent_kafka", "rich")
+HEAVY = ("numpy", "pyarrow", "click", "pyspark", "confluent_kafka", "rich", "backports",
+         "compression", "lz4")  # fmt: skip  # one thing, one line
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -31,6 +31,8 @@ from aolog.writer import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aolog.codec import Compression
+
 __all__ = ["append"]
 
 _GRACE_S = 1.0  # how long a signal waits for an append that waits for room
@@ -298,6 +300,14 @@ says how many bytes of an unfinished one were not."""
 @click.option(
     "--max-record-bytes", type=SIZE, default=MAX_RECORD_BYTES, help="The largest record.  [64M]"
 )
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "zstd", "lz4"]),
+    default="none",
+    show_default=True,
+    help="Of frames; readers need nothing but the package.",
+)
+@click.option("--compression-level", type=int, help="zstd's 1 to 22 [1], lz4's 1 to 12.")
 @click.option("--preallocate", is_flag=True, help="Fill a slab with zeros when it begins.")
 @click.option("--retention-max-bytes", type=SIZE, help="Keep the log below this total.")
 @click.option("--retention-max-age", type=DURATION, help="Let slabs go that are older.")
@@ -327,6 +337,8 @@ def append(
     slab_seconds: float | None,
     batch_bytes: int,
     max_record_bytes: int,
+    compression: Compression,
+    compression_level: int | None,
     preallocate: bool,  # noqa: FBT001 -- click passes options by name
     retention_max_bytes: int | None,
     retention_max_age: float | None,
@@ -360,6 +372,8 @@ def append(
             format=format_,
             topic=topic,
             max_record_bytes=max_record_bytes,
+            compression=compression,
+            compression_level=compression_level,
             preallocate=preallocate,
         )
         appending = Appending(writer, stopping, picks, delimiter, max_record_bytes)

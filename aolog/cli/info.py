@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from aolog.cli.holder import Holders
 from aolog.cli.output import counted, human_bytes, iso_time, json_option, one_line, out, table
 from aolog.cli.parse import log_argument
 from aolog.cli.positions import HEAD, Standing, row, standings
+from aolog.errors import CodecUnavailable
 from aolog.log import ASIDE_DIRECTORY, Log, Slab
 from aolog.mounts import limits_of
 from aolog.reader import Reader
@@ -88,9 +90,11 @@ def _look(log: Log) -> _Info:
     first_us = last_us = None
     if end.ordinal:
         with Reader(log.path) as reader:
-            first_us = _timestamp(reader.read())
+            with suppress(CodecUnavailable):  # all else is known without
+                first_us = _timestamp(reader.read())
             reader.seek(ordinal=end.ordinal - 1)
-            last_us = _timestamp(reader.read())
+            with suppress(CodecUnavailable):
+                last_us = _timestamp(reader.read())
     return _Info(
         headers=None if first is None or last is None else (first, last),
         format=log.format,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "CASES_WITH_TARGETS", "groups_of_case"]
 
-CASES = ("append", "append_many", "read", "arrow", "durability", "opening")
+CASES = ("append", "append_many", "read", "arrow", "durability", "opening",
+         "compression")  # fmt: skip  # one thing, one line
 CASES_WITH_TARGETS = ("arrow", "durability", "opening")
 
 

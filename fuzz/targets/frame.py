@@ -10,8 +10,10 @@ fields are believed.
 
 from __future__ import annotations
 
+import importlib
 import random
 import struct
+import sys
 import time
 import tracemalloc
 from typing import TYPE_CHECKING
@@ -20,7 +22,7 @@ import xxhash
 
 import aolog
 from aolog.batch import RecordFrame
-from aolog.columns import Malformed, decode_columns
+from aolog.columns import Malformed, decode_frame
 from aolog.frame import KIND_RECORDS, decode_header, encode_frame
 from aolog.frame import Frame as LogFrame
 from aolog.log import Log
@@ -32,6 +34,7 @@ from aolog.walk import Damage as WalkDamage
 from aolog.walk import QueuefkaWalker, Tail, Walker
 from fuzz.check import Mismatch
 from fuzz.layout import DATA_BEGIN, FRAME_HEADER_LEN
+from fuzz.shapes import CODECS
 
 if TYPE_CHECKING:
     from fuzz.disk import Disk
@@ -60,6 +63,10 @@ class FrameTarget:
         steps: list[list[str | int]] = []
         at = DATA_BEGIN
         for _ in range(rng.randrange(1, 6)):
+            if rng.random() < 0.3:
+                steps.append(_packed_frame(rng))
+                at += FRAME_HEADER_LEN + len(str(steps[-1][-1])) // 16 * 8 + 8
+                continue
             if rng.random() < 0.6:
                 steps.append(_good_frame(rng))
                 at += FRAME_HEADER_LEN + len(str(steps[-1][-1])) // 16 * 8 + 8
@@ -96,13 +103,13 @@ class FrameTarget:
             steps = [*old, *(step for step in steps if step[0] not in {"frame", "field", "seal"})]
             steps = [_near_begin(step) for step in steps]
             return {"steps": steps, "format": 1}
-        return {"steps": steps, "format": 2}
+        return {"steps": steps, "format": 2, "codecs": rng.random() < 0.8}
 
     def run(self, case: Case) -> str:
         """Walks it with bodies and without, then reads it as a log."""
         begin = DATA_BEGIN if case["format"] == 2 else 0
         content = build(case["steps"], begin)
-        prelude = _prelude() if begin else b""
+        prelude = _prelude(codecs=case.get("codecs", False)) if begin else b""
         return self.run_bytes(prelude + content, case["format"])
 
     def run_bytes(self, slab: bytes, log_format: int = 2) -> str:
@@ -181,6 +188,34 @@ def _good_frame(rng: random.Random) -> list[str | int]:
     return ["frame", 1, rng.randrange(2), len(values), 1, body.hex()]
 
 
+def _packed_frame(rng: random.Random) -> list[str | int]:
+    """A good frame's body, compressed; with lengths that may be wrong, and zeros behind it."""
+    _, kind, flags, count, columns, text = _good_frame(rng)
+    unit = bytes.fromhex(str(text))
+    raw = unit if columns else unit * rng.choice([1, 9, 900])
+    codec = rng.choice([1, 2, 1, 2, rng.randrange(16)])
+    packed = _compress(codec, raw) if rng.random() < 0.8 else rng.randbytes(rng.randrange(60))
+    lengths = [len(raw), len(packed)]
+    if rng.random() < 0.3:
+        lengths[rng.randrange(2)] = rng.choice([*_WORDS, len(raw) + 1, len(packed) + 1])
+    body = struct.pack("<II", *lengths) + packed + bytes(rng.choice([0, 0, 5, len(raw) >> 10]))
+    return ["frame", kind, int(flags) | codec << 4, count, columns, body.hex()]
+
+
+def _compress(codec: int, raw: bytes) -> bytes:
+    """By the codec's own library, where it is installed."""
+    name = {1: "zstd", 2: "lz4"}.get(codec)
+    if name == "lz4" and name in CODECS:
+        from lz4.block import compress
+
+        packed: bytes = compress(raw, store_size=False)
+        return packed
+    if name == "zstd" and name in CODECS:
+        module = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+        return bytes(importlib.import_module(module).compress(raw))
+    return raw
+
+
 def _near_begin(step: list[str | int]) -> list[str | int]:
     what, at, *rest = step
     return [what, at % 100 if isinstance(at, int) else at, *rest]
@@ -214,15 +249,15 @@ def _body(rng: random.Random) -> bytes:
     return struct.pack(f"<{len(words)}I", *words) + rng.choice([b"", b"k1v1", bytes(9)])
 
 
-def _header() -> SlabHeader:
+def _header(*, codecs: bool = False) -> SlabHeader:
     return SlabHeader(
         topic_uuid=bytes(16), base=0, base_ordinal=0, salt=SALT, epoch=1, created_us=0,
-        slab_bytes=1 << 20, reach=1 << 33,
+        slab_bytes=1 << 20, reach=1 << 33, compressed=codecs,
     )  # fmt: skip  # as the field table has them
 
 
-def _prelude() -> bytes:
-    return _header().encode_prelude()
+def _prelude(*, codecs: bool = False) -> bytes:
+    return _header(codecs=codecs).encode_prelude()
 
 
 def _walk(path: str, slab: bytes, log_format: int, *, bodies: bool) -> str:
@@ -274,8 +309,8 @@ def _is_right(found: LogFrame, slab: bytes, log_format: int, *, bodies: bool) ->
         raise Mismatch(f"the frame at {found.offset} is not intact")
     if bodies and log_format == 2 and found.header.kind == KIND_RECORDS:
         try:
-            decode_columns(found.body, found.header.records, found.header.columns)
-        except Malformed:
+            decode_frame(found, codecs=True)
+        except (Malformed, aolog.CodecUnavailable):
             return False
     return True
 
@@ -315,7 +350,7 @@ def reseal_chain(content: bytes) -> bytes:
         padded = min(len(data), at + FRAME_HEADER_LEN + body_len + -body_len % 8)
         data[at : at + 2] = b"\xa0\xf2"
         data[at + 2] = data[at + 2] % 3 + 1
-        data[at + 3] &= 1
+        data[at + 3] &= 0x31 if data[at + 2] == KIND_RECORDS else 1
         struct.pack_into("<I", data, at + 4, body_len)
         body_hash = xxhash.xxh3_64_intdigest(bytes(data[at + FRAME_HEADER_LEN : padded]))
         struct.pack_into("<Q", data, at + 8, body_hash)

@@ -17,6 +17,7 @@ from aolog.retention import prune
 from aolog.verify import verify
 from fuzz.check import Mismatch
 from fuzz.machine import MACHINES
+from fuzz.shapes import CODECS
 from fuzz.ways import WAYS
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class LogTarget:
             "slab_bytes": rng.choice(_SLAB_BYTES),
             "batch_bytes": rng.choice([0, 100, 2000, 64 << 10]),
             "preallocate": rng.random() < 0.2,
+            "compression": rng.choice(["none", *CODECS]),
         }
         steps = [
             [rng.choice(_STEPS), rng.randrange(6), rng.randrange(1 << 16)]
@@ -78,6 +80,8 @@ class _History:
         self.machine = machine
         self.path = machine.path
         self.options = options
+        # Random bytes do not shrink; the same ones a few times do.
+        self.repeat = 1 if options.get("compression", "none") == "none" else 9
         self.taken: list[Record] = []
         self.flushed = self.synced = self.gone = self.kills = self.passed = self.cursor_at = 0
         self.power_went = False
@@ -110,6 +114,7 @@ class _History:
                 self.append(writer, rng)
         elif what == "append_many":
             values = [rng.choice([None, rng.randbytes(rng.randrange(40))]) for _ in range(3 * n)]
+            values = [value and value * self.repeat for value in values]
             addresses = writer.append_many(values).tolist()
             for address, value in zip(addresses, values, strict=True):
                 self.take(Record(address, None, None, value, (), None))
@@ -143,6 +148,7 @@ class _History:
 
     def append(self, writer: aolog.Writer, rng: random.Random) -> None:
         value = rng.choice([None, b"", rng.randbytes(rng.choice([1, 30, 500]))])
+        value = value and value * self.repeat
         key = rng.choice([None, None, b"", rng.randbytes(4)])
         headers = rng.choice([(), (), (("h", None), ("é", b"\0"))])
         stamp = rng.choice([None, 0, rng.randrange(-(1 << 62), 1 << 62)])
@@ -154,6 +160,7 @@ class _History:
         import pyarrow as pa
 
         values = [rng.choice([None, rng.randbytes(rng.randrange(30))]) for _ in range(n + 2)]
+        values = [value and value * self.repeat for value in values]
         keys = [rng.choice([None, b"k"]) for _ in values]
         batch = pa.RecordBatch.from_pydict(
             {"value": pa.array(values, pa.binary()), "key": pa.array(keys, pa.binary())}

@@ -22,7 +22,7 @@ from fuzz.layout import base_of
 from fuzz.oracle import expect
 from fuzz.shapes import SHAPES, Made, make, quiet
 from fuzz.ways import WAYS, CountingStorage
-from tests.aolog.damage.table import FORMAT_2, TABLE, Group, every_hostile_length
+from tests.aolog.damage.table import COMPRESSED, FORMAT_2, TABLE, Group, every_hostile_length
 
 # A search's pieces and the frames of a small log; far below any length that a header may claim.
 READ_MEMORY_MAX = 8 << 20
@@ -88,7 +88,7 @@ def test_an_undamaged_log_is_read_whole(disk: Disk, made: dict[str, Made], shape
     assert [gap.reason for gap in expected.gaps] == (["torn"] if shape == "epochs" else [])
 
 
-@pytest.mark.parametrize("shape", ["closed", "marked"])
+@pytest.mark.parametrize("shape", ["closed", "marked", *COMPRESSED])
 def test_no_length_allocates_what_is_not_there(
     disk: Disk, made: dict[str, Made], shape: str
 ) -> None:
@@ -151,6 +151,7 @@ def test_bytes_read_grow_as_the_log_does(disk: Disk, way: str, every: int) -> No
 def test_the_matrix_runs_every_shape() -> None:
     assert {shape for _, shapes, _ in TABLE for shape in shapes} == {
         *FORMAT_2,
+        *COMPRESSED,
         "nested",
         "queuefka",
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import struct
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -14,7 +15,7 @@ import xxhash
 
 import aolog
 import aolog.queuefka
-from aolog import checks, columns, cursor, frame, queuefka, slab, walk
+from aolog import checks, codec, columns, cursor, frame, queuefka, slab, walk
 from aolog.cursor import COPIES, Position
 from aolog.record import GapReason
 from aolog.recovery import Case
@@ -160,6 +161,41 @@ def test_every_single_flipped_bit_of_the_worked_example_is_seen():
             assert header is None or not frame.body_matches(header, bytes(flipped[40:]))
 
 
+def test_the_compressed_examples_hex_is_a_body_of_the_two_records_it_names():
+    pytest.importorskip("lz4.block", reason="the compression extra is not installed")
+    table = fields("### Compressed body")
+    assert [(f.offset, f.size) for f in table.values()] == struct_layout(codec._LENGTHS)
+    listing = hex_lines(section("### Compressed body"))
+    for at, following in pairwise(sorted(listing)):
+        assert at + len(listing[at]) == following, f"a hole in the listing behind {at}"
+    body = b"".join(listing.values())
+    assert (table["raw_len"].unpack(body), table["packed_len"].unpack(body)) == (316, len(body) - 8)
+    raw = codec.unpack(0x20, memoryview(body))
+    bits, parts = columns.encode_columns([b"ab" * 100, b"ab" * 50])
+    assert (bits, raw) == (columns.VALUES, b"".join(parts))
+    assert f"as {len(body)}. The frame's flags are `20`, its `body_len` is {len(body)}" in DOCUMENT
+
+
+def test_the_codecs_are_the_documents():
+    listed = {name: int(n) for n, name, _ in rows(section("### Compressed body"), "codec")}
+    assert listed == codec.CODECS
+    rules = section("### Compressed body")
+    assert f"raw_len is not above {codec.EXPANSION_MAX} " in rules
+    assert f"below {codec.RAW_LEN_MIN} bytes" in rules
+    assert codec.RAW_LEN_MAX == 2**30
+    assert "1 to 2^30" in fields("### Compressed body")["raw_len"].meaning
+    assert "where less than an eighth" in rules
+    assert codec._SAVED_MIN == 8
+
+
+def test_a_slab_says_in_its_version_whether_bodies_may_be_compressed():
+    table = fields("## Slab header")
+    for compressed in (False, True):
+        copy = replace(HEADER, compressed=compressed).encode()
+        assert table["version"].unpack(copy) == 2 + compressed
+    assert table["version"].meaning.startswith("2; 3 where")
+
+
 def test_format_1s_example_is_what_the_code_writes():
     listing = hex_lines(section("## Format 1"))
     assert b"".join(listing.values()) == b"".join(queuefka.encode_record(b"hello"))
@@ -223,7 +259,7 @@ def test_the_slab_header_has_its_fields_where_the_document_says():
     ]:
         assert says[name] == getattr(HEADER, name), name
     assert says["magic"] == slab.MAGIC == bytes.fromhex(table["magic"].meaning.strip("`"))
-    assert (says["version"], says["header_len"]) == (slab.VERSION, slab.HEADER_LEN)
+    assert (says["version"], says["header_len"]) == (slab.VERSION_PLAIN, slab.HEADER_LEN)
     assert says["flags"] == slab.FLAG_SYNCED | slab.FLAG_ORDINAL_UNSURE
     assert isinstance(says["topic"], bytes)
     assert says["topic"][: int(says["topic_len"])].decode() == HEADER.topic
@@ -363,7 +399,7 @@ def test_the_kinds_are_the_documents():
         frame.KIND_MARK: "mark",
         frame.KIND_SEAL: "seal",
     }
-    assert set(listed) == frame.KINDS
+    assert set(listed) == set(frame.FLAGS_NEVER)
 
 
 # --- constants, labels, reasons -------------------------------------------------------------

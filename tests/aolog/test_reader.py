@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import time
@@ -11,6 +12,9 @@ import numpy as np
 import pytest
 
 import aolog
+from aolog.storage import Storage
+from aolog.testing import Fault, SimulatedSystem
+from aolog.testing.faults import FaultPlan
 from tests.aolog.conftest import (
     WAYS,
     WatchedStorage,
@@ -470,3 +474,32 @@ def test_a_path_without_a_log_is_not_read(tmp_path: Path) -> None:
             assert str(tmp_path / name) in str(caught.value)
             assert caught.value.code == "not_a_log"
     assert snapshot(str(tmp_path)) == before
+
+
+# --- a disk that fails once -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_bytes", [1, 64 << 10])
+def test_a_read_that_fails_costs_no_record(max_bytes: int) -> None:
+    """Whichever read it is: what was read before it is returned, and the next call goes on."""
+    system = SimulatedSystem()
+    storage = Storage(system)
+    written("/log", storage=storage)
+    with aolog.Reader("/log", storage=storage) as reader:
+        expected = list(reader)
+    failed = 0
+    for nth in range(1, 60):
+        reader = aolog.Reader("/log", storage=storage)
+        system.faults = FaultPlan([Fault("pread", nth=nth, errno=errno.EIO)])
+        found: list[aolog.Record] = []
+        for _ in range(2):
+            try:
+                while (batch := reader.read_batch(max_bytes)) is not None:
+                    found += batch
+            except aolog.StorageFailed:
+                failed += 1
+        system.faults = FaultPlan([])
+        reader.close()
+        assert found == expected, nth
+        assert reader.gaps == []
+    assert failed > 3  # the others were met behind what had been read, and tried again

@@ -114,7 +114,7 @@ def rehashed(copy: bytes) -> bytes:
     return copy[:-4] + struct.pack("<I", xxhash.xxh32_intdigest(copy[:-4]))
 
 
-@pytest.mark.parametrize("version", [3, 4, 65535])
+@pytest.mark.parametrize("version", [4, 5, 65535])
 @pytest.mark.parametrize("finish", [rehashed, bytes], ids=["hash where ours is", "hash elsewhere"])
 def test_a_newer_version_is_recognised_as_one(version, finish):
     copy = bytearray(HEADER.encode())

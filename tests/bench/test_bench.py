@@ -15,6 +15,7 @@ import pytest
 from bench import measure, target
 from bench.cases import CASES, CASES_WITH_TARGETS
 from bench.cases.arrow import TARGET, VALUE_COLUMN
+from bench.cases.compression import _CODECS, make_messages, records_of
 from bench.cases.durability import SYNC, THREADS, threads_name
 from bench.limits import RAW_BLOCKS, READ, READ_AND_HASH
 from bench.payloads import make_payloads, prove
@@ -23,7 +24,7 @@ from bench.sizes import SIZES
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no records
-CASES_OF_RECORDS = [case for case in CASES if case != "opening"]
+CASES_OF_RECORDS = [case for case in CASES if case not in {"opening", "compression"}]
 
 
 def run_bench(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
@@ -253,6 +254,24 @@ def test_openings_are_counted_and_not_records(run):
     names = {result["name"] for result in groups[0]["results"]}
     assert {"listing, 1 slab", "append, 10 slabs", "read, 10 slabs"} <= names
     assert all(result["median_ns"] > 0 for one in groups for result in one["results"])
+
+
+def test_codecs_give_back_the_messages_that_they_were_given(run):
+    pytest.importorskip("lz4.block", reason="the compression extra is not installed")
+    _, document = run
+    messages = make_messages(records_of(SIZES["small"]))
+    results = results_of(document, "compression")
+    assert {result["name"] for result in results} == {codec.name for codec in _CODECS}
+    assert {result["digest"] for result in results} == {prove(messages).digest}
+    stored = {r["name"]: r["stored_bytes"] for r in results if r["stored_bytes"]}
+    assert stored["zstd"] < stored["lz4"] < stored["aolog"] / 2
+
+
+def test_messages_are_the_same_in_every_run_and_as_long_as_they_say():
+    messages = make_messages(1000)
+    assert make_messages(10) == messages[:10]
+    assert 200 < sum(map(len, messages)) / 1000 < 300
+    assert all(json.loads(message)["agent"] for message in messages)
 
 
 def test_payloads_are_the_same_in_every_run():

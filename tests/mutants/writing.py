@@ -252,10 +252,17 @@ WRITING = (
     Mutant("append_many_is_two_frames", "atomic",
            ("writer::test_append_many_is_one_frame_whatever_its_size",),
            (Edit("aolog/writer.py",
-                 "                columns, parts = encode_columns(listed)\n",
+                 "                first = self._add_frame(len(listed), columns, codec, parts, clock.now_us())\n",
                  "                half = len(listed) // 2\n"
                  "                if half:\n"
-                 "                    self._add_frame(half, *encode_columns(listed[:half]), clock.now_us())\n"
+                 "                    bits, halves = encode_columns(listed[:half])\n"
+                 "                    self._add_frame(half, bits, 0, halves, clock.now_us())\n"
                  "                listed = listed[half:]\n"
-                 "                columns, parts = encode_columns(listed)\n"),)),
+                 "                columns, parts = encode_columns(listed)\n"
+                 "                first = self._add_frame(len(listed), columns, 0, parts, clock.now_us())\n"),)),
+    Mutant("a_compressed_frame_is_shorter_than_its_count", "addresses",
+           ("compressed_logs::test_no_frame_is_shorter_than_its_count",),
+           (Edit("aolog/codec.py",
+                 "max(count - FRAME_HEADER_LEN, -(-length // EXPANSION_MAX))",
+                 "-(-length // EXPANSION_MAX)"),)),
 )  # fmt: skip  # a table

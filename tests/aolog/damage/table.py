@@ -14,13 +14,14 @@ import xxhash
 
 from fuzz.damage import Damage
 from fuzz.layout import DATA_BEGIN, HEADER_AT, HEADER_LEN, RECORDS, SLAB_MAGIC, Frame, Slab, base_of
-from fuzz.shapes import Made
+from fuzz.shapes import SHAPES, Made
 
 Case = tuple[str, list[Damage]]
 Group = Callable[[Made, bool], Iterator[Case]]
 
 FRAME_HEADER_LEN = 40
 FORMAT_2 = ("closed", "open", "marked", "preallocated", "epochs")
+COMPRESSED = ("compressed",) if "compressed" in SHAPES else ()  # where the extra is installed
 HOSTILE = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFCF, 0xFFFFFFFF)  # 0xFFFFFFCF: the longest body
 ZEROS_STEP = 61  # of the reserved zeros' bytes, in the small budget
 
@@ -141,9 +142,9 @@ def every_header(made: Made, thorough: bool) -> Iterator[Case]:
         "second copy": lambda name: [["junk", name, 4096, 512, 1]],
         "both copies": lambda name: [["zero", name, 0, 512], ["junk", name, 4096, 512, 2]],
         "all copies": lambda name: [["zero", name, 0, 4608], ["flip", name, _last_bit(made, name)]],
-        "newer version": lambda name: [["write", name, 8, "0300"], ["zero", name, 4096, 512]],
+        "newer version": lambda name: [["write", name, 8, "0400"], ["zero", name, 4096, 512]],
         "newer, all others lost": lambda name: [
-            ["write", name, 8, "0300"],
+            ["write", name, 8, "0400"],
             ["zero", name, 4096, 512],
             ["flip", name, _last_bit(made, name)],
         ],
@@ -229,13 +230,13 @@ def every_frame_of_payloads(made: Made, thorough: bool) -> Iterator[Case]:
 # Group, shapes, and how many cases share one look by all readers in the small budget.
 TABLE: list[tuple[Group, tuple[str, ...], int]] = [
     (every_truncation, ("closed", "epochs", "queuefka"), 60),
-    (every_bit_of_the_last_slab, ("open", "queuefka"), 150),
+    (every_bit_of_the_last_slab, ("open", "queuefka", *COMPRESSED), 150),
     (every_bit_of_a_sealed_slab, ("closed", "queuefka"), 150),
     (every_sector, (*FORMAT_2, "queuefka"), 8),
     (every_tail, (*FORMAT_2, "queuefka"), 2),
     (every_slab, FORMAT_2, 2),
     (every_header, FORMAT_2, 4),
-    (every_hostile_length, ("closed", "marked"), 6),
+    (every_hostile_length, ("closed", "marked", *COMPRESSED), 6),
     (every_hostile_trailer, ("closed", "marked", "nested"), 2),
     (every_frame_of_payloads, ("nested",), 2),
 ]
