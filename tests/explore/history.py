@@ -21,8 +21,8 @@ Step = tuple[Any, ...]
 
 
 class Case(NamedTuple):
-    """A history to be explored. options: the writer's. piece: bytes that are written whole. Its
-    seed gives UUIDs and salts."""
+    """A history to be explored. options: the writer's. piece: bytes that are written whole. seed:
+    of the choice among more states than are wanted."""
 
     name: str
     seed: int
