@@ -50,6 +50,7 @@ class Expected:
 
     def check(self, seen: Observation) -> None:
         """Raises Violation."""
+        claim(not seen.unread, str(seen.broken))
         self._check_reading(seen.before)
         if seen.cursors is not None:
             self._check_cursors(seen.cursors, seen.before, [])
@@ -59,7 +60,9 @@ class Expected:
         new = seen.new
         claim(seen.after.records[-2:] == new, "recovery: what was appended", new, seen.after)
         old = seen.after._replace(records=seen.after.records[:-2])
-        claim(old.records == seen.before.records, "recovery: other records", seen.before, seen.after)
+        claim(
+            old.records == seen.before.records, "recovery: other records", seen.before, seen.after
+        )
         self._check_gaps(old)
         positions = self._check_cursors(seen.cursors_after, old, new)
         fresh = max([self.visible_to, *(address + 1 for address, _ in old.records), *positions])
@@ -121,7 +124,9 @@ class Expected:
                 claim(passed <= there, "cursor: ahead of what is durable", name, address, there)
             if resumed is not None:
                 wanted = [given for given in read.records + new if given.address >= address]
-                claim(resumed.records == wanted, "cursor: resumes elsewhere", name, address, resumed)
+                claim(
+                    resumed.records == wanted, "cursor: resumes elsewhere", name, address, resumed
+                )
         return found
 
     def _check_faults(self, faulty: Faulty) -> None:
@@ -130,7 +135,9 @@ class Expected:
         acknowledged = faulty.acknowledged
         for left in faulty.left:
             there = set(left.records)
-            claim(there.issuperset(acknowledged), "faults: acknowledged and lost", acknowledged, left)
+            claim(
+                there.issuperset(acknowledged), "faults: acknowledged and lost", acknowledged, left
+            )
             lost = self.required - {address for address, _ in there}
             claim(not lost, "faults: durable and lost", sorted(lost), left)
             for address, value in left.records:

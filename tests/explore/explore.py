@@ -38,9 +38,9 @@ class Budget(NamedTuple):
     states: int = 1 << 30
     limit: int = 40
     sample: int = 10
-    again: int = 64
+    again: int = 128
     again_limit: int = 4
-    halves: int = 16
+    halves: int = 6
 
 
 @dataclass
@@ -52,11 +52,13 @@ class Failure:
     point: int
     state: str
     at: str
+    budget: Budget
 
     def __str__(self) -> str:
         return (
             f"{self.what[:1500]}\n  in {self.case.name}, crashed before {self.at}, state {self.state}\n"
-            f"  again: python -m tests.explore --point {self.point} --json '{self.case.to_json()}'"
+            f"  again: python -m tests.explore --point {self.point} --limit {self.budget.limit}"
+            f" --sample {self.budget.sample} --json '{self.case.to_json()}'"
         )
 
 
@@ -111,7 +113,7 @@ class Exploration:
             if self._only is not None and point.number != self._only:
                 continue
             if len(self._seen) >= self.budget.states:
-                return
+                break
             promise, visible = point.promise, visible_to[point.number]
             expected = Expected(model, point, power_cut=False, visible_to=visible)
             self._check(expected, point, killed[point.number], b"killed")
@@ -152,9 +154,7 @@ class Exploration:
             self._seen[digest] = seen
         return seen
 
-    def _check(
-        self, expected: Expected, point: Point, seen: Observation, digest: bytes
-    ) -> None:
+    def _check(self, expected: Expected, point: Point, seen: Observation, digest: bytes) -> None:
         self.result.checks += 1
         try:
             expected.check(seen)
@@ -162,7 +162,7 @@ class Exploration:
             self._fail(str(broken), point.number, digest.hex(), _said(point.call))
 
     def _fail(self, what: str, point: int, state: str, at: str) -> None:
-        self.result.failures.append(Failure(self.case, what, point, state, at))
+        self.result.failures.append(Failure(self.case, what, point, state, at, self.budget))
         if len(self.result.failures) >= self._stop_at:
             raise _Enough
 
@@ -230,17 +230,20 @@ class HalfRun(Run):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Each recovery would say that it was one; and rubbish is collected less often: what writers
-    leave is small."""
-    logger, thresholds = logging.getLogger("aolog"), gc.get_threshold()
+    """Each recovery would say that it was one; and rubbish is collected once a point: what writers
+    leave is small, and what is kept is much."""
+    logger = logging.getLogger("aolog")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
+    gc.collect()
     gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
         logger.setLevel(level)
-        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+        gc.enable()
 
 
 class _Enough(Exception):
@@ -259,10 +262,16 @@ def explore(case: Case, budget: Budget) -> Explored:
     return Exploration(case, budget).explore()
 
 
+# What the tests do: so many cases drawn, so many states a case and a point.
+SMALL = (400, Budget(states=1200, limit=400, sample=100))
+# What `--long` does.
+LONG = (4000, Budget(states=5000, limit=2000, sample=500))
+
+
 def explore_all(
     cases: Iterable[Case], budget: Budget, jobs: int | None = None
 ) -> Iterator[Explored]:
-    """All cases, side by side, as they end."""
+    """All cases, side by side, in their order. What is explored depends on cases and budget alone."""
     cases = list(cases)
     with ProcessPoolExecutor(jobs or os.cpu_count(), mp_context=get_context("spawn")) as pool:
         yield from pool.map(explore, cases, [budget] * len(cases))

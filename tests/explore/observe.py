@@ -63,6 +63,7 @@ class Observation(NamedTuple):
     cursors_after: dict[str, CursorSeen]
     faulty: Faulty | None
     broken: str | None
+    unread: bool = False  # what was there could not be read: that is what is broken
 
 
 def read_all(storage: Storage, **options: object) -> Read:
@@ -96,22 +97,27 @@ def options_of(case: Case) -> dict[str, object]:
 
 
 def observe(case: Case, system: SimulatedSystem, *, power_cut: bool, draw: int) -> Observation:
-    """Uses the system up. draw: decides, by its bits, which of the looks that cost time are
-    taken: each at every sixteenth state or so, at every eighth, and at all that only a kill left."""
+    """Uses the system up. draw: decides which of the looks that cost most time are taken: each at
+    one state in 32 or so; cursors are read before recovery, and the writer is closed and not killed,
+    at one in eight."""
     system.capacity = None  # somebody made room
     storage = Storage(system)
-    thorough = not power_cut or draw % 8 == 0
+    thorough = draw % 8 == 0
     follows = not power_cut or case.synced  # a cursor is not ahead of its log
-    before = read_all(storage)
     cursors = None
-    if thorough:
-        cursors = look_at_cursors(storage, before, resume=follows)
+    try:
+        before = read_all(storage)
+        if thorough:
+            cursors = look_at_cursors(storage, before, resume=follows)
+    except Exception as error:
+        unread, broken = Read([], [], False), f"raised: {type(error).__name__}: {error}"
+        return Observation(unread, None, [], unread, {}, None, broken, unread=True)
     new: list[Given] = []
     after, cursors_after, faulty = before, cursors or {}, None
     try:
-        if thorough and draw % 16 == 0:
+        if draw % 32 == 0:
             check_no_room(case, system.snapshot(), before)
-        if power_cut and draw % 16 == 2:
+        if power_cut and draw % 32 == 1:
             faulty = with_faults(case, system.snapshot(), draw)
         was = system.files()
         options = options_of(case)
@@ -127,9 +133,9 @@ def observe(case: Case, system: SimulatedSystem, *, power_cut: bool, draw: int) 
             storage = Storage(system)
         after = read_all(storage)
         cursors_after = look_at_cursors(storage, after, resume=follows or not case.format_1)
-        if draw % 16 == 1 or not power_cut:
+        if draw % 32 == 2:
             check_acknowledged(system.snapshot(), after)
-        if draw % 16 == 8:
+        if draw % 32 == 8:
             closed = system.files()
             aolog.Writer(LOG, storage=storage, **options).close()  # type: ignore[arg-type]
             claim(system.files() == closed, "idempotent: a second opening changes", sorted(closed))

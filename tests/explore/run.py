@@ -75,7 +75,7 @@ class Point:
 @contextlib.contextmanager
 def still_clock() -> Iterator[None]:
     """A clock that stands still: no two states differ by their times alone."""
-    with mock.patch.object(clock, "now_us", lambda: T0_US):
+    with mock.patch.object(clock, "now_us", return_value=T0_US):
         yield
 
 
