@@ -25,7 +25,7 @@ from aolog.storage import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
 from tests.explore.check import Expected, Model
 from tests.explore.history import Case
-from tests.explore.observe import Observation, Violation, observe, options_of
+from tests.explore.observe import Observation, Violation, observe, options_of, read_all
 from tests.explore.run import CHANGES, LOG, Point, Run, still_clock
 
 
@@ -106,8 +106,7 @@ class Exploration:
             self._fail(f"history: {type(error).__name__}: {error}", -1, "-", "-")
         model = Model(self.case, run.records, run.dropped)
         self.result.calls, self.result.points = run.calls, len(run.points)
-        killed = [self._kill(point.system.snapshot(), power_cut=False) for point in run.points]
-        visible_to = [*accumulate(map(_behind, killed), max)]
+        visible_to = [*accumulate(map(_behind, run.points), max)]
         known: dict[object, set[bytes]] = {}  # checked, by what was promised
         for point in Random(self.case.seed).sample(run.points, len(run.points)):
             if self._only is not None and point.number != self._only:
@@ -116,7 +115,8 @@ class Exploration:
                 break
             promise, visible = point.promise, visible_to[point.number]
             expected = Expected(model, point, power_cut=False, visible_to=visible)
-            self._check(expected, point, killed[point.number], b"killed")
+            killed = self._kill(point.system.snapshot(), power_cut=False)
+            self._check(expected, point, killed, b"killed")
             promised = (promise.durable, repr(promise.committed), visible)  # the rest allows more
             expected = Expected(model, point, power_cut=True, visible_to=visible)
             self._cut(expected, point, known.setdefault(promised, set()))
@@ -205,9 +205,9 @@ class Exploration:
             self._check(expected, point, self._kill(point.system, power_cut=False), b"half")
 
 
-def _behind(seen: Observation) -> int:
+def _behind(point: Point) -> int:
     """Above every address that a reader saw just before the crash."""
-    records = seen.before.records
+    records = read_all(Storage(point.system.snapshot())).records
     return records[-1].address + 1 if records else 0
 
 
@@ -263,9 +263,9 @@ def explore(case: Case, budget: Budget) -> Explored:
 
 
 # What the tests do: so many cases drawn, so many states a case and a point.
-SMALL = (400, Budget(states=1200, limit=400, sample=100))
+SMALL = (460, Budget(states=2000, limit=1000, sample=300))
 # What `--long` does.
-LONG = (4000, Budget(states=5000, limit=2000, sample=500))
+LONG = (4000, Budget(states=10_000, limit=4000, sample=1000))
 
 
 def explore_all(

@@ -133,7 +133,7 @@ def observe(case: Case, system: SimulatedSystem, *, power_cut: bool, draw: int) 
             storage = Storage(system)
         after = read_all(storage)
         cursors_after = look_at_cursors(storage, after, resume=follows or not case.format_1)
-        if draw % 32 == 2:
+        if draw % 32 == 2 or not power_cut:
             check_acknowledged(system.snapshot(), after)
         if draw % 32 == 8:
             closed = system.files()

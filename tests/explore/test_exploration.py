@@ -1,6 +1,6 @@
 """Crash exploration keeps the promise, and would find it broken.
 
-The small budget takes five minutes of processor time, on all cores; `--long` millions of states and
+The small budget takes about nine minutes of processor time, on all cores; `--long` millions of states and
 hours. States are counted as different by a hash of every name and byte on the disk, over all
 histories. UUIDs, salts, clocks and the values of records are the same in every history, so what makes
 two states differ is what was done, and which entries, sizes and pieces of it reached the device.
@@ -40,9 +40,10 @@ def explored(said: Callable[[str], None], cases: list[Case], budget: Budget) -> 
     return distinct(results)
 
 
+@pytest.mark.xdist_group("every core")
 @pytest.mark.timeout(1800)
 def test_the_promise_holds_in_every_state_that_a_crash_leaves(said):
-    """Five minutes of processor time, on all cores. The same states each time."""
+    """Nine minutes of processor time, on all cores. The same states each time."""
     drawn, budget = SMALL
     assert explored(said, all_cases(drawn), budget) >= 200_000
 

@@ -80,6 +80,7 @@ def test_what_breaks_nothing_is_not_caught_nor_what_cannot_be_imported():
     assert ended.stdout == "as it should be\n", ended.stderr
 
 
+@pytest.mark.xdist_group("every core")
 @pytest.mark.timeout(900)
 def test_every_mutant_is_caught_by_its_tests(said):
     """In a process that forks: this one has threads and what pytest patched."""
