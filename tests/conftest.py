@@ -8,11 +8,12 @@ nowhere.
 from __future__ import annotations
 
 import logging
+import sys
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-from tests.crash.killing import COUNTS
 from tests.kafka.plugin import kafka, topic
 
 __all__ = [
@@ -29,6 +30,14 @@ __all__ = [
 ]
 
 _collected = pytest.StashKey[tuple[int, int]]()  # tests, and how many of them are slow
+
+_crashes_of_workers: Counter[str] = Counter()
+
+
+def _crashes() -> Counter[str]:
+    """Of this process: its tests may not be there at all."""
+    killing = sys.modules.get("tests.crash.killing")
+    return Counter() if killing is None else killing.COUNTS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,7 +61,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker hands over what it counted."""
     if hasattr(session.config, "workeroutput"):
         counted = session.config.stash.get(_collected, (0, 0))
-        session.config.workeroutput["counted"] = (counted, dict(COUNTS))
+        session.config.workeroutput["counted"] = (counted, dict(_crashes()))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -60,7 +69,7 @@ def pytest_testnodedown(node, error) -> None:
     """A worker ended. All of them collect the same tests, and each crashes in its own."""
     if "counted" in getattr(node, "workeroutput", {}):
         node.config.stash[_collected], crashes = node.workeroutput["counted"]
-        COUNTS.update(crashes)
+        _crashes_of_workers.update(crashes)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -71,8 +80,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, text in report.user_properties:
                 if name == "said":
                     terminalreporter.write_line(text)
+    crashes = _crashes() + _crashes_of_workers
     terminalreporter.write_line(
-        f"crashes: {COUNTS['kills']} processes killed, {COUNTS['cuts']} power cuts"
+        f"crashes: {crashes['kills']} processes killed, {crashes['cuts']} power cuts"
     )
     count, slow = config.stash.get(_collected, (0, 0))
     chosen = "long" if config.getoption("--long") else "small"
