@@ -422,12 +422,12 @@ def _status(node: Node) -> SimulatedStatus:
 
 
 def _check_directory_rename(node: DirectoryNode, there: Node | None, old: str, new: str) -> None:
+    if new.rstrip("/").startswith(old.rstrip("/") + "/"):
+        _fail(errno.EINVAL, old)
     if there is not None and not isinstance(there, DirectoryNode):
         _fail(errno.ENOTDIR, old)
     if there is not None and there is not node and there.entries:
         _fail(errno.ENOTEMPTY, old)
-    if new.rstrip("/").startswith(old.rstrip("/") + "/"):
-        _fail(errno.EINVAL, old)
 
 
 def _fail(number: int, path: str | None = None) -> NoReturn:
