@@ -83,9 +83,10 @@ class Slab:
         self._walked_greatest = NO_TIMESTAMP
         # A log has one format, and a slab too short or too damaged to say its own has the log's:
         # a damaged header in a format-2 log is never tried as format 1, nor a torn length as 2.
-        self.format = 2 if file.pread(4, 0) == MAGIC[:4] else log_format()
+        first = file.pread(HEADER_LEN, 0)
+        self.format = 2 if first.startswith(MAGIC[:4]) else log_format()
         if self.format == 2:
-            self._read_header()
+            self._read_header(first)
 
     def close(self) -> None:
         """Idempotent."""
@@ -107,14 +108,15 @@ class Slab:
         size = self.file.stat().size
         return size if self.limit is None else min(size, self.limit)
 
-    def _read_header(self) -> None:
+    def _read_header(self, first: bytes) -> None:
         newer: NewerVersion | None = None
         for at in HEADER_COPIES:
-            found = decode_slab_header(self.file.pread(HEADER_LEN, at))
+            found = decode_slab_header(self.file.pread(HEADER_LEN, at) if at else first)
             if isinstance(found, NewerVersion):
                 newer = found
             elif found is not None and found.base == self.base:
-                self.header = self.header or found
+                self.header = found
+                return
         if self.header is None and (seal := self.seal()) is not None:
             self.header = seal.header
         if self.header is None and newer is not None:
@@ -318,8 +320,11 @@ class Log:
         return slab
 
     def open_slab(self, i: int) -> Slab:
-        """The i-th slab, opened for the caller, who closes it."""
+        """The i-th slab, opened for the caller, who closes it. One that is open already is handed
+        over."""
         base = self.bases[i]
+        if (opened := self._slabs.pop(base, None)) is not None:
+            return opened
         file = self.storage.open_read(self.slab_path(base))
         try:
             return Slab(file, base, limit=self._limit(i), log_format=self._first_format)

@@ -45,6 +45,12 @@ _PIECE_BYTES = 1 << 20  # of a file that is copied or looked through
 _ZEROS = bytes(_PIECE_BYTES)
 
 
+def parent_of(path: str) -> str:
+    """The directory of a path that has no slash at its end. (Path takes 20 times as long.)"""
+    head, slash, _ = path.rpartition("/")
+    return head or slash or "."
+
+
 def translate(error: OSError, path: str, what: str) -> StorageError:
     """Our error for the operating system's."""
     kind: type[StorageError] = StorageFailed
@@ -257,10 +263,10 @@ class Storage:
         at = str(Path(path).absolute())
         while not self.system.lexists(at):
             missing.append(at)
-            at = str(Path(at).parent)
+            at = parent_of(at)
         if missing and not self.system.isdir(at):
             raise self._no_directory(NotADirectoryError(), at)
-        if (parent := str(Path(at).parent)) != at:
+        if (parent := parent_of(at)) != at:
             self._sync_what_is_there(parent)
         for child in reversed(missing):
             try:
@@ -270,7 +276,7 @@ class Storage:
                     raise self._no_directory(NotADirectoryError(), child) from None
             except OSError as error:
                 raise translate(error, child, "create directory") from error
-            self.sync_directory(str(Path(child).parent))
+            self.sync_directory(parent_of(child))
 
     def _sync_what_is_there(self, path: str) -> None:
         """Whoever created an entry may have been killed before it was durable. Not we did where we
@@ -358,7 +364,7 @@ class Storage:
         finally:
             file.close()
         self.rename(temporary, path)
-        self.sync_directory(str(Path(path).parent))
+        self.sync_directory(parent_of(path))
 
     def exists(self, path: str) -> bool:
         """Whether there is anything under the name."""

@@ -1,8 +1,16 @@
-"""What all tests share."""
+"""What all tests share.
+
+Tests may run side by side (`-n auto --dist loadgroup`). What a test says with the fixture `said`
+stands at the end of the run, with the budget and the number of crashes: what a worker prints goes
+nowhere.
+"""
 
 from __future__ import annotations
 
 import logging
+import sys
+from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -14,8 +22,22 @@ __all__ = [
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_runtest_teardown",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "pytest_testnodedown",
+    "said",
     "topic",
 ]
+
+_collected = pytest.StashKey[tuple[int, int]]()  # tests, and how many of them are slow
+
+_crashes_of_workers: Counter[str] = Counter()
+
+
+def _crashes() -> Counter[str]:
+    """Of this process: its tests may not be there at all."""
+    killing = sys.modules.get("tests.crash.killing")
+    return Counter() if killing is None else killing.COUNTS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,12 +45,50 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests marked slow")
 
 
+@pytest.fixture
+def said(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Prints a line, whatever is captured."""
+    return lambda text: record_property("said", text)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Says what the small budget leaves out, and what the long one adds."""
+    """Counts what the small budget leaves out, and what the long one adds."""
     slow = sum(item.get_closest_marker("slow") is not None for item in session.items)
-    chosen = "long" if session.config.getoption("--long") else "small"
-    small = len(session.items) - slow
-    print(f"\nbudget: {chosen}; small: {small} tests, long (--long): {small + slow}")
+    session.config.stash[_collected] = (len(session.items), slow)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker hands over what it counted."""
+    if hasattr(session.config, "workeroutput"):
+        counted = session.config.stash.get(_collected, (0, 0))
+        session.config.workeroutput["counted"] = (counted, dict(_crashes()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error) -> None:
+    """A worker ended. All of them collect the same tests, and each crashes in its own."""
+    if "counted" in getattr(node, "workeroutput", {}):
+        node.config.stash[_collected], crashes = node.workeroutput["counted"]
+        _crashes_of_workers.update(crashes)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests said, crashes, and the budget."""
+    config = terminalreporter.config
+    for report in (r for reports in terminalreporter.stats.values() for r in reports):
+        if getattr(report, "when", None) == "call":
+            for name, text in report.user_properties:
+                if name == "said":
+                    terminalreporter.write_line(text)
+    crashes = _crashes() + _crashes_of_workers
+    terminalreporter.write_line(
+        f"crashes: {crashes['kills']} processes killed, {crashes['cuts']} power cuts"
+    )
+    count, slow = config.stash.get(_collected, (0, 0))
+    chosen = "long" if config.getoption("--long") else "small"
+    terminalreporter.write_line(
+        f"budget: {chosen}; small: {count - slow} tests, long (--long): {count}"
+    )
 
 
 def pytest_runtest_teardown() -> None:
@@ -36,10 +96,12 @@ def pytest_runtest_teardown() -> None:
     logging.getLogger("aolog").setLevel(logging.NOTSET)
 
 
+@pytest.hookimpl(tryfirst=True)  # before workers look at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked slow run only where they were asked for."""
-    if config.getoption("--long"):
-        return
+    """Tests marked slow run only where they were asked for. The tests with the one Kafka run in one
+    worker, one after the other: they stop and kill it."""
     for item in items:
-        if item.get_closest_marker("slow") is not None:
+        if item.get_closest_marker("slow") is not None and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --long"))
+        if "kafka" in getattr(item, "fixturenames", ()) or item.path.parent.name == "kafka":
+            item.add_marker(pytest.mark.xdist_group("kafka"))

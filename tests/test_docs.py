@@ -58,8 +58,10 @@ def test_ci_runs_the_test_command_and_the_demo_of_the_readme():
     commands = _blocks(README, "sh")
     demo, tests = commands[0].strip(), commands[1].strip()
     assert demo.endswith(".venv/bin/python -m bridge demo")
-    assert tests.endswith(".venv/bin/pip install -q -e '.[dev]' && .venv/bin/python -m pytest")
-    assert '"$bin/python" -m pytest' in CI
+    assert tests.endswith(
+        ".venv/bin/pip install -q -e '.[dev]' && .venv/bin/python -m pytest -n auto --dist loadgroup"
+    )
+    assert '"$bin/python" -m pytest -n auto --dist loadgroup' in CI
     assert '"$bin/python" -m bridge demo' in CI
     assert "install -q -e '.[dev]'" in CI
 

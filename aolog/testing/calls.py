@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK", "Killed", "Machine", "SimulatedCalls", "SimulatedStatus"]
 
 BLOCK = 4096  # bytes: the unit of room
+_FILE_MODE, _DIRECTORY_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
 _WALK_ERRNO = {FileNotFoundError: errno.ENOENT, NotADirectoryError: errno.ENOTDIR}
 
 
@@ -96,8 +97,9 @@ class SimulatedCalls:
         if self._dead:
             raise Killed
         self.calls += 1
-        if self._faults is None and self.before is None:
-            return None
+        return None if self._faults is None and self.before is None else self._ask(name, path, size)
+
+    def _ask(self, name: str, path: str, size: int) -> Effect | None:
         while True:
             call = Call(self.calls, name, path, size)
             if self.before is not None:
@@ -188,7 +190,7 @@ class SimulatedCalls:
     def pread(self, fd: int, size: int, offset: int, /) -> bytes:
         """os.pread."""
         with self._lock:
-            file = self._opened(fd)
+            file = self._files.get(fd) or self._opened(fd)
             effect = self._meet("pread", file.path, size)
             if effect is not None:
                 if effect.errno is not None:
@@ -201,7 +203,8 @@ class SimulatedCalls:
                 _fail(errno.EBADF)
             if offset < 0:
                 _fail(errno.EINVAL)
-            return bytes(node.cache[offset : offset + size])
+            data = node.cache[offset : offset + size]
+            return data if isinstance(data, bytes) else bytes(data)
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], offset: int, /) -> int:
         """os.pwritev. A disk that is nearly full takes what it has room for."""
@@ -253,12 +256,7 @@ class SimulatedCalls:
     def fstat(self, fd: int, /) -> SimulatedStatus:
         """os.fstat, in part. Never fails."""
         with self._lock:
-            return self._status(self._opened(fd).node)
-
-    def _status(self, node: FileNode | DirectoryNode) -> SimulatedStatus:
-        if isinstance(node, DirectoryNode):
-            return SimulatedStatus(stat.S_IFDIR | 0o755, node.ino, 4096, node.mtime_ns)
-        return SimulatedStatus(stat.S_IFREG | 0o644, node.ino, len(node.cache), node.mtime_ns)
+            return _status((self._files.get(fd) or self._opened(fd)).node)
 
     # --- syncs and locks ---------------------------------------------------------------------------
 
@@ -377,7 +375,7 @@ class SimulatedCalls:
         """os.lstat, in part."""
         with self._lock:
             self._meet("lstat", path)
-            return self._status(self._disk.node(path))
+            return _status(self._disk.node(path))
 
     def link(self, old: str, new: str, /) -> None:
         """os.link, on a file system that has none."""
@@ -417,13 +415,19 @@ class SimulatedCalls:
             return self._disk.random_bytes(size)
 
 
+def _status(node: Node) -> SimulatedStatus:
+    if isinstance(node, FileNode):
+        return SimulatedStatus(_FILE_MODE, node.ino, len(node.cache), node.mtime_ns)
+    return SimulatedStatus(_DIRECTORY_MODE, node.ino, BLOCK, node.mtime_ns)
+
+
 def _check_directory_rename(node: DirectoryNode, there: Node | None, old: str, new: str) -> None:
+    if new.rstrip("/").startswith(old.rstrip("/") + "/"):
+        _fail(errno.EINVAL, old)
     if there is not None and not isinstance(there, DirectoryNode):
         _fail(errno.ENOTDIR, old)
     if there is not None and there is not node and there.entries:
         _fail(errno.ENOTEMPTY, old)
-    if new.rstrip("/").startswith(old.rstrip("/") + "/"):
-        _fail(errno.EINVAL, old)
 
 
 def _fail(number: int, path: str | None = None) -> NoReturn:

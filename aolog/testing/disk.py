@@ -86,14 +86,14 @@ class Disk:
         the caller names the path."""
         nodes = self.nodes
         found: Node = nodes[ROOT]
-        for name in _names(path):
-            if not isinstance(found, DirectoryNode):
-                raise NotADirectoryError
-            ino = found.entries.get(name)
-            if ino is None:
-                raise FileNotFoundError
-            found = nodes[ino]
-        if path.endswith("/") and not isinstance(found, DirectoryNode):
+        try:
+            for name in _names(path):
+                found = nodes[found.entries[name]]  # type: ignore[union-attr]  # a file has none
+        except KeyError:
+            raise FileNotFoundError from None
+        except AttributeError:
+            raise NotADirectoryError from None
+        if path[-1:] == "/" and not isinstance(found, DirectoryNode):
             raise NotADirectoryError
         return found
 
@@ -220,17 +220,19 @@ class Disk:
 
     def files(self) -> Iterator[tuple[str, bytes | None]]:
         """Every path below / with what processes read there; None for a directory. Sorted."""
+        found: list[tuple[str, bytes | None]] = []
 
-        def below(directory: DirectoryNode, path: str) -> Iterator[tuple[str, bytes | None]]:
-            for name in sorted(directory.entries):
-                node = self.nodes[directory.entries[name]]
+        def look(directory: DirectoryNode, path: str) -> None:
+            for name, ino in sorted(directory.entries.items()):
+                node = self.nodes[ino]
                 if isinstance(node, FileNode):
-                    yield f"{path}/{name}", bytes(node.cache)
+                    found.append((f"{path}/{name}", bytes(node.cache)))
                 else:
-                    yield f"{path}/{name}", None
-                    yield from below(node, f"{path}/{name}")
+                    found.append((f"{path}/{name}", None))
+                    look(node, f"{path}/{name}")
 
-        yield from below(self._directory(ROOT), "")
+        look(self._directory(ROOT), "")
+        return iter(found)
 
     def survivors(
         self,

@@ -31,7 +31,7 @@ def test_following_ends_when_nothing_came_for_the_timeout(log_path: str) -> None
         with aolog.Reader(log_path) as reader:
             begun = time.monotonic()
             assert [record.value for record in reader.follow(timeout=0.2)] == [b"a"]
-            assert 0.2 <= time.monotonic() - begun < 2.0
+            assert 0.2 <= time.monotonic() - begun < 10.0
             assert list(reader.follow(timeout=0.0)) == []
             writer.append(b"b")
             writer.flush()
@@ -86,7 +86,7 @@ def test_a_follower_is_woken_and_does_not_look_before(log_path: str) -> None:
         writer.append(b"a")
         writer.flush()
         assert waiting.result().value == b"a"
-        assert time.monotonic() - begun < 0.2
+        assert time.monotonic() - begun < 5.0  # not by the time-out
         reader.close()
 
 
@@ -101,7 +101,7 @@ def test_a_follower_without_inotify_looks_again_soon(
         writer.append(b"a")
         writer.flush()
         assert waiting.result().value == b"a"
-        assert time.monotonic() - begun < 0.5
+        assert time.monotonic() - begun < 5.0
 
 
 def test_watches_end_by_themselves_and_close_twice(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_watches_end_by_themselves_and_close_twice(tmp_path: Path) -> None:
             made.wait(0.05)
             made.wait(0.0)
         made.close()
-        assert time.monotonic() - begun < 1.0
+        assert time.monotonic() - begun < 10.0
 
 
 WRITE_IN_CHILD = """

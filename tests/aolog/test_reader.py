@@ -152,7 +152,7 @@ def test_a_batch_waits_for_its_timeout_and_no_longer(log_path: str) -> None:
     with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
         begun = time.monotonic()
         assert reader.read_batch(timeout=0.2) is None
-        assert 0.2 <= time.monotonic() - begun < 1.0
+        assert 0.2 <= time.monotonic() - begun < 10.0
         waiting = in_thread(lambda: reader.read_batch(timeout=20.0))
         assert waiting.waits()
         writer.append(b"a")

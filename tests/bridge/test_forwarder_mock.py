@@ -386,7 +386,7 @@ def test_sigterm_while_idle_ends_it_at_once(
     process.until(lambda s: s["lag_records"] == 0 and s["state"] == "sending")
     begin_s = time.monotonic()
     assert process.terminate() == 0
-    assert time.monotonic() - begin_s < 3.0
+    assert time.monotonic() - begin_s < 10.0
     assert process.statuses[-1]["state"] == "stopped"
     with Reader(log) as reader:
         assert cursor_of(log) == reader.end()

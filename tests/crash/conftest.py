@@ -1,10 +1,10 @@
-"""How often something was killed is told at the end."""
+"""A test that takes a seed runs once, and with `--long` on many logs."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.crash.killing import COUNTS, LONG_FACTOR
+from tests.crash.killing import LONG_FACTOR
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -12,10 +12,3 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
         long = metafunc.config.getoption("--long")
         metafunc.parametrize("seed", range(LONG_FACTOR if long else 1))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line."""
-    terminalreporter.write_line(
-        f"crashes: {COUNTS['kills']} processes killed, {COUNTS['cuts']} power cuts"
-    )

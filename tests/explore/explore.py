@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import time
+from array import array
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -16,26 +17,30 @@ from multiprocessing import get_context
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
+import xxhash
+
 import aolog
 from aolog.storage import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
-from tests.explore.check import Model, Violation, check, options_of, read_all
+from tests.explore.check import Expected, Model
 from tests.explore.history import Case
+from tests.explore.observe import Observation, Violation, observe, options_of, read_all
 from tests.explore.run import CHANGES, LOG, Point, Run, still_clock
 
 
 class Budget(NamedTuple):
-    """How much of a case is explored. limit, sample: states a point, see
-    `SimulatedSystem.power_cut`. again: one state in so many is crashed again in recovery, at each
-    call, with `again_limit` states each. halves: writes in the middle of which it is killed.
-    seconds: of the processor, after which no further point is begun."""
+    """How much of a case is explored. states: after so many no further point is begun. limit,
+    sample: states a point, see `SimulatedSystem.power_cut`. again: one state in so many is crashed
+    again in recovery, at each call, with `again_limit` states each. halves: writes in the middle of
+    which it is killed."""
 
+    states: int = 1 << 30
     limit: int = 40
     sample: int = 10
-    again: int = 64
+    again: int = 128
     again_limit: int = 4
-    halves: int = 16
-    seconds: float = 1e9
+    halves: int = 6
 
 
 @dataclass
@@ -47,23 +52,25 @@ class Failure:
     point: int
     state: str
     at: str
+    budget: Budget
 
     def __str__(self) -> str:
         return (
             f"{self.what[:1500]}\n  in {self.case.name}, crashed before {self.at}, state {self.state}\n"
-            f"  again: python -m tests.explore --point {self.point} --json '{self.case.to_json()}'"
+            f"  again: python -m tests.explore --point {self.point} --limit {self.budget.limit}"
+            f" --sample {self.budget.sample} --json '{self.case.to_json()}'"
         )
 
 
 @dataclass
 class Explored:
-    """What came of a case. states: different ones, by content hash. checks: states checked, some
-    of them twice as more was promised later."""
+    """What came of a case. states: different ones, the first 8 bytes of each one's content hash.
+    checks: states held against what was promised, some of them more than once as that grew."""
 
     name: str
     calls: int = 0
     points: int = 0
-    states: int = 0
+    states: array[int] = field(default_factory=lambda: array("Q"))
     checks: int = 0
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
@@ -80,17 +87,18 @@ class Exploration:
         self.result = Explored(case.name)
         self._only = only
         self._stop_at = stop_at
-        self._hashes: set[bytes] = set()
+        self._seen: dict[bytes, Observation] = {}  # by content hash: of each state once
+        self._killed: dict[tuple[bytes, bytes], Observation] = {}  # by content hash and boot
 
     def explore(self) -> Explored:
         began = time.process_time()
         with _quiet(), still_clock(), contextlib.suppress(_Enough):
-            self._explore(began)
-        self.result.states = len(self._hashes)
+            self._explore()
+        self.result.states.extend(int.from_bytes(digest[:8], "little") for digest in self._seen)
         self.result.seconds = time.process_time() - began
         return self.result
 
-    def _explore(self, began: float) -> None:
+    def _explore(self) -> None:
         run = Run(self.case)
         try:
             run.run()
@@ -98,56 +106,69 @@ class Exploration:
             self._fail(f"history: {type(error).__name__}: {error}", -1, "-", "-")
         model = Model(self.case, run.records, run.dropped)
         self.result.calls, self.result.points = run.calls, len(run.points)
-        visible_to = [*accumulate(map(self._visible, run.points), max)]
+        visible_to = [*accumulate(map(_behind, run.points), max)]
         known: dict[object, set[bytes]] = {}  # checked, by what was promised
-        for point in Random(self.case.seed).sample(run.points, len(run.points)):  # time may end
+        for point in Random(self.case.seed).sample(run.points, len(run.points)):
             if self._only is not None and point.number != self._only:
                 continue
-            if time.process_time() - began > self.budget.seconds:
-                return
+            if len(self._seen) >= self.budget.states:
+                break
             promise, visible = point.promise, visible_to[point.number]
+            expected = Expected(model, point, power_cut=False, visible_to=visible)
+            killed = self._kill(point.system.snapshot(), power_cut=False)
+            self._check(expected, point, killed, b"killed")
             promised = (promise.durable, repr(promise.committed), visible)  # the rest allows more
-            self._point(model, point, visible, known.setdefault(promised, set()))
+            expected = Expected(model, point, power_cut=True, visible_to=visible)
+            self._cut(expected, point, known.setdefault(promised, set()))
         if self._only is None:
             self._half_writes(run, model)
 
-    def _visible(self, point: Point) -> int:
-        """Above every address that a reader saw just before the crash."""
-        records = read_all(Storage(point.system.snapshot())).records
-        return records[-1].address + 1 if records else 0
+    def _kill(self, system: SimulatedSystem, *, power_cut: bool) -> Observation:
+        """What comes of a state that a process left, with its page cache. power_cut: whether the
+        promise is the one for a power cut."""
+        digest = xxhash.xxh3_128()
+        for path, content in system.files().items():
+            digest.update(b"%b\0%d\0" % (path.encode(), -1 if content is None else len(content)))
+            digest.update(content or b"")
+        key = (digest.digest(), system.boot_id())
+        seen = self._killed.get(key)
+        if seen is None:
+            seen = observe(self.case, system, power_cut=power_cut, draw=key[0][0])
+            self._killed[key] = seen
+        return seen
 
-    def _point(self, model: Model, point: Point, visible_to: int, known: set[bytes]) -> None:
-        killed = point.system.snapshot()
-        self._check(model, point, killed, b"killed", visible_to, power_cut=False)
+    def _cut(self, expected: Expected, point: Point, known: set[bytes]) -> None:
+        """A power cut at a point."""
         crashed = point.system.snapshot()
         budget, rng = self.budget, Random(f"{self.case.seed}/{point.number}")
         for digest, system in crashed.power_cut(budget.limit, budget.sample, rng, known=known):
-            self._hashes.add(digest)
             if digest[1] % budget.again == 0:
-                self._again(model, point, system.snapshot(), visible_to)
-            self._check(model, point, system, digest, visible_to, power_cut=True)
+                self._again(expected, point, system.snapshot())
+            self._check(expected, point, self._observed(digest, system), digest)
 
-    def _check(
-        self, model: Model, point: Point, system: SimulatedSystem, digest: bytes, visible_to: int,
-        *, power_cut: bool,
-    ) -> None:  # fmt: skip  # as it is called
+    def _observed(self, digest: bytes, system: SimulatedSystem) -> Observation:
+        """What comes of a state that a power cut left."""
+        seen = self._seen.get(digest)
+        if seen is None:
+            seen = observe(self.case, system, power_cut=True, draw=digest[0])
+            self._seen[digest] = seen
+        return seen
+
+    def _check(self, expected: Expected, point: Point, seen: Observation, digest: bytes) -> None:
         self.result.checks += 1
         try:
-            check(model, point, system, power_cut=power_cut, visible_to=visible_to, draw=digest[0])
+            expected.check(seen)
         except Violation as broken:
             self._fail(str(broken), point.number, digest.hex(), _said(point.call))
-        except Exception as error:
-            what = f"raised: {type(error).__name__}: {error}"
-            self._fail(what, point.number, digest.hex(), _said(point.call))
 
     def _fail(self, what: str, point: int, state: str, at: str) -> None:
-        self.result.failures.append(Failure(self.case, what, point, state, at))
+        self.result.failures.append(Failure(self.case, what, point, state, at, self.budget))
         if len(self.result.failures) >= self._stop_at:
             raise _Enough
 
     # --- crashes of other kinds -----------------------------------------------------------------
 
-    def _again(self, model: Model, point: Point, system: SimulatedSystem, visible_to: int) -> None:
+    def _again(self, expected: Expected, point: Point, system: SimulatedSystem) -> None:
         """The crash's recovery crashes, at each of its calls."""
         versions, snapshots = set[int](), list[SimulatedSystem]()
 
@@ -163,10 +184,9 @@ class Exploration:
         except aolog.AologError:
             return  # met, and told, by the check without a second crash
         for crashed in snapshots:
-            self._check(model, point, crashed.snapshot(), b"killed", visible_to, power_cut=True)
+            self._check(expected, point, self._kill(crashed.snapshot(), power_cut=True), b"killed")
             for digest, left in crashed.power_cut(self.budget.again_limit):
-                self._hashes.add(digest)
-                self._check(model, point, left, digest, visible_to, power_cut=True)
+                self._check(expected, point, self._observed(digest, left), digest)
 
     def _half_writes(self, run: Run, model: Model) -> None:
         """The process is killed in the middle of each write."""
@@ -179,10 +199,16 @@ class Exploration:
 
             half = HalfRun(self.case, write.number, strike)
             half.run()
-            killed = half.system.kill()
             half.promise.known = len(model.records)
-            point = Point(-write.number, 0, write, killed, half.promise)
-            self._check(model, point, killed, b"half", 0, power_cut=False)
+            point = Point(-write.number, 0, write, half.system.kill(), half.promise)
+            expected = Expected(model, point, power_cut=False, visible_to=0)
+            self._check(expected, point, self._kill(point.system, power_cut=False), b"half")
+
+
+def _behind(point: Point) -> int:
+    """Above every address that a reader saw just before the crash."""
+    records = read_all(Storage(point.system.snapshot())).records
+    return records[-1].address + 1 if records else 0
 
 
 class HalfRun(Run):
@@ -204,17 +230,20 @@ class HalfRun(Run):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Each recovery would say that it was one; and rubbish is collected less often: what writers
-    leave is small."""
-    logger, thresholds = logging.getLogger("aolog"), gc.get_threshold()
+    """Each recovery would say that it was one; and rubbish is collected once a point: what writers
+    leave is small, and what is kept is much."""
+    logger = logging.getLogger("aolog")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
-    gc.set_threshold(50_000)
+    gc.collect()
+    gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
         logger.setLevel(level)
-        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+        gc.enable()
 
 
 class _Enough(Exception):
@@ -233,10 +262,16 @@ def explore(case: Case, budget: Budget) -> Explored:
     return Exploration(case, budget).explore()
 
 
+# What the tests do: so many cases drawn, so many states a case and a point.
+SMALL = (460, Budget(states=2000, limit=1000, sample=300))
+# What `--long` does.
+LONG = (4000, Budget(states=10_000, limit=4000, sample=1000))
+
+
 def explore_all(
     cases: Iterable[Case], budget: Budget, jobs: int | None = None
 ) -> Iterator[Explored]:
-    """All cases, side by side, as they end."""
+    """All cases, side by side, in their order. What is explored depends on cases and budget alone."""
     cases = list(cases)
     with ProcessPoolExecutor(jobs or os.cpu_count(), mp_context=get_context("spawn")) as pool:
         yield from pool.map(explore, cases, [budget] * len(cases))
@@ -260,9 +295,15 @@ def minimised(failure: Failure, budget: Budget, seconds: float = 20.0) -> Failur
     return shortest
 
 
+def distinct(results: list[Explored]) -> int:
+    """Different states in all of them together."""
+    hashes = [np.frombuffer(result.states, np.uint64) for result in results]
+    return len(np.unique(np.concatenate(hashes)))
+
+
 def summary(results: list[Explored], seconds: float) -> str:
     """One line."""
-    states = sum(result.states for result in results)
+    states = distinct(results)
     checks = sum(result.checks for result in results)
     calls = sum(result.calls for result in results)
     return (

@@ -106,7 +106,7 @@ def _trust_a_name_that_is_there() -> None:
 
 
 MUTANTS = {
-    "skip_directory_sync": Mutant(_skip_directory_sync, "first_sync", ("durable",)),
+    "skip_directory_sync": Mutant(_skip_directory_sync, "first_sync", ("durable", "faults")),
     "skip_sync_before_rename": Mutant(
         _skip_sync_before_rename, "first_sync", ("durable", "raised")
     ),
@@ -130,5 +130,7 @@ MUTANTS = {
     "acknowledge_without_sync": Mutant(
         _acknowledge_without_sync, "first_sync", ("durable", "history")
     ),
-    "trust_a_name_that_is_there": Mutant(_trust_a_name_that_is_there, "first_sync", ("durable",)),
+    "trust_a_name_that_is_there": Mutant(
+        _trust_a_name_that_is_there, "first_sync_after_kill", ("durable", "faults")
+    ),
 }

@@ -72,10 +72,10 @@ READING = (
            ("gaps::test_gaps_are_exact_and_every_other_record_is_read",),
            (Edit("aolog/log.py",
                  "        for at in HEADER_COPIES:\n"
-                 "            found = decode_slab_header(self.file.pread(HEADER_LEN, at))\n"
+                 "            found = decode_slab_header(self.file.pread(HEADER_LEN, at) if at else first)\n"
                  "            if isinstance",
                  "        for at in HEADER_COPIES[:1]:\n"
-                 "            found = decode_slab_header(self.file.pread(HEADER_LEN, at))\n"
+                 "            found = decode_slab_header(self.file.pread(HEADER_LEN, at) if at else first)\n"
                  "            if isinstance"),
             Edit("aolog/log.py", "if self.header is None and (seal := self.seal()) is not None:",
                  "if False and (seal := self.seal()) is not None:"))),

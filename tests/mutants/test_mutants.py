@@ -80,13 +80,13 @@ def test_what_breaks_nothing_is_not_caught_nor_what_cannot_be_imported():
     assert ended.stdout == "as it should be\n", ended.stderr
 
 
+@pytest.mark.xdist_group("every core")
 @pytest.mark.timeout(900)
-def test_every_mutant_is_caught_by_its_tests(capsys):
+def test_every_mutant_is_caught_by_its_tests(said):
     """In a process that forks: this one has threads and what pytest patched."""
     command = [sys.executable, "-m", "tests.mutants"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    said = ended.stdout.splitlines()
-    with capsys.disabled():
-        print(f"\n{said[-1] if said else ''}")
+    lines = ended.stdout.splitlines()
+    said(lines[-1] if lines else "")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert {line.split()[1] for line in said if line.startswith("caught ")} == set(MUTANTS)
+    assert {line.split()[1] for line in lines if line.startswith("caught ")} == set(MUTANTS)

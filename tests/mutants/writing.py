@@ -21,7 +21,7 @@ WRITING = (
     Mutant("log_made_without_sync_of_its_parent", "durable",
            ("killed_creators::test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next",),
            (Edit("aolog/storage.py",
-                 "            self.sync_directory(str(Path(child).parent))\n\n    def _sync_what",
+                 "            self.sync_directory(parent_of(child))\n\n    def _sync_what",
                  "\n    def _sync_what"),)),
     Mutant("log_that_is_there_is_believed_durable", "durable",
            ("killed_creators::test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next",),
