@@ -13,13 +13,11 @@ written changes only under both.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from aolog import clock
+from aolog import clock, notices
 from aolog import retention as retention_module
 from aolog.active import FormatOneSlab, FormatTwoSlab
 from aolog.commit import GroupCommit
@@ -51,12 +49,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainOptions", "SlabChain"]
 
-_log = logging.getLogger("aolog")
 _OUR_NAMES = {CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, "lost+found"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainOptions:
+class ChainOptions(NamedTuple):
     """The writer's options that concern slabs. synced: its policy is not "never"."""
 
     slab_bytes: int
@@ -359,7 +355,7 @@ class SlabChain:
                 self.path, self._storage, self._options.retention, needed=needed
             )
         except AologError as error:
-            _log.warning("nothing is pruned: %s", error)
+            notices.warn("nothing is pruned: %s", error)
             return False
         return pruned.slabs > 0
 
@@ -384,4 +380,4 @@ def _warn_once(path: str, storage: Storage) -> None:
         return
     for limit in limits_of(mount):
         _warned.add(mount.point)
-        _log.warning("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)
+        notices.warn("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)

@@ -9,8 +9,7 @@ before the next, so that what is left has no hole.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import NoSuchCursor, UsageError
@@ -25,8 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "Pruned", "Retention", "SlabSize", "plan", "prune"]
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class _Bounds(NamedTuple):
+    max_bytes: int | None = None
+    max_age_s: float | None = None
+    max_slabs: int | None = None
+    when_full: Literal["prune", "block", "error"] = "prune"
+
+
+class Retention(_Bounds):
     """What a log keeps. All bounds are off by default.
 
     max_bytes: of all slab files together; a writer begins no slab that would pass it.
@@ -36,12 +41,17 @@ class Retention:
     "error" makes them raise RetentionFull.
     """
 
-    max_bytes: int | None = None
-    max_age_s: float | None = None
-    max_slabs: int | None = None
-    when_full: Literal["prune", "block", "error"] = "prune"
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
+    def __new__(
+        cls,
+        max_bytes: int | None = None,
+        max_age_s: float | None = None,
+        max_slabs: int | None = None,
+        when_full: Literal["prune", "block", "error"] = "prune",
+    ) -> Self:
+        """Raises UsageError for a bound that nothing could keep."""
+        self = super().__new__(cls, max_bytes, max_age_s, max_slabs, when_full)
         for name in ("max_bytes", "max_age_s", "max_slabs"):
             bound = getattr(self, name)
             if bound is not None and not bound > 0:
@@ -50,6 +60,7 @@ class Retention:
             raise UsageError(
                 f"Retention(when_full={self.when_full!r})", hint='use "prune", "block" or "error"'
             )
+        return self
 
     @property
     def bounded(self) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from aolog.errors import (
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from aolog.frame import Buffer
 
-__all__ = ["Directory", "Entry", "File", "Stat", "Storage"]
+__all__ = ["Directory", "Entry", "File", "Stat", "Storage", "absolute", "parent_of"]
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -61,6 +60,18 @@ def _sync_failed(error: OSError, path: str, what: str) -> SyncFailed:
     """Whatever the reason, no room included: what was to be synced can't be believed any more."""
     reason = f"{what}: {os.strerror(error.errno or 0)}"
     return SyncFailed(reason, hint="check the device, then reopen", path=path, errno=error.errno)
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """The path from the root on, whatever directory the process changes to. `..` stays: what it
+    means is up to links. (As pathlib's, which would take a sixth of importing all this.)"""
+    names = os.path.join(os.getcwd(), os.fspath(path)).split("/")  # noqa: PTH109, PTH118 -- light
+    return "/" + "/".join(name for name in names if name not in {"", "."})
+
+
+def parent_of(path: str) -> str:
+    """The directory that a name stands in."""
+    return os.path.dirname(path) or "."  # noqa: PTH120 -- light
 
 
 class Entry(NamedTuple):
@@ -254,13 +265,13 @@ class Storage:
     def make_directory(self, path: str) -> None:
         """Creates the directory and its parents if it is not there; durable on return."""
         missing: list[str] = []
-        at = str(Path(path).absolute())
+        at = absolute(path)
         while not self.system.lexists(at):
             missing.append(at)
-            at = str(Path(at).parent)
+            at = parent_of(at)
         if missing and not self.system.isdir(at):
             raise self._no_directory(NotADirectoryError(), at)
-        if (parent := str(Path(at).parent)) != at:
+        if (parent := parent_of(at)) != at:
             self._sync_what_is_there(parent)
         for child in reversed(missing):
             try:
@@ -270,7 +281,7 @@ class Storage:
                     raise self._no_directory(NotADirectoryError(), child) from None
             except OSError as error:
                 raise translate(error, child, "create directory") from error
-            self.sync_directory(str(Path(child).parent))
+            self.sync_directory(parent_of(child))
 
     def _sync_what_is_there(self, path: str) -> None:
         """Whoever created an entry may have been killed before it was durable. Not we did where we
@@ -358,7 +369,7 @@ class Storage:
         finally:
             file.close()
         self.rename(temporary, path)
-        self.sync_directory(str(Path(path).parent))
+        self.sync_directory(parent_of(path))
 
     def exists(self, path: str) -> bool:
         """Whether there is anything under the name."""
