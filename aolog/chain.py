@@ -85,6 +85,7 @@ class SlabChain:
         self._options = options
         self._sync_lock = threading.RLock()  # knows whose it is: see _sync_written
         self._commit = GroupCommit(self._settled)
+        self._known_slabs: retention_module.Known = {}  # asked for at each roll of a bounded log
         self._directory = self._lock_directory()
         if options.synced:
             _warn_once(path, storage)
@@ -333,7 +334,9 @@ class SlabChain:
         if not retention.bounded:
             return True
         needed = self._options.slab_bytes
-        pruned = retention_module.prune(self.path, self._storage, retention, needed=needed)
+        pruned = retention_module.prune(
+            self.path, self._storage, retention, needed=needed, known=self._known_slabs
+        )
         if pruned.room or retention.when_full == "prune":
             return True
         if retention.when_full == "error":
@@ -352,7 +355,11 @@ class SlabChain:
             return False
         try:
             pruned = retention_module.prune(
-                self.path, self._storage, self._options.retention, needed=needed
+                self.path,
+                self._storage,
+                self._options.retention,
+                needed=needed,
+                known=self._known_slabs,
             )
         except AologError as error:
             notices.warn("nothing is pruned: %s", error)
