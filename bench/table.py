@@ -17,6 +17,10 @@ BEGIN = "<!-- figures begin: made by python -m bench, from bench/results.json --
 END = "<!-- figures end -->"
 _COLUMNS = {"append": "append", "append_many": "`append_many` of 1000", "read": "iterate"}
 _TO = "msgpack"
+_BUSY = (
+    " **The machine was busy with other work**: times are too long, ratios rough; only memory and "
+    "instructions are to be believed."
+)
 _RECORD_BYTES = 100
 
 
@@ -55,6 +59,7 @@ def _head(found: Document) -> str:
         f"{machine['memory_gb']:.0f} GB, {machine['system']}, {machine['file_system']}; "
         f"{machine['python']}, aolog {versions['aolog']} ({machine['backend']}); {peers}. "
         f"Load average at the start: {machine['load']}."
+        + (_BUSY if machine["load"] > machine["cores"] / 2 else "")
     )
 
 

@@ -40,7 +40,7 @@ _VALUE_BYTES = 20
 _VALUES = 1000  # appended again and again: 10^8 of their own would not fit into memory
 _SLAB_BYTES = 8_200  # so that each frame begins a slab
 _OPENINGS, _SEEKS, _ASKED = 10, 200, 10  # a round
-_LATEST_MAX = 1.5  # of the largest log's cost a record as a multiple of the smallest one's
+_FLAT_MAX = 1.5  # the largest log's cost a record as a multiple of a small one's
 _NO_PROMISE = Promise("-", "none")
 _CHECKED = Promise("-", "xxh3 a frame")
 _NOTHING = prove([])
@@ -127,9 +127,10 @@ def _named(series: str, axis: str, at: int) -> str:
 
 
 def _flat(axis: str, contenders: list[Contender], series: str) -> Target:
-    sizes = [one.at for one in contenders if one.series == series]
-    most, least = _named(series, axis, max(sizes)), _named(series, axis, min(sizes))
-    return Target(f"{most}, as a multiple of {min(sizes):,}", most, (least,), _LATEST_MAX)
+    """The largest beside the smallest; one slab says nothing of the way to the next."""
+    sizes = sorted(one.at for one in contenders if one.series == series and one.at > 1)
+    most, least = _named(series, axis, sizes[-1]), _named(series, axis, sizes[0])
+    return Target(f"{most}, as a multiple of {sizes[0]:,}", most, (least,), _FLAT_MAX)
 
 
 def _above_listing(axis: str, contenders: list[Contender], *series: str) -> tuple[Target, ...]:
