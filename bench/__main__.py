@@ -72,7 +72,9 @@ def main(
     costs grow. All contenders of a case take turns, so compare within a run. Needs the packages
     of `pip install '.[bench]'`; what is missing is left out."""
     if publish:
-        json_path, plot_path, table_path = _RESULTS, _PLOTS, _README
+        from bench.child import ROOT
+
+        json_path, plot_path, table_path = (str(ROOT / at) for at in (_RESULTS, _PLOTS, _README))
         if source is not None or only or size != "normal":
             raise click.UsageError("--publish measures everything, at its own sizes")
     cases = [

@@ -61,7 +61,7 @@ def draw(found: Document, directory: str) -> list[Path]:
 
 
 def _panel(place: Any, group: dict[str, Any]) -> None:
-    from matplotlib.ticker import EngFormatter
+    from matplotlib.ticker import EngFormatter, NullLocator
 
     curves: dict[str, list[dict[str, Any]]] = {}
     for result in group["results"]:
@@ -84,7 +84,7 @@ def _panel(place: Any, group: dict[str, Any]) -> None:
     place.set_ylim(low / 10**spare, high * 10**spare)
     place.yaxis.set_major_formatter(EngFormatter(unit="s", sep=""))
     for axis in (place.xaxis, place.yaxis):
-        axis.set_minor_formatter(lambda *_: "")
+        axis.set_minor_locator(NullLocator())
     place.set_title(group["title"])
     place.set_xlabel(group["axis"])
     place.set_ylabel(f"time per {group['unit']}")

@@ -41,7 +41,7 @@ SIZES = {
         600_000,
         60,
         (100,),
-        2,
+        1,
         (1, 10),
         1 << 18,
         scale_records=(1_000, 4_000),
@@ -49,7 +49,7 @@ SIZES = {
         scale_rounds=1,
         memory_bytes=2_000_000,
         memory_rounds=1,
-        imports=2,
+        imports=1,
         instructions=1,
     ),
     # 20 MB: as large as the last cache; ten times as much gave the same ratios

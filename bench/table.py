@@ -59,7 +59,7 @@ def _head(found: Document) -> str:
         f"{machine['memory_gb']:.0f} GB, {machine['system']}, {machine['file_system']}; "
         f"{machine['python']}, aolog {versions['aolog']} ({machine['backend']}); {peers}. "
         f"Load average at the start: {machine['load']}."
-        + (_BUSY if machine["load"] > machine["cores"] / 2 else "")
+        + (_BUSY if machine["load"] > (machine["cores"] or 1) / 2 else "")
     )
 
 

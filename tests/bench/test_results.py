@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,19 @@ def test_only_what_stands_between_the_markers_is_written(tmp_path):
     assert text.startswith(f"before\n{table.BEGIN}\n")
     assert text.endswith(f"\n{table.END}\nbehind\n")
     assert table.between(text) == table.markdown(COMMITTED)
+
+
+def test_the_command_line_makes_table_and_results_anew_without_measuring(tmp_path):
+    path, again = tmp_path / "README.md", tmp_path / "results.json"
+    path.write_text(f"{table.BEGIN}\n{table.END}\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--from", "bench/results.json", "--table", str(path),
+         "--json", str(again)], cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "measuring" not in done.stderr
+    assert table.between(path.read_text(encoding="utf-8")) == table.markdown(COMMITTED)
+    assert again.read_bytes() == (ROOT / "bench/results.json").read_bytes()
+    assert done.stdout.splitlines()[-1] == results.verdicts(COMMITTED)[-1]
 
 
 def test_a_file_without_markers_is_left_alone(tmp_path):
