@@ -141,7 +141,7 @@ def _above_listing(axis: str, contenders: list[Contender], *series: str) -> tupl
             f"{_named(one, axis, most)}, as a multiple of {least:,} and listing the directory",
             _named(one, axis, most),
             (_named(one, axis, least), _named("listing", axis, most)),
-            2.0,  # a listing does more than os.listdir: names are checked, and held
+            2.5,  # more than os.listdir is done: names are checked and held, sizes added up
         )
         for one in series
     )
