@@ -7,7 +7,6 @@ that repair knows which bytes are intact. Reads only; what is found is judged el
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
@@ -44,7 +43,6 @@ _TALLIED_AT_ONCE = 256
 _MIN_BY_NUMPY = 256  # timestamps; below it, min of a list is faster than numpy's calls
 
 
-@dataclass(slots=True)
 class SlabAudit:
     """What stands in a slab. Offsets are the slab's.
 
@@ -56,11 +54,6 @@ class SlabAudit:
     header copy is there at all, only zeros behind the magic: so repair leaves what it can't read.
     """
 
-    base: int
-    path: str
-    format: int
-    header: SlabHeader | None
-    data_begin: int
     frames: int = 0
     records: int = 0
     next_ordinal: int = 0
@@ -70,20 +63,29 @@ class SlabAudit:
     seal_at: int | None = None
     seal_header: SlabHeader | None = None
     seal_records: int | None = None
-    differences: list[str] = field(default_factory=list)
     ordinals_skip: bool = False
-    index: Index = field(default_factory=Index)
     copies: tuple[SlabHeader | NewerVersion | None, ...] = ()
     trailer: int | None = None
     is_emptied: bool = False
     limit: int | None = None
     stat: Stat | None = None
     is_whole: bool = True
-    _hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
-    _closed: list[tuple[int, int]] = field(default_factory=list)
     _begin: int = -1  # of the run that is not closed yet
     _end: int = -1
-    _shown: list[tuple[int, int, FrameHeader, int]] = field(default_factory=list)
+
+    def __init__(
+        self, base: int, path: str, of_format: int, header: SlabHeader | None, data_begin: int
+    ) -> None:
+        self.base = base
+        self.path = path
+        self.format = of_format
+        self.header = header
+        self.data_begin = data_begin
+        self.differences: list[str] = []
+        self.index = Index()
+        self._hash = xxhash.xxh3_64()
+        self._closed: list[tuple[int, int]] = []
+        self._shown: list[tuple[int, int, FrameHeader, int]] = []
 
     @property
     def runs(self) -> list[tuple[int, int]]:

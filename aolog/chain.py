@@ -13,13 +13,11 @@ written changes only under both.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from aolog import clock
+from aolog import clock, notices
 from aolog import retention as retention_module
 from aolog.active import FormatOneSlab, FormatTwoSlab
 from aolog.commit import GroupCommit
@@ -51,12 +49,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainOptions", "SlabChain"]
 
-_log = logging.getLogger("aolog")
 _OUR_NAMES = {CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, "lost+found"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainOptions:
+class ChainOptions(NamedTuple):
     """The writer's options that concern slabs. synced: its policy is not "never". compressed:
     bodies may be."""
 
@@ -91,6 +87,7 @@ class SlabChain:
         self._options = options
         self._sync_lock = threading.RLock()  # knows whose it is: see _sync_written
         self._commit = GroupCommit(self._settled)
+        self._known_slabs: retention_module.Known = {}  # asked for at each roll of a bounded log
         self._directory = self._lock_directory()
         if options.synced:
             _warn_once(path, storage)
@@ -340,7 +337,9 @@ class SlabChain:
         if not retention.bounded:
             return True
         needed = self._options.slab_bytes
-        pruned = retention_module.prune(self.path, self._storage, retention, needed=needed)
+        pruned = retention_module.prune(
+            self.path, self._storage, retention, needed=needed, known=self._known_slabs
+        )
         if pruned.room or retention.when_full == "prune":
             return True
         if retention.when_full == "error":
@@ -359,10 +358,14 @@ class SlabChain:
             return False
         try:
             pruned = retention_module.prune(
-                self.path, self._storage, self._options.retention, needed=needed
+                self.path,
+                self._storage,
+                self._options.retention,
+                needed=needed,
+                known=self._known_slabs,
             )
         except AologError as error:
-            _log.warning("nothing is pruned: %s", error)
+            notices.warn("nothing is pruned: %s", error)
             return False
         return pruned.slabs > 0
 
@@ -387,4 +390,4 @@ def _warn_once(path: str, storage: Storage) -> None:
         return
     for limit in limits_of(mount):
         _warned.add(mount.point)
-        _log.warning("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)
+        notices.warn("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 import struct
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
@@ -22,6 +21,7 @@ import xxhash
 from aolog import clock
 from aolog.errors import CursorCorrupt, CursorLocked, NoSuchCursor, UsageError
 from aolog.log import CURSOR_DIRECTORY
+from aolog.storage import parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,7 +256,7 @@ class CursorFile:
             self._create(position)
             return
         if not self._settled:
-            self._storage.sync_directory(str(Path(self.path).parent))
+            self._storage.sync_directory(parent_of(self.path))
         if same:
             self._file.datasync()
             self._settled = True
@@ -286,7 +286,7 @@ class CursorFile:
         return True
 
     def _create(self, position: Position) -> None:
-        parent = str(Path(self.path).parent)
+        parent = parent_of(self.path)
         self._storage.make_directory(parent)
         sector = COPIES[1] - COPIES[0]
         first = _encode(position, 0).ljust(sector, b"\0")

@@ -8,20 +8,18 @@ and a writer that is dropped closes itself.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import weakref
 from typing import TYPE_CHECKING, Protocol
 
 from aolog.errors import AologError
+from aolog.notices import fault
 
 if TYPE_CHECKING:
     from aolog.storage import Storage
     from aolog.system import System
 
 __all__ = ["abandon", "close_quietly", "closed", "opened"]
-
-_log = logging.getLogger("aolog")
 
 
 class Living(Protocol):
@@ -60,7 +58,7 @@ def close_quietly(living: Living) -> None:
     try:
         living.close()
     except AologError as error:
-        _log.error("%s was not closed and now cannot be: %s", living.path, error)
+        fault("%s was not closed and now cannot be: %s", living.path, error)
 
 
 def _in_child() -> None:

@@ -8,15 +8,14 @@ appears by a rename.
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.active import FormatOneSlab, FormatTwoSlab
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import AologError, HeaderLost, StorageFull, TopicMismatch, UsageError
 from aolog.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, padding
 from aolog.log import ASIDE_DIRECTORY
+from aolog.notices import warn
 from aolog.recovery import Case, Decision, LastSlab, decide
 from aolog.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader, slab_name
 from aolog.walk import QueuefkaWalker, Tail
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Opening", "Predecessor", "begin_slab", "open_for_append"]
 
-_log = logging.getLogger("aolog")
 
 _STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
 
@@ -40,8 +38,7 @@ JUMP_MAX = 1 << 44
 _REACH_SPARE = (1 << 32) + (1 << 24)
 
 
-@dataclass(frozen=True, slots=True)
-class Predecessor:
+class Predecessor(NamedTuple):
     """What the next slab's header says of the slabs before it."""
 
     next_base: int
@@ -56,8 +53,7 @@ class Predecessor:
     greatest_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(NamedTuple):
     """How a log was found and what was done: `Writer.opening`.
 
     case: the row of recovery's table. cut_bytes: of the torn tail, copied to aside_path.
@@ -70,8 +66,7 @@ class Opening:
     aside_path: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     last: LastSlab
     slab: Slab
     ordinal: int
@@ -90,7 +85,7 @@ def _known_out(log: Log) -> list[int]:
         try:
             found.append(read_position(log.path, name, log.storage).address)
         except AologError as error:
-            _log.warning("cursor %s is passed over: %s", name, error)
+            warn("cursor %s is passed over: %s", name, error)
     return found
 
 
@@ -341,7 +336,7 @@ def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
 
 def _report(log: Log, opening: Opening) -> Opening:
     if opening.case not in {Case.SEALED.value, Case.QUEUEFKA.value}:
-        _log.warning(
+        warn(
             "%s: opened after an unclean stop, case %s: %d bytes cut%s; epoch %d goes on at %d",
             log.path,
             opening.case,

@@ -11,7 +11,6 @@ import os
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from aolog import lifetime, seek
@@ -29,7 +28,7 @@ from aolog.lag import lag
 from aolog.log import Log
 from aolog.resume import identity, resume
 from aolog.scan import Scan
-from aolog.storage import Storage
+from aolog.storage import Storage, absolute
 from aolog.watch import Watch, watch
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class Reader:
         resync: bool = False,
         storage: Storage | None = None,
     ) -> None:
-        self.path = str(Path(path).absolute())  # slabs to come do not move with the process
+        self.path = absolute(path)  # slabs to come do not move with the process
         self.storage = storage or Storage()
         self._on_gap = on_gap
         self._strict = strict

@@ -27,9 +27,8 @@ meet at the same addresses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +55,7 @@ class Case(Enum):
     QUEUEFKA_BAD = "@S queuefka_bad"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastSlab:
+class LastSlab(NamedTuple):
     """What was found, in offsets of the slab.
 
     end_of_frames: behind the last intact frame, seal included. blank: only zeros from there to
@@ -79,8 +77,7 @@ class LastSlab:
     unfinished: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What to do. cut_at: offset at which the last slab is to end, None to leave it as it is.
     aside: copy what is cut aside first. next_base: where the next slab begins, None to go on in
     the last one. new_epoch: whether it is a new one."""

@@ -6,7 +6,6 @@ a second time, durable; copies renamed over them, durable.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aolog import clock
@@ -133,10 +132,10 @@ def _write_copy(storage: Storage, plan: SlabPlan, slab: SlabAudit, staged: dict[
             copy.pwrite_all([MAGIC[: plan.size]], 0)
         else:
             same_file = plan.header.inode == original.stat().inode
-            header = replace(plan.header, inode=copy.stat().inode if same_file else 0)
+            header = plan.header._replace(inode=copy.stat().inode if same_file else 0)
             copy.pwrite_all([header.encode_prelude()], 0)
             if plan.new_seal is not None:
-                made = replace(plan.new_seal.seal, header=header)
+                made = plan.new_seal.seal.with_header(header)
                 parts = encode_seal(
                     made, plan.new_seal.offset, flags=FLAG_DURABLE, timestamp_us=clock.now_us()
                 )
@@ -147,7 +146,7 @@ def _write_copy(storage: Storage, plan: SlabPlan, slab: SlabAudit, staged: dict[
                 if isinstance(frame, Frame) and seal is not None:
                     head = frame.header
                     parts = encode_seal(
-                        replace(seal, header=header),
+                        seal.with_header(header),
                         slab.seal_at,
                         flags=head.flags,
                         timestamp_us=head.timestamp_us,

@@ -9,8 +9,7 @@ before the next, so that what is left has no hole.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import NoSuchCursor, UsageError
@@ -18,15 +17,19 @@ from aolog.log import RETENTION_LOCK, Log
 from aolog.slab import slab_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aolog.storage import Storage
 
-__all__ = ["Plan", "Pruned", "Retention", "SlabSize", "plan", "prune"]
+__all__ = ["Known", "Plan", "Pruned", "Retention", "SlabSize", "plan", "prune"]
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class _Bounds(NamedTuple):
+    max_bytes: int | None = None
+    max_age_s: float | None = None
+    max_slabs: int | None = None
+    when_full: Literal["prune", "block", "error"] = "prune"
+
+
+class Retention(_Bounds):
     """What a log keeps. All bounds are off by default.
 
     max_bytes: of all slab files together; a writer begins no slab that would pass it.
@@ -36,12 +39,17 @@ class Retention:
     "error" makes them raise RetentionFull.
     """
 
-    max_bytes: int | None = None
-    max_age_s: float | None = None
-    max_slabs: int | None = None
-    when_full: Literal["prune", "block", "error"] = "prune"
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
+    def __new__(
+        cls,
+        max_bytes: int | None = None,
+        max_age_s: float | None = None,
+        max_slabs: int | None = None,
+        when_full: Literal["prune", "block", "error"] = "prune",
+    ) -> Self:
+        """Raises UsageError for a bound that nothing could keep."""
+        self = super().__new__(cls, max_bytes, max_age_s, max_slabs, when_full)
         for name in ("max_bytes", "max_age_s", "max_slabs"):
             bound = getattr(self, name)
             if bound is not None and not bound > 0:
@@ -50,6 +58,7 @@ class Retention:
             raise UsageError(
                 f"Retention(when_full={self.when_full!r})", hint='use "prune", "block" or "error"'
             )
+        return self
 
     @property
     def bounded(self) -> bool:
@@ -67,6 +76,13 @@ class SlabSize(NamedTuple):
     changed_s: float
 
 
+class Slabs(Protocol):
+    """A log's slabs in order. Looking at one may cost a system call."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int, /) -> SlabSize: ...
+
+
 class Plan(NamedTuple):
     """drop: how many slabs go from the front. room: False if protecting cursors hold slabs that
     would have to go for the total's sake."""
@@ -76,23 +92,26 @@ class Plan(NamedTuple):
 
 
 def plan(
-    slabs: Sequence[SlabSize],
+    slabs: Slabs,
     retention: Retention,
     *,
     protected_from: int | None,
     now_s: float,
     needed: int = 0,
 ) -> Plan:
-    """How many slabs go, oldest first; never the last.
+    """How many slabs go, oldest first; never the last. Looks at all of them only for the total.
 
     protected_from: the least address that a protecting cursor still needs. needed: bytes that a
     slab about to begin may take; 0 if none is.
     """
     drop = 0
-    total = sum(slab.bytes for slab in slabs) + needed
+    total = needed
+    if retention.max_bytes is not None:
+        total += sum(slabs[i].bytes for i in range(len(slabs)))
     count = len(slabs) + (needed > 0)
     held = False
-    for slab in slabs[:-1]:
+    for i in range(len(slabs) - 1):
+        slab = slabs[i]
         over_bytes = retention.max_bytes is not None and total > retention.max_bytes
         over_age = retention.max_age_s is not None and now_s - slab.changed_s > retention.max_age_s
         over_count = retention.max_slabs is not None and count > retention.max_slabs
@@ -131,20 +150,32 @@ def protected_from(path: str, storage: Storage) -> int | None:
     return min(needs, default=None)
 
 
+Known: TypeAlias = dict[int, SlabSize]
+
+
 def prune(
-    path: str, storage: Storage, retention: Retention, *, needed: int = 0, dry_run: bool = False
+    path: str,
+    storage: Storage,
+    retention: Retention,
+    *,
+    needed: int = 0,
+    dry_run: bool = False,
+    known: Known | None = None,
 ) -> Pruned:
     """Removes what retention lets go, under the retention lock; durable on return.
 
     Any process may call it, beside a writer and readers: the last slab stays. dry_run: only says
-    what would go, and touches nothing.
+    what would go, and touches nothing. known: slabs by their base, filled and used by each call of
+    one writer, whose lock keeps repair away: so each slab is looked at once, however often the
+    writer rolls. Without it each call looks at all, if there is a total.
     """
+    known = {} if known is None else known
     if dry_run:
-        return _decide(path, storage, retention, needed)[1]
+        return _decide(path, storage, retention, needed, known)[1]
     lock = storage.open_lock(f"{path}/{RETENTION_LOCK}")
     try:
         lock.lock()
-        going, pruned = _decide(path, storage, retention, needed)
+        going, pruned = _decide(path, storage, retention, needed, known)
         if going:  # whoever removed the one before may have been killed before it was durable
             storage.sync_directory(path)
         for slab in going:
@@ -155,33 +186,54 @@ def prune(
     return pruned
 
 
-def _sizes(log: Log) -> list[SlabSize]:
-    sizes = []
-    for base, end in zip(log.bases, [*log.bases[1:], 0], strict=True):
-        slab = log.storage.open_read(log.slab_path(base))
-        stat = slab.stat()
-        slab.close()
-        sizes.append(SlabSize(base, end, stat.size, stat.mtime_ns / 1e9))
-    return sizes
+class _Listed:
+    """The listed slabs, each looked at when it is asked for. One that has a successor does not
+    change, and is known from then on."""
+
+    def __init__(self, log: Log, known: Known) -> None:
+        self._log = log
+        self._known = known
+
+    def __len__(self) -> int:
+        return len(self._log.bases)
+
+    def __getitem__(self, i: int) -> SlabSize:
+        bases = self._log.bases
+        found = self._known.get(bases[i])
+        if found is not None:
+            return found
+        file = self._log.storage.open_read(self._log.slab_path(bases[i]))
+        stat = file.stat()
+        file.close()
+        is_last = i + 1 == len(bases)
+        end = 0 if is_last else bases[i + 1]
+        found = SlabSize(bases[i], end, stat.size, stat.mtime_ns / 1e9)
+        if not is_last:
+            self._known[bases[i]] = found
+        return found
 
 
 def _decide(
-    path: str, storage: Storage, retention: Retention, needed: int
+    path: str, storage: Storage, retention: Retention, needed: int, known: Known
 ) -> tuple[list[SlabSize], Pruned]:
     """Which slabs are to go, and what that comes to."""
     log = Log(path, storage)
     try:
-        slabs = log.listed(lambda: _sizes(log))  # without the lock others may prune meanwhile
+        slabs = _Listed(log, known)
+        needed_from = protected_from(path, storage)
+
+        def look() -> tuple[list[SlabSize], Pruned]:
+            decided = plan(
+                slabs, retention, protected_from=needed_from, now_s=time.time(), needed=needed
+            )
+            going = [slabs[i] for i in range(decided.drop)]
+            first = log.bases[0] if log.bases else 0
+            end = going[-1].end if going else first
+            return going, Pruned(len(going), sum(slab.bytes for slab in going), end, decided.room)
+
+        going, pruned = log.listed(look)  # without the lock others may prune meanwhile
     finally:
         log.close()
-    decided = plan(
-        slabs,
-        retention,
-        protected_from=protected_from(path, storage),
-        now_s=time.time(),
-        needed=needed,
-    )
-    going = slabs[: decided.drop]
-    end = going[-1].end if going else (slabs[0].base if slabs else 0)
-    size = sum(slab.bytes for slab in going)
-    return going, Pruned(len(going), size, end, decided.room)
+    for base in [base for base in known if base < pruned.end]:  # others prune too
+        del known[base]
+    return going, pruned

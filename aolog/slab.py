@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import xxhash
@@ -103,8 +102,7 @@ class NewerVersion(NamedTuple):
     version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlabHeader:
+class SlabHeader(NamedTuple):
     """What a slab says of itself. Fields as in the layout above."""
 
     topic_uuid: bytes
@@ -226,16 +224,30 @@ class Mark(NamedTuple):
     greatest_before_us: int
 
 
-@dataclass(slots=True)
 class Index:
     """A mark each 16 KiB of slab: kept by the writer, stored in the seal, rebuilt by a walk.
 
     Not thread-safe; whoever builds it hands it over.
     """
 
-    offsets: list[int] = field(default_factory=list)
-    ordinals: list[int] = field(default_factory=list)
-    greatest_before_us: list[int] = field(default_factory=list)
+    __slots__ = ("greatest_before_us", "offsets", "ordinals")
+
+    def __init__(
+        self,
+        offsets: list[int] | None = None,
+        ordinals: list[int] | None = None,
+        greatest_before_us: list[int] | None = None,
+    ) -> None:
+        self.offsets = offsets or []
+        self.ordinals = ordinals or []
+        self.greatest_before_us = greatest_before_us or []
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Index) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
     def note(self, offset: int, ordinal: int, greatest_before_us: int) -> None:
         """A frame begins here. Kept only if the last mark is 16 KiB away. May be repeated, also
@@ -312,20 +324,47 @@ assert _TRAILER.size == TRAILER_LEN
 assert TRAILER_LEN % ALIGNMENT == 0  # the trailer is the last of its slab: no padding behind it
 
 
-@dataclass(slots=True)
 class Seal:
     """What the writer said of a slab when it was done with it.
 
     least_us, greatest_us: of the records' timestamps; NO_TIMESTAMP if there is no record.
     """
 
-    header: SlabHeader
-    records: int = 0
-    frames: int = 0
-    least_us: int = NO_TIMESTAMP
-    greatest_us: int = NO_TIMESTAMP
-    headers_hash: int = 0
-    index: Index = field(default_factory=Index)
+    __slots__ = (
+        "frames", "greatest_us", "header", "headers_hash", "index", "least_us", "records",
+    )  # fmt: skip  # one thing, a line or two
+
+    def __init__(
+        self,
+        header: SlabHeader,
+        records: int = 0,
+        frames: int = 0,
+        least_us: int = NO_TIMESTAMP,
+        greatest_us: int = NO_TIMESTAMP,
+        headers_hash: int = 0,
+        index: Index | None = None,
+    ) -> None:
+        self.header = header
+        self.records = records
+        self.frames = frames
+        self.least_us = least_us
+        self.greatest_us = greatest_us
+        self.headers_hash = headers_hash
+        self.index = index or Index()
+
+    def with_header(self, header: SlabHeader) -> Seal:
+        """The same, said of a file that has another header."""
+        return Seal(
+            header, self.records, self.frames, self.least_us, self.greatest_us,
+            self.headers_hash, self.index,
+        )  # fmt: skip  # one thing, a line or two
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Seal) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
 
 def encode_seal(seal: Seal, offset: int, *, flags: int, timestamp_us: int) -> list[Buffer]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from aolog.errors import (
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from aolog.frame import Buffer
 
-__all__ = ["Directory", "Entry", "File", "Stat", "Storage"]
+__all__ = ["Directory", "Entry", "File", "Stat", "Storage", "absolute", "parent_of"]
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -67,6 +66,13 @@ def _sync_failed(error: OSError, path: str, what: str) -> SyncFailed:
     """Whatever the reason, no room included: what was to be synced can't be believed any more."""
     reason = f"{what}: {os.strerror(error.errno or 0)}"
     return SyncFailed(reason, hint="check the device, then reopen", path=path, errno=error.errno)
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """The path from the root on, whatever directory the process changes to. `..` stays: what it
+    means is up to links. (As pathlib's, which would take a sixth of importing all this.)"""
+    names = os.path.join(os.getcwd(), os.fspath(path)).split("/")  # noqa: PTH109, PTH118 -- light
+    return "/" + "/".join(name for name in names if name not in {"", "."})
 
 
 class Entry(NamedTuple):
@@ -260,7 +266,7 @@ class Storage:
     def make_directory(self, path: str) -> None:
         """Creates the directory and its parents if it is not there; durable on return."""
         missing: list[str] = []
-        at = str(Path(path).absolute())
+        at = absolute(path)
         while not self.system.lexists(at):
             missing.append(at)
             at = parent_of(at)

@@ -11,15 +11,13 @@ a sync waits for the device. Nobody waits for a sync under `_lock` but who seals
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex
 
-from aolog import clock, lifetime, queuefka
+from aolog import clock, lifetime, notices, queuefka
 from aolog.active import FormatOneSlab, FormatTwoSlab
 from aolog.batch import load_arrow
 from aolog.chain import ChainOptions, SlabChain
@@ -45,7 +43,7 @@ from aolog.errors import (
 from aolog.gather import OpenBatch
 from aolog.retention import Retention
 from aolog.speed import Gate
-from aolog.storage import Storage
+from aolog.storage import Storage, absolute
 from aolog.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -61,7 +59,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Writer"]
 
-_log = logging.getLogger("aolog")
 
 SLAB_BYTES = 64 << 20  # a file large enough that opening one is rare, small enough to prune
 BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger ones lose more
@@ -126,7 +123,7 @@ class Writer(Gate):
             flush_seconds=flush_seconds,
             sync_seconds=sync_seconds,
         )
-        self.path = str(Path(path).absolute())  # slabs to come do not move with the process
+        self.path = absolute(path)  # slabs to come do not move with the process
         self._format_1 = format == "queuefka"
         if first_address < 0 or first_address >= 1 << 63 or first_address % 8:
             raise UsageError(f"first_address={first_address}", hint="a multiple of 8 below 2^63")
@@ -511,7 +508,7 @@ class Writer(Gate):
             if isinstance(error, StorageError):  # others are met again where they arise
                 with self._lock:
                     self._trouble = self._trouble or error
-            _log.warning("%s: %s", self.path, error)
+            notices.warn("%s: %s", self.path, error)
 
     def _sync_to(self, target: int) -> int:
         """Never under the lock, which whoever syncs for all has to take."""

@@ -3,14 +3,20 @@
     python -m bench --help
 
     sizes, payloads     what is appended and read: the same bytes for all, from a seed
-    peers/              a file each: aolog, msgpack, pyarrow IPC, lmdb, sqlite, persist-queue
+    peers/              a file each: aolog, msgpack, pyarrow IPC, lmdb, sqlite, RocksDB,
+                        persist-queue, diskcache
     limits              the same bytes written, read and hashed with nothing in between
-    cases/              append, append_many, read, to Arrow: who runs, what is timed
+    cases/              a file each: who runs, what is timed; or what is probed
     measure             rounds, medians, ratios; every contender's work is proved before it counts
-    report, machine     the table, the JSON, and on what it was measured
-    target              the one figure that has to hold
+    panel, child        figures that are no times, taken in fresh processes
+    target              what has to hold, declared by the group that measures it
+    report, machine     the tables on the terminal, and on what it was measured
+    results             all of it as JSON, every round's figure
+    plot, table         curves and the README's figures, made of the results alone
 
 Times are for comparing within one run. Between runs only ratios mean something, and on a shared
-machine those only roughly: look at the spread. Peers are imported in their own file and nowhere
-else; one that is not installed is named and left out.
+machine those only roughly: look at the spread, or at instructions. Peers are imported in their own
+file and nowhere else; one that is not installed is named and left out.
+
+A new case is a file in cases/ and its name in cases/__init__.py.
 """

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from bench.cases import CASES, CASES_WITH_TARGETS
+from bench.cases import CASES, CASES_ON_REQUEST, CASES_WITH_TARGETS
 from bench.sizes import SIZES
+
+if TYPE_CHECKING:
+    from bench.results import Document
 
 __all__ = ["main"]
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-_EPILOG = """\b
+_RESULTS, _PLOTS, _README = "bench/results.json", "bench/plots", "README.md"
+_EPILOG = f"""\b
 Examples:
-  python -m bench                                    all cases, about five minutes
+  python -m bench                                    all cases, about ten minutes
   python -m bench --only arrow --check               does the target hold?
   python -m bench --only append --record-bytes 20    small records
+  python -m bench --only scale --size large --plot . how costs grow, up to 10^8 records
   python -m bench --size large --dir /mnt/disk --json large.json
+  python -m bench --publish                          what the README shows, measured anew
+  python -m bench --from {_RESULTS} --plot {_PLOTS} --table {_README}
 """
 
 
@@ -28,76 +33,133 @@ Examples:
 @click.option("--size", type=click.Choice(list(SIZES)), default="normal", show_default=True,
               help="How much; small only proves that everything runs.")  # fmt: skip
 @click.option("--only", type=click.Choice(CASES), multiple=True, help="This case; repeatable.")
+@click.option("--instructions", is_flag=True,
+              help="Also count instructions, which takes valgrind.")  # fmt: skip
 @click.option("--record-bytes", type=click.IntRange(16), multiple=True,
               help="Length of a value; repeatable. [default: 100; large: 20, 100, 1024]")  # fmt: skip
 @click.option("--repeat", type=click.IntRange(1), help="Rounds that count. [default: by size]")
 @click.option("--dir", "parent", type=click.Path(exists=True, file_okay=False, writable=True),
               help="Where to write. [default: the system's temporary directory]")  # fmt: skip
+@click.option("--from", "source", type=click.Path(exists=True, dir_okay=False),
+              help="Measure nothing: these results, of --json.")  # fmt: skip
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, writable=True),
-              help="Also write every time that was taken.")  # fmt: skip
+              help="Also write every figure that was taken.")  # fmt: skip
+@click.option("--plot", "plot_path", type=click.Path(file_okay=False),
+              help="Draw how costs grow, as SVG, into this directory; takes matplotlib.")  # fmt: skip
+@click.option("--table", "table_path", type=click.Path(exists=True, dir_okay=False, writable=True),
+              help="Put the figures between the markers of this Markdown file.")  # fmt: skip
+@click.option("--publish", is_flag=True,
+              help=f"All cases, growth at the large size, instructions; into {_RESULTS}, {_PLOTS} "
+                   f"and {_README}.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="Exit 1 unless the targets of these cases hold, which are printed at the end.")  # fmt: skip
 def main(
     size: str,
     only: tuple[str, ...],
+    instructions: bool,  # noqa: FBT001 -- click passes it by name
     record_bytes: tuple[int, ...],
     repeat: int | None,
     parent: str | None,
+    source: str | None,
     json_path: str | None,
+    plot_path: str | None,
+    table_path: str | None,
+    publish: bool,  # noqa: FBT001 -- click passes it by name
     check: bool,  # noqa: FBT001 -- click passes it by name
 ) -> None:
-    """How fast aolog is, beside msgpack, pyarrow IPC, lmdb, sqlite and persist-queue, and beside
-    the same bytes written and read raw. All contenders of a case take turns, so compare within a
-    run. Needs the packages of `pip install '.[bench]'`; what is missing is left out."""
-    cases = [case for case in CASES if not only or case in only]
-    if check and (size == "small" or not set(cases) & set(CASES_WITH_TARGETS)):
+    """How fast aolog is, beside msgpack, pyarrow IPC, lmdb, sqlite, RocksDB, persist-queue and
+    diskcache, and beside the same bytes written and read raw; what it holds in memory; and how
+    costs grow. All contenders of a case take turns, so compare within a run. Needs the packages
+    of `pip install '.[bench]'`; what is missing is left out."""
+    if publish:
+        from bench.child import ROOT
+
+        json_path, plot_path, table_path = (str(ROOT / at) for at in (_RESULTS, _PLOTS, _README))
+        if source is not None or only or size != "normal":
+            raise click.UsageError("--publish measures everything, at its own sizes")
+    cases = [
+        case
+        for case in CASES
+        if case in only
+        or (not only and case not in CASES_ON_REQUEST)
+        or ((instructions or publish) and case in CASES_ON_REQUEST)
+    ]
+    if check and source is None and (size == "small" or not set(cases) & set(CASES_WITH_TARGETS)):
         one_of = ", ".join(CASES_WITH_TARGETS)
         raise click.UsageError(f"--check needs a case of {one_of}, and a size that can be timed")
 
-    from bench import machine, report, target
+    from bench import results
+
+    if source is not None:
+        found = results.load(source)
+    else:
+        found = _measure(cases, size, record_bytes, repeat, parent, grown=publish)
+    if json_path is not None:
+        results.save(json_path, found)
+    if plot_path is not None:
+        from bench import plot
+
+        for path in plot.draw(found, plot_path):
+            click.echo(f"drawn: {path}")
+    if table_path is not None:
+        from bench import table
+
+        table.write(table_path, found)
+        click.echo(f"figures in: {table_path}")
+    lines = results.verdicts(found)
+    if lines:
+        click.echo("\n" + "\n".join(lines))
+    if check and (not lines or results.missed(found)):
+        sys.exit(1)
+
+
+def _measure(
+    cases: list[str],
+    size_name: str,
+    record_bytes: tuple[int, ...],
+    repeat: int | None,
+    parent: str | None,
+    *,
+    grown: bool,
+) -> Document:
+    """Runs the cases and prints each group as it is done. grown: costs that grow at the sizes of
+    large."""
+    import tempfile
+
+    from bench import machine, panel, report, results
     from bench.cases import groups_of_case
     from bench.cases.plan import Plan
-    from bench.measure import measure
+    from bench.measure import Group, measure
 
-    rounds = repeat or SIZES[size].rounds
-    measured = []
+    size = SIZES[size_name]
+    if grown:
+        large = SIZES["large"]
+        size = size._replace(
+            scale_records=large.scale_records,
+            scale_slabs=large.scale_slabs,
+            scale_rounds=large.scale_rounds,
+        )
+    rounds = repeat or size.rounds
+    groups, panels = [], []
     with tempfile.TemporaryDirectory(prefix="aolog-bench-", dir=parent) as directory:
         about = machine.describe(directory)
         click.echo(report.head(about))
-        plan = Plan(directory, SIZES[size], record_bytes or SIZES[size].record_bytes)
+        plan = Plan(directory, size, record_bytes or size.record_bytes)
         for case in cases:
-            for group in groups_of_case(case, plan):
+            for one in groups_of_case(case, plan):
                 if not sys.stderr.isatty():
-                    click.echo(f"measuring: {group.title}", err=True)
-                results = measure(group, rounds=rounds, directory=directory, progress=_progress)
+                    click.echo(f"measuring: {one.title}", err=True)
+                if isinstance(one, Group):
+                    timed = measure(one, rounds=rounds, directory=directory, progress=_progress)
+                    text = report.table(one, timed, rounds)
+                    groups.append((one, timed))
+                else:
+                    readings, skipped = panel.read_panel(one, rounds=rounds, progress=_progress)
+                    text = panel.text(one, readings, skipped)
+                    panels.append((one, readings, skipped))
                 _progress("")
-                click.echo("\n" + report.table(group, results, rounds))
-                measured.append((group, results))
-
-    found = [] if size == "small" else target.figures(measured)  # its times mean nothing
-    if json_path is not None:
-        document = {
-            "machine": about,
-            "size": size,
-            "rounds": rounds,
-            "groups": [report.as_json(group, results, rounds) for group, results in measured],
-            "targets": [
-                {
-                    "group": figure.title,
-                    "what": figure.target.what,
-                    "ratio": figure.ratio,
-                    "ratio_max": figure.target.ratio_max,
-                }
-                for figure in found
-            ],
-        }
-        Path(json_path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    if found:
-        click.echo()
-    for figure in found:
-        click.echo(figure)
-    if check and not (found and all(figure.holds for figure in found)):
-        sys.exit(1)
+                click.echo("\n" + text)
+    return results.document(about, size_name, rounds, groups, panels)
 
 
 def _progress(text: str) -> None:

@@ -9,14 +9,20 @@ import sqlite3
 from importlib import metadata
 from pathlib import Path
 
+import aolog
+
 __all__ = ["describe", "file_system"]
 
-_PACKAGES = ("aolog", "xxhash", "numpy", "pyarrow", "msgpack", "lmdb", "persist-queue")
+_PACKAGES = (
+    "aolog", "xxhash", "numpy", "pyarrow", "msgpack", "lmdb", "rocksdict", "persist-queue",
+    "diskcache",
+)  # fmt: skip  # a table
 
 
 def describe(directory: str) -> dict[str, object]:
     """What the table's head and the JSON say of the machine."""
     return {
+        "backend": aolog.backend,
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
@@ -62,7 +68,5 @@ def _versions() -> dict[str, str]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             if name == "aolog":  # run from its source
-                import aolog
-
                 found[name] = aolog.__version__
     return found

@@ -58,6 +58,8 @@ class Contender:
     expected: Proof
     note: str = ""
     fdatasyncs: Callable[[], int] | None = None
+    series: str = ""  # of which it is a point, at `at`, where its group has an axis
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ class Target:
 class Group:
     """Contenders for the same work. timed: what the time is of. baselines: whom the others are
     compared with. batch_bytes: of the log, where that is what the group is about. targets: what
-    has to hold in it. unit: of what there are so many."""
+    has to hold in it. unit: of what there are so many. axis: of what the contenders' costs are a
+    curve, if they are one. rounds: that count, where fewer are enough."""
 
     case: str
     title: str
@@ -95,6 +98,8 @@ class Group:
     batch_bytes: int | None = None
     targets: tuple[Target, ...] = ()
     unit: str = "record"
+    axis: str = ""
+    rounds: int | None = None
 
 
 @dataclass(slots=True)
@@ -118,15 +123,20 @@ class Measured:
     def median_cpu_ns(self) -> float:
         return statistics.median(self.cpu_ns)
 
+    def ratios_to(self, other: Measured) -> list[float]:
+        """A round each: both ran in it, so what slowed the machine down slowed both."""
+        return [ours / theirs for ours, theirs in zip(self.wall_ns, other.wall_ns, strict=True)]
+
     def ratio_to(self, other: Measured) -> float:
-        """Of the medians."""
-        return self.median_ns / other.median_ns
+        """Their median."""
+        return statistics.median(self.ratios_to(other))
 
 
 def measure(
     group: Group, *, rounds: int, directory: str, progress: Callable[[str], None]
 ) -> list[Measured]:
     """The group's contenders, measured. Raises Wrong where one did not do its work."""
+    rounds = group.rounds or rounds
     measured = [Measured(contender) for contender in group.contenders]
     for i in range(rounds + 1):
         for one in measured:
@@ -154,8 +164,8 @@ def _round(one: Measured, parent: str, *, warm_up: bool) -> None:
         else:
             if contender.fdatasyncs is not None:
                 one.fdatasyncs.append(contender.fdatasyncs() / records)
-            one.wall_ns.append(wall_s * 1e9 / records)
-            one.cpu_ns.append(cpu_s * 1e9 / records)
+            one.wall_ns.append(round(wall_s * 1e9 / records, 2))
+            one.cpu_ns.append(round(cpu_s * 1e9 / records, 2))
     finally:
         shutil.rmtree(directory)
 

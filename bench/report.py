@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["as_json", "head", "table"]
 
 _LEGEND = """\
-Medians of wall-clock times. MB: 10^6 bytes of values. x: ratio of medians to the row with a star;
-below 1 is faster. stored: bytes a record on disk. fdatasyncs: a record. On return "OS": in the page cache, where a
+Medians of wall-clock times. MB: 10^6 bytes of values. x: median of the rounds' ratios to the row
+with a star; below 1 is faster. stored: bytes a record on disk. fdatasyncs: a record. On return "OS": in the page cache, where a
 crash of the process leaves it. A contender that gets fewer records is scaled by the record."""
 _TEXT = {"", "on return", "checksum"}  # columns of words; all others are figures
 
@@ -27,7 +27,7 @@ def head(machine: dict[str, object]) -> str:
     return (
         f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, load {machine['load']}, "
         f"{machine['memory_gb']} GB, {machine['system']}\n"
-        f"{machine['python']}, {packages}\n"
+        f"{machine['python']}, aolog.backend {machine['backend']}, {packages}\n"
         f"{machine['directory']}: {machine['file_system']}\n{_LEGEND}"
     )
 
@@ -43,6 +43,7 @@ def table(group: Group, measured: Sequence[Measured], rounds: int) -> str:
     rows = [list(row) for row in zip(*columns, strict=True)]
     widths = [max(map(len, column)) for column in columns]
     records = max(one.contender.records for one in measured)
+    rounds = group.rounds or rounds
     lines = [
         f"{group.title}: {records:,} {group.unit}s, {rounds} rounds",
         f"timed: {group.timed}",
@@ -95,7 +96,9 @@ def as_json(group: Group, measured: Sequence[Measured], rounds: int) -> dict[str
         "timed": group.timed,
         "record_bytes": group.record_bytes,
         "batch_bytes": group.batch_bytes,
-        "rounds": rounds,
+        "rounds": group.rounds or rounds,
+        "unit": group.unit,
+        "axis": group.axis,
         "baselines": baselines,
         "skipped": {skipped.name: skipped.reason for skipped in group.skipped},
         "results": [
@@ -113,8 +116,14 @@ def as_json(group: Group, measured: Sequence[Measured], rounds: int) -> dict[str
                 "min_ns": min(one.wall_ns),
                 "max_ns": max(one.wall_ns),
                 "median_cpu_ns": one.median_cpu_ns,
-                "mb_per_s": _mb_per_s(group, one),
-                "ratios": {name: one.ratio_to(by_name[name]) for name in baselines},
+                "mb_per_s": round(_mb_per_s(group, one), 2),
+                "series": one.contender.series,
+                "at": one.contender.at,
+                "ratios": {name: round(one.ratio_to(by_name[name]), 4) for name in baselines},
+                "ratios_of_rounds": {
+                    name: [round(ratio, 4) for ratio in one.ratios_to(by_name[name])]
+                    for name in baselines
+                },
                 "wall_ns": one.wall_ns,
                 "cpu_ns": one.cpu_ns,
             }

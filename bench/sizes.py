@@ -10,7 +10,10 @@ __all__ = ["SIZES", "Size"]
 class Size(NamedTuple):
     """records: a contender's in each round, fewer where they would pass `bytes_max`.
     records_slow: of a contender that takes a thousand times longer. rounds: that count. slabs, and
-    unsealed_bytes of a last one: of the logs that are opened."""
+    unsealed_bytes of a last one: of the logs that are opened. scale_records, scale_slabs: of the
+    logs that show how a cost grows; scale_rounds of them. memory_bytes: of the log that a writer
+    and readers go through, memory_rounds times. imports: rounds. instructions: thousands of
+    records."""
 
     records: int
     bytes_max: int
@@ -19,6 +22,13 @@ class Size(NamedTuple):
     rounds: int
     slabs: tuple[int, ...]
     unsealed_bytes: int
+    scale_records: tuple[int, ...]
+    scale_slabs: tuple[int, ...]
+    scale_rounds: int
+    memory_bytes: int
+    memory_rounds: int
+    imports: int
+    instructions: int
 
     def records_of(self, record_bytes: int) -> int:
         return max(1, min(self.records, self.bytes_max // record_bytes))
@@ -26,11 +36,54 @@ class Size(NamedTuple):
 
 SIZES = {
     # several frames even at 256 KiB a frame, for each length
-    "small": Size(6_000, 600_000, 120, (100,), 2, (1, 10), 1 << 18),
+    "small": Size(
+        6_000,
+        600_000,
+        60,
+        (100,),
+        1,
+        (1, 10),
+        1 << 18,
+        scale_records=(1_000, 4_000),
+        scale_slabs=(1, 6),
+        scale_rounds=1,
+        memory_bytes=2_000_000,
+        memory_rounds=1,
+        imports=1,
+        instructions=1,
+    ),
     # 20 MB: as large as the last cache; ten times as much gave the same ratios
-    "normal": Size(200_000, 50_000_000, 2_000, (100,), 11, (1, 100, 10_000), 64 << 20),
+    "normal": Size(
+        200_000,
+        50_000_000,
+        2_000,
+        (100,),
+        11,
+        (1, 100, 10_000),
+        64 << 20,
+        scale_records=(10_000, 100_000, 1_000_000),
+        scale_slabs=(1, 10, 100, 1_000),
+        scale_rounds=5,
+        memory_bytes=1_000_000_000,
+        memory_rounds=3,
+        imports=21,
+        instructions=20,
+    ),
     # several slabs
     "large": Size(
-        2_000_000, 200_000_000, 10_000, (20, 100, 1024), 7, (1, 100, 10_000, 100_000), 1 << 30
+        2_000_000,
+        200_000_000,
+        10_000,
+        (20, 100, 1024),
+        7,
+        (1, 100, 10_000, 100_000),
+        1 << 30,
+        scale_records=(100_000, 1_000_000, 10_000_000, 100_000_000),
+        scale_slabs=(1, 10, 100, 1_000, 10_000),
+        scale_rounds=3,
+        memory_bytes=1_000_000_000,
+        memory_rounds=3,
+        imports=41,
+        instructions=50,
     ),
 }

@@ -20,6 +20,7 @@ __all__ = ["Figure", "figures"]
 class Figure(NamedTuple):
     """What became of a target in one group."""
 
+    case: str
     title: str
     target: Target
     ratio: float
@@ -27,13 +28,6 @@ class Figure(NamedTuple):
     @property
     def holds(self) -> bool:
         return self.ratio <= self.target.ratio_max
-
-    def __str__(self) -> str:
-        verdict = "holds" if self.holds else "MISSED"
-        return (
-            f"target {verdict}: {self.title}: {self.target.what}: {self.ratio:.2f} "
-            f"(at most {self.target.ratio_max:g})"
-        )
 
 
 def figures(measured: Iterable[tuple[Group, list[Measured]]]) -> list[Figure]:
@@ -46,5 +40,5 @@ def figures(measured: Iterable[tuple[Group, list[Measured]]]) -> list[Figure]:
                 others = zip(*(times[name] for name in target.others), strict=True)
                 rounds = zip(times[target.contender], map(sum, others), strict=True)
                 ratio = statistics.median(ours / theirs for ours, theirs in rounds)
-                found.append(Figure(group.title, target, ratio))
+                found.append(Figure(group.case, group.title, target, ratio))
     return found

@@ -39,7 +39,7 @@ IMPURE_LIBRARIES = {
 FILES_ALLOWED = ("aolog.system", "aolog.cli", "bridge.cli", "bridge.config", "bridge.demo",
                  "bridge.sample")  # fmt: skip  # one thing, one line
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
-OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getpid", "register_at_fork", "strerror",
+OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getcwd", "getpid", "register_at_fork", "strerror",
                     "urandom"}  # fmt: skip  # one thing, one line
 OS_PATH_WITHOUT_FILES = {"basename", "dirname", "join", "split", "splitext"}
 PATH_METHODS = {"glob", "hardlink_to", "is_dir", "is_file", "iterdir", "mkdir", "read_bytes",
@@ -326,6 +326,7 @@ def test_modules_import_one_another_without_a_cycle(package):
 
 HEAVY = ("numpy", "pyarrow", "click", "pyspark", "confluent_kafka", "rich", "backports",
          "compression", "lz4")  # fmt: skip  # one thing, one line
+SLOW = ("dataclasses", "inspect", "logging", "pathlib")
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -346,6 +347,15 @@ def test_importing_the_log_loads_nothing_heavy():
     assert loaded.isdisjoint(HEAVY)
 
 
+def test_importing_the_log_loads_none_of_the_slow_parts_of_the_standard_library():
+    """They took half of what the import cost. Without site: an editable install loads some."""
+    code = (
+        f"import sys; sys.path += {sys.path!r}\nimport aolog\n"
+        f"assert not {set(SLOW)!r} & sys.modules.keys(), {set(SLOW)!r} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)
+
+
 def test_appending_and_reading_bytes_loads_nothing_heavy(tmp_path):
     statement = (
         "import aolog\n"
@@ -354,6 +364,23 @@ def test_appending_and_reading_bytes_loads_nothing_heavy(tmp_path):
         f"assert [r.value for r in aolog.Reader({str(tmp_path / 'log')!r})] == [b'value']"
     )
     assert loaded_by(statement).isdisjoint(HEAVY)
+
+
+def test_numpy_is_loaded_when_a_batch_is_decoded_and_not_before(tmp_path):
+    code = (
+        "import sys, aolog\n"
+        f"path = {str(tmp_path / 'log')!r}\n"
+        "with aolog.Writer(path) as log:\n"
+        "    for i in range(1000):\n"
+        "        log.append(b'value', key=b'key', timestamp=i)\n"
+        "reader = aolog.Reader(path)\n"
+        "batch = reader.read_batch()\n"
+        "assert len(batch) == 1000\n"
+        "assert 'numpy' not in sys.modules\n"
+        "assert len(batch.addresses) == 1000\n"
+        "assert 'numpy' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_the_check_for_heavy_modules_can_fail():

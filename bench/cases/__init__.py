@@ -1,7 +1,8 @@
 """The cases: who does which work, and what of it is timed. One a file.
 
-Each is a function of a `Plan` that yields groups one by one; what a group reads exists until the
-next is asked for.
+Each is a function of a `Plan` that yields groups (of contenders, timed) or panels (of probes, with
+figures of their own) one by one; what one reads exists until the next is asked for. A new case is
+a file here with a function `groups`, and its name below.
 """
 
 from __future__ import annotations
@@ -14,14 +15,22 @@ if TYPE_CHECKING:
 
     from bench.cases.plan import Plan
     from bench.measure import Group
+    from bench.panel import Panel
 
-__all__ = ["CASES", "CASES_WITH_TARGETS", "groups_of_case"]
+__all__ = ["CASES", "CASES_ON_REQUEST", "CASES_WITH_TARGETS", "groups_of_case"]
 
-CASES = ("append", "append_many", "read", "arrow", "durability", "opening",
-         "compression")  # fmt: skip  # one thing, one line
-CASES_WITH_TARGETS = ("arrow", "durability", "opening")
+CASES = (
+    "append", "append_many", "read", "arrow", "durability", "opening",
+    "memory", "scale", "compression",
+    "instructions",
+)  # fmt: skip  # a table
+CASES_WITH_TARGETS = (
+    "arrow", "durability", "opening",
+    "memory", "scale",
+)  # fmt: skip  # a table
+CASES_ON_REQUEST = ("instructions",)
 
 
-def groups_of_case(case: str, plan: Plan) -> Iterator[Group]:
+def groups_of_case(case: str, plan: Plan) -> Iterator[Group | Panel]:
     module = importlib.import_module(f"bench.cases.{case}")
-    return cast("Callable[[Plan], Iterator[Group]]", module.groups)(plan)
+    return cast("Callable[[Plan], Iterator[Group | Panel]]", module.groups)(plan)

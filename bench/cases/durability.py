@@ -84,6 +84,7 @@ def groups(plan: Plan) -> Iterator[Group]:
                 make(PREALLOCATED, preallocate=True),
                 _sqlite(values, expected),
                 *_lmdb(values, expected),
+                *_rocksdb(values, expected),
             ],
             (RAW_GROWING, RAW_WRITTEN),
             _skipped(),
@@ -106,7 +107,9 @@ def groups(plan: Plan) -> Iterator[Group]:
 
 
 def _skipped() -> list[Skipped]:
-    return [] if find_spec("lmdb") else [Skipped("lmdb", "not installed")]
+    return [
+        Skipped(name, "not installed") for name in ("lmdb", "rocksdict") if find_spec(name) is None
+    ]
 
 
 # --- the log ----------------------------------------------------------------------------------
@@ -312,4 +315,36 @@ def _lmdb(values: Sequence[bytes], expected: Proof) -> Iterator[Contender]:
     yield Contender(
         "lmdb, sync", Promise(_DURABLE, "none"), len(values), session, proof, expected,
         "a transaction a record",
+    )  # fmt: skip  # one thing, a line or two
+
+
+def _rocksdb(values: Sequence[bytes], expected: Proof) -> Iterator[Contender]:
+    if find_spec("rocksdict") is None:
+        return
+    import rocksdict
+
+    def connect(directory: str) -> rocksdict.Rdict:
+        return rocksdict.Rdict(directory, rocksdict.Options(raw_mode=True))
+
+    @contextmanager
+    def session(directory: str) -> Iterator[Callable[[], int]]:
+        synced = rocksdict.WriteOptions()
+        synced.sync = True
+        with closing(connect(directory)) as db:
+            db.set_write_options(synced)
+
+            def work() -> int:
+                for i, value in enumerate(values):
+                    db[i.to_bytes(8, "big")] = value
+                return len(values)
+
+            yield work
+
+    def proof(directory: str) -> Proof:
+        with closing(connect(directory)) as db:
+            return prove(db.values())
+
+    yield Contender(
+        "rocksdict, sync", Promise(_DURABLE, "crc32c a record"), len(values), session, proof,
+        expected, "a put a record",
     )  # fmt: skip  # one thing, a line or two

@@ -26,7 +26,17 @@ if TYPE_CHECKING:
 
     from bench.cases.plan import Plan
 
-__all__ = ["BATCHES", "BATCHES_TARGET", "SINGLES", "groups", "growth_target", "row"]
+__all__ = [
+    "BATCHES",
+    "BATCHES_TARGET",
+    "SINGLES",
+    "Unsynced",
+    "groups",
+    "growth_target",
+    "listing",
+    "open_to_read",
+    "row",
+]
 
 _OPENINGS = 20  # a round's
 _SLAB_BYTES = 8_200  # one record each
@@ -71,7 +81,7 @@ def groups(plan: Plan) -> Iterator[Group]:
 # --- against the number of slabs ----------------------------------------------------------------
 
 
-class _Unsynced(Storage):
+class Unsynced(Storage):
     """For making what is measured: thousands of slabs, none of which has to survive."""
 
     def _open(self, path: str, flags: int) -> File:
@@ -83,9 +93,9 @@ class _Unsynced(Storage):
         """Not now."""
 
 
-def _make_log(path: str, slabs: int) -> None:
+def make_log(path: str, slabs: int) -> None:
     with aolog.Writer(
-        path, slab_bytes=_SLAB_BYTES, flush_seconds=None, sync="never", storage=_Unsynced()
+        path, slab_bytes=_SLAB_BYTES, flush_seconds=None, sync="never", storage=Unsynced()
     ) as writer:
         for i in range(slabs):
             writer.append_many([bytes(100), b"%d" % i])
@@ -95,15 +105,20 @@ def _by_slabs(plan: Plan, directory: str) -> Group:
     contenders = []
     for slabs in plan.size.slabs:
         path = str(Path(directory, str(slabs)))
-        _make_log(path, slabs)
+        make_log(path, slabs)
         contenders += [
             _opening(
-                "listing", slabs, partial(_list, path), "os.listdir, names as sorted addresses"
+                "listing", slabs, partial(listing, path), "os.listdir, names as sorted addresses"
             ),
             _opening("append", slabs, partial(_open_to_append, path), "Writer, closed again"),
-            _opening("read", slabs, partial(_read, path, "earliest"), "Reader, its first record"),
             _opening(
-                "read the end", slabs, partial(_read, path, "latest"), 'Reader, start="latest"'
+                "read", slabs, partial(open_to_read, path, "earliest"), "Reader, its first record"
+            ),
+            _opening(
+                "read the end",
+                slabs,
+                partial(open_to_read, path, "latest"),
+                'Reader, start="latest"',
             ),
         ]
     most = plan.size.slabs[-1]
@@ -119,7 +134,7 @@ def _by_slabs(plan: Plan, directory: str) -> Group:
     )
 
 
-def _list(path: str) -> int:
+def listing(path: str) -> int:
     return len(sorted(int(name[:20]) for name in os.listdir(path) if name.endswith(".slab")))
 
 
@@ -129,7 +144,7 @@ def _open_to_append(path: str) -> int:
     return writer.end
 
 
-def _read(path: str, start: str) -> int:
+def open_to_read(path: str, start: str) -> int:
     with aolog.Reader(path, start="earliest" if start == "earliest" else "latest") as reader:
         record = reader.read()
     if (record is None) == (start == "earliest"):

@@ -176,6 +176,59 @@ def test_format_1_is_pruned_too(log_path: str) -> None:
     assert found == [b"%0100d" % i for i in range(100 - len(found), 100)]
 
 
+# --- what it costs -------------------------------------------------------------------------------
+
+
+class CountingStorage(Storage):
+    """Counts how often a slab is opened to be read."""
+
+    looks = 0
+
+    def open_read(self, path: str) -> File:
+        self.looks += path.endswith(".slab")
+        return super().open_read(path)
+
+
+def test_a_bounded_log_looks_at_each_slab_once_however_often_it_rolls(log_path: str) -> None:
+    keep = aolog.Retention(max_bytes=400_000)
+    storage = CountingStorage()
+    looks = []
+    with aolog.Writer(
+        log_path, slab_bytes=SLAB, retention=keep, storage=storage, **NEVER
+    ) as writer:
+        for i in range(80):
+            storage.looks = 0
+            writer.append_many([b"%010d" % i + b"x" * 2 * SLAB])  # a slab of its own
+            looks.append(storage.looks)
+            assert total(log_path) <= 400_000
+    assert len(slab_files(log_path)) > 10
+    assert max(looks[40:]) <= 2  # the one that was the last, and the one that is
+    assert len(values(log_path)) == len(slab_files(log_path))
+
+
+def test_slabs_that_others_prune_are_forgotten(log_path: str) -> None:
+    known: dict[int, SlabSize] = {}
+    slabs = written(log_path)
+    keep = aolog.Retention(max_bytes=1 << 30)
+    prune(log_path, Storage(), keep, known=known)
+    assert len(known) == 7  # the last has no successor
+    prune(log_path, Storage(), aolog.Retention(max_slabs=3))
+    assert prune(log_path, Storage(), keep, known=known).slabs == 0
+    assert list(known) == [int(slab.stem) for slab in slabs[5:7]]
+
+
+def test_without_a_total_only_what_may_go_is_looked_at(log_path: str) -> None:
+    """As the bridge does at each commit."""
+    written(log_path, 20)
+    hold(log_path, 9)  # in the third slab
+    storage = CountingStorage()
+    assert prune(log_path, storage, aolog.Retention(max_slabs=1)).slabs == 2
+    assert storage.looks <= 3
+    storage.looks = 0
+    assert prune(log_path, storage, aolog.Retention(max_slabs=1)).slabs == 0
+    assert storage.looks == 1
+
+
 # --- what cursors need ---------------------------------------------------------------------------
 
 

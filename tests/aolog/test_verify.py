@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,7 +130,7 @@ def test_a_seal_s_copy_of_the_header_is_compared(log: Built) -> None:
     header = listed.slab(1).header
     listed.close()
     assert header is not None
-    reseal(log, 1, header=replace(header, created_us=5))
+    reseal(log, 1, header=header._replace(created_us=5))
     assert codes(log.path) == ["seal_header"]
     aolog.repair(log.path)
     assert codes(log.path) == []

@@ -161,8 +161,8 @@ WRITING = (
     Mutant("an_error_in_the_background_is_swallowed", "full",
            ("storage_errors::test_a_flush_by_policy_that_failed_surfaces_at_the_next_call",),
            (Edit("aolog/writer.py",
-                 "                self._trouble = self._trouble or error\n            _log.warning",
-                 "                pass\n            _log.warning"),)),
+                 "                self._trouble = self._trouble or error\n            notices.warn",
+                 "                pass\n            notices.warn"),)),
     # --- recovery: cuts only what lies behind the last intact frame ---
     Mutant("recovery_cuts_at_the_first_bad_frame", "recovery",
            ("opening::test_a_hole_before_the_last_intact_frame_is_kept",),

@@ -1,0 +1,25 @@
+"""What the log has to say to the program's own log: a logger called `aolog`.
+
+logging is imported when there is something to say: most logs never have, and it would be a sixth
+of what importing this costs.
+"""
+
+from __future__ import annotations
+
+__all__ = ["fault", "warn"]
+
+_CALLER = 2  # frames up: the line that is told is theirs
+
+
+def warn(message: str, *args: object) -> None:
+    """Something was done about it, or nothing has to be."""
+    import logging
+
+    logging.getLogger("aolog").warning(message, *args, stacklevel=_CALLER)
+
+
+def fault(message: str, *args: object) -> None:
+    """Something is lost, and there is no caller left to raise it to."""
+    import logging
+
+    logging.getLogger("aolog").error(message, *args, stacklevel=_CALLER)

@@ -1,0 +1,159 @@
+"""The README's figures, from a results document: Markdown between two markers. Pure but for
+`write`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.plot import axes_of, file_name
+
+if TYPE_CHECKING:
+    from bench.results import Document
+
+__all__ = ["BEGIN", "END", "between", "markdown", "write"]
+
+BEGIN = "<!-- figures begin: made by python -m bench, from bench/results.json -->"
+END = "<!-- figures end -->"
+_COLUMNS = {"append": "append", "append_many": "`append_many` of 1000", "read": "iterate"}
+_TO = "msgpack"
+_BUSY = (
+    " **The machine was busy with other work**: times are too long, ratios rough; only memory and "
+    "instructions are to be believed."
+)
+_RECORD_BYTES = 100
+
+
+def markdown(found: Document) -> str:
+    """What stands between the markers."""
+    parts = [_head(found), _contenders(found), _targets(found), _panels(found), _plots(found)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def between(text: str) -> str:
+    """What a file has between the markers."""
+    _, _, rest = text.partition(BEGIN)
+    inside, end, _ = rest.partition(END)
+    if not end:
+        raise ValueError(f"no {BEGIN} and {END} in order")
+    return inside.strip()
+
+
+def write(path: str, found: Document) -> None:
+    """Puts the figures between the file's markers."""
+    text = Path(path).read_text(encoding="utf-8")
+    between(text)
+    before, _, rest = text.partition(BEGIN)
+    behind = rest.partition(END)[2]
+    Path(path).write_text(f"{before}{BEGIN}\n{markdown(found)}\n{END}{behind}", encoding="utf-8")
+
+
+def _head(found: Document) -> str:
+    machine = found["machine"]
+    versions = machine["versions"]
+    peers = ", ".join(
+        f"{name} {version}" for name, version in versions.items() if name not in {"aolog", "numpy"}
+    )
+    return (
+        f"Measured {machine['date'][:10]} on {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory_gb']:.0f} GB, {machine['system']}, {machine['file_system']}; "
+        f"{machine['python']}, aolog {versions['aolog']} ({machine['backend']}); {peers}. "
+        f"Load average at the start: {machine['load']}."
+        + (_BUSY if machine["load"] > (machine["cores"] or 1) / 2 else "")
+    )
+
+
+def _contenders(found: Document) -> str:
+    """A row a contender; its figure in each case."""
+    groups = {
+        group["case"]: group
+        for group in reversed(found["groups"])
+        if group["case"] in _COLUMNS and group["record_bytes"] == _RECORD_BYTES
+    }
+    cases = [case for case in _COLUMNS if case in groups]
+    if not cases:
+        return ""
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
+    for case in cases:
+        for result in groups[case]["results"]:
+            rows.setdefault(result["name"], {})[case] = result
+    lines = [
+        "| | " + " | ".join(_COLUMNS[case] for case in cases) + " | survives | checksum |",
+        "|---" * (len(cases) + 3) + "|",
+    ]
+    order = sorted(rows, key=lambda name: (not name.startswith("aolog"), _least(rows[name])))
+    for name in order:
+        row = rows[name]
+        cells = [_cell(row.get(case)) for case in cases]
+        # a reader promises nothing: what survives is said of who appends
+        one = row.get("append") or row.get("append_many") or next(iter(row.values()))
+        shown = f"**{name}**" if name == "aolog" else name
+        lines.append(f"| {shown} | {' | '.join(cells)} | {one['survives']} | {one['checksum']} |")
+    skipped = groups[cases[0]]["skipped"]
+    lines += [f"| {name} |{' - |' * len(cases)} {why} | |" for name, why in skipped.items()]
+    rounds = groups[cases[0]]["rounds"]
+    return (
+        f"Nanoseconds a {_RECORD_BYTES}-byte record, medians of {rounds} rounds; in brackets the "
+        f"median of the rounds' ratios to a {_TO} stream. *Survives*: what the records are safe "
+        "from when the timed part ends; OS: a crash of the process.\n\n" + "\n".join(lines)
+    )
+
+
+def _least(row: dict[str, dict[str, Any]]) -> float:
+    return min(float(result["median_ns"]) for result in row.values())
+
+
+def _cell(result: dict[str, Any] | None) -> str:
+    if result is None:
+        return "-"
+    ratio = result["ratios"].get(_TO)
+    return f"{result['median_ns']:,.0f}" + (f" ({_ratio(ratio)})" if ratio is not None else "")
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
+
+
+def _targets(found: Document) -> str:
+    told = [one for one in found["targets"] if one["case"] != "scale"]
+    if not told:
+        return ""
+    lines = ["| as a multiple | measured | at most |", "|---|---|---|"]
+    for one in told:
+        ratio = f"{one['ratio']:.2f}"
+        shown = ratio if one["holds"] else f"**{ratio}, missed**"
+        lines.append(f"| {one['group']}: {one['what']} | {shown} | {one['ratio_max']:g} |")
+    return "\n".join(lines)
+
+
+def _panels(found: Document) -> str:
+    if not found["panels"]:
+        return ""
+    lines = ["| in fresh processes | measured | at most |", "|---|---|---|"]
+    for panel in found["panels"]:
+        for probe in panel["probes"]:
+            for name, figure in probe["figures"].items():
+                bound = figure["at_most"]
+                value = f"{figure['median']:,.{0 if figure['median'] >= 100 else 1}f}"
+                if bound is not None and figure["median"] > bound:
+                    value = f"**{value}, missed**"
+                at_most = "" if bound is None else f"{bound:g}"
+                lines.append(f"| {panel['title']}: {probe['name']}, {name} | {value} | {at_most} |")
+        lines += [f"| {panel['title']}: {n} | {why} | |" for n, why in panel["skipped"].items()]
+    return "\n".join(lines)
+
+
+def _plots(found: Document) -> str:
+    axes = axes_of(found)
+    if not axes:
+        return ""
+    scale = [one for one in found["targets"] if one["case"] == "scale"]
+    bad = [one for one in scale if not one["holds"]]
+    told = f"Of {len(scale)} bounds on growth {len(scale) - len(bad)} hold." if scale else ""
+    lines = [f"The same work as a log grows; dashed is flat. {told}".strip()]
+    lines += [
+        f"- missed: {one['group']}: {one['what']}: {one['ratio']:.2f}, at most {one['ratio_max']:g}"
+        for one in bad
+    ]
+    images = "\n".join(f"![Cost by {axis}](bench/plots/{file_name(axis)})" for axis in axes)
+    return "\n".join(lines) + "\n\n" + images
