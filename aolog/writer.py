@@ -63,11 +63,13 @@ _log = logging.getLogger("aolog")
 
 SLAB_BYTES = 64 << 20  # a file large enough that opening one is rare, small enough to prune
 BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger ones lose more
+FLUSH_BYTES = 256 << 10  # a write of 64 KiB at any offset costs half as much again a byte
 MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger ones
 _RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
 _RETRY_S = 1.0  # between attempts of the writer's own thread, after an error
 _UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and a machine's integer
 _AGE_CHECK_S = 10.0  # how often max_age_s is looked at while nothing rolls
+_NEVER_S = float("inf")
 
 
 class Writer(Gate):
@@ -135,20 +137,22 @@ class Writer(Gate):
             )
         self._batch_bytes = batch_bytes
         self._flush_records = min(flush_records or _UNBOUNDED, _UNBOUNDED)
-        self._flush_bytes = min(flush_bytes or max(batch_bytes, BATCH_BYTES), _UNBOUNDED)
+        self._flush_bytes = min(flush_bytes or max(batch_bytes, FLUSH_BYTES), _UNBOUNDED)
         self._flush_seconds = flush_seconds
         self._sync_policy = sync
         self._sync_seconds = sync_seconds
         self._max_record_bytes = max_record_bytes
+        # Else a value below the batch's bound may be over its own.
+        self._values_join = max_record_bytes >= batch_bytes and not self._format_1
 
         self.storage = storage or Storage()
         self._lock = threading.RLock()
         self._room = threading.Condition(self._lock)
         self._batch: OpenBatch | None = None
         self._unflushed_records = 0  # in frames; the open batch has its own
-        self._flush_due_s = self._sync_due_s = self._mark_due_s = float("inf")
-        self._age_due_s = float("inf")
-        self._looks_s = float("inf")  # when the ticker looks next; inf: when it is woken
+        self._flush_due_s = self._sync_due_s = self._mark_due_s = _NEVER_S
+        self._age_due_s = _NEVER_S
+        self._looks_s = _NEVER_S  # when the ticker looks next; inf: when it is woken
         self._ticker = Ticker(self, f"aolog-writer {self.path}")
 
         self._chain = SlabChain(
@@ -187,33 +191,31 @@ class Writer(Gate):
     def end(self) -> int:
         """Address behind everything appended, memory included. A new record's is not below."""
         with self._lock:
-            if self._batch is not None:
-                return self._batch.address + len(self._batch)
-            return self._chain.end
+            return self._end
+
+    @property
+    def _end(self) -> int:
+        """At least behind what the thread that asks has appended; the lock makes it exact."""
+        batch = self._batch
+        return self._chain.end if batch is None else batch.address + len(batch.values)
 
     @property
     def durable(self) -> int:
         """Everything before this address survives power loss."""
         return self._chain.durable
 
-    _met: AologError | None = None
+    _trouble: AologError | None = None  # what the next call has to face; set by `_meet`
 
-    @property
-    def _trouble(self) -> AologError | None:
-        """What the next call has to face."""
-        return self._met
-
-    @_trouble.setter
-    def _trouble(self, error: AologError | None) -> None:
+    def _meet(self, error: AologError | None) -> None:
         with self._lock:  # else who lets values join just now opens what is closed here
-            self._met = error
+            self._trouble = error
             self._close_batch_to_values()
 
     def _close_batch_to_values(self) -> None:
         """The next append looks at everything first."""
         size = self._close_gate()
-        if self._batch is not None:
-            self._batch.size = max(self._batch.size, size)
+        if size and self._batch is not None:
+            self._batch.size = size
 
     def _face_trouble(self) -> None:
         """Raises what stands in the way. After a failed write: tries it again first."""
@@ -221,11 +223,11 @@ class Writer(Gate):
         if isinstance(self._trouble, LogClosed | Forked):
             trouble = self._trouble
         if isinstance(trouble, StorageError) and not isinstance(trouble, SyncFailed):
-            self._trouble = None
+            self._meet(None)
             try:
                 self._flush_locked()
             except StorageError as error:
-                self._trouble = self._trouble or error
+                self._meet(self._trouble or error)
                 raise
         elif trouble is not None:
             raise type(trouble)(trouble.reason, hint=trouble.hint, **trouble.details)
@@ -255,8 +257,7 @@ class Writer(Gate):
                 address = self._append_format_1(value, key, headers, moment, topic)
             else:
                 address = self._gather(value, key, headers, moment, topic, size)
-            target = self._flush_if_due()
-            self._let_values_join()
+            target = self._flush_or_let_values_join()
         if target:
             self._quietly(lambda: self._sync_to(target))
         return address
@@ -270,26 +271,20 @@ class Writer(Gate):
         topic: str | None,
         size: int,
     ) -> int:
-        """Into the open batch, or into the next."""
-        if self._batch is not None and size >= self._batch_bytes:
-            self._cut_batch()  # a large record is a frame of its own, and is not copied
-        batch = self._open_batch()
-        address = batch.address + len(batch)
+        """Into the open batch, or into the next if that would be too large."""
+        batch = self._batch
+        if batch is not None:
+            batch.size = self._close_gate() or batch.size
+            if batch.size + size > self._batch_bytes:
+                self._cut_batch()
+                batch = None
+        if batch is None:
+            batch = self._begin_batch()
+        address = batch.address + len(batch.values)
         batch.add(value, key, headers, moment, topic, size)
         if batch.size >= self._batch_bytes:
             self._cut_batch()
         return address
-
-    def _let_values_join(self) -> None:
-        """Until a bound is reached at which there is more to do than to take a value."""
-        batch, slab = self._batch, self._chain.slab
-        if batch is None or slab is None or not batch.plain or self._trouble is not None:
-            return
-        if self._max_record_bytes < self._batch_bytes:
-            return  # a value below the batch's bound may be over its own
-        limit = min(self._batch_bytes, self._flush_bytes - slab.pending_bytes)
-        most = self._flush_records - self._unflushed_records - 1
-        self._open_gate(batch.values, batch.address, batch.size, limit, most, OFFSET_BYTES)
 
     def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
         """Takes values as one frame, whatever its size: readers see all of them or none. Their
@@ -298,6 +293,7 @@ class Writer(Gate):
         import numpy as np
 
         listed = check_values(values, self._max_record_bytes)
+        columns, parts = encode_columns(listed) if listed and not self._format_1 else (0, [])
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
@@ -310,10 +306,9 @@ class Writer(Gate):
                     [self._append_format_1(v, None, (), None, None) for v in listed], np.uint64
                 )
             else:
-                columns, parts = encode_columns(listed)
                 first = self._add_frame(len(listed), columns, parts, clock.now_us())
                 addresses = np.arange(first, first + len(listed), dtype=np.uint64)
-            target = self._flush_if_due()
+            target = self._flush_or_let_values_join()
         if target:
             self._quietly(lambda: self._sync_to(target))
         return addresses
@@ -339,7 +334,7 @@ class Writer(Gate):
                 taken.greatest_us,
                 least_us=taken.least_us,
             )
-            target = self._flush_if_due()
+            target = self._flush_or_let_values_join()
         if target:
             self._quietly(lambda: self._sync_to(target))
         return np.arange(first, first + taken.records, dtype=np.uint64)
@@ -362,7 +357,7 @@ class Writer(Gate):
             parts,
             timestamp_us=timestamp_us,
             least_us=least_us,
-            durable=self._chain.durable == self._chain.end,
+            durable=self._chain.durable == slab.base + slab.offset,
         )
         self._unflushed_records += count
         self._arm()
@@ -388,16 +383,15 @@ class Writer(Gate):
             self._quietly(self._roll)  # at once, as the Go program does: its last slab may be empty
         return address
 
-    def _open_batch(self) -> OpenBatch:
+    def _begin_batch(self) -> OpenBatch:
         """The batch that the next record joins."""
-        if self._batch is None:
-            slab = self._slab_for_next()
-            if self._batch is None:  # else begun by another thread while this one waited for room
-                self._batch = OpenBatch(slab.base + slab.offset, clock.now_us())
-                self._arm()
-        self._close_batch_to_values()
-        assert self._batch is not None
-        return self._batch
+        slab = self._slab_for_next()
+        if self._batch is not None:  # begun by another thread while this one waited for room
+            self._close_batch_to_values()
+            return self._batch
+        self._batch = batch = OpenBatch(slab.base + slab.offset, clock.now_us())
+        self._arm()
+        return batch
 
     def _slab_for_next(self) -> FormatTwoSlab:
         """The slab that takes the next frame: decided here, when the frame's place is fixed."""
@@ -415,7 +409,7 @@ class Writer(Gate):
             self._batch = None
             return
         assert isinstance(slab, FormatTwoSlab)
-        count, stamps = len(batch), batch.timestamps
+        count, stamps = len(batch.values), batch.timestamps
         columns, parts = batch.encode()
         address = slab.add_records(
             count,
@@ -423,7 +417,7 @@ class Writer(Gate):
             parts,
             timestamp_us=batch.greatest_us,
             least_us=None if stamps is None else min(stamps),
-            durable=self._chain.durable == self._chain.end,
+            durable=self._chain.durable == batch.address,
         )
         self._batch = None  # nothing is called in between: a signal's handler may raise
         self._unflushed_records += count
@@ -448,38 +442,44 @@ class Writer(Gate):
         """Everything appended is on the device on return: it survives power loss. The durable
         address. Concurrent callers share one frame, one write and one fdatasync. Raises
         SyncFailed: see `durable`, and what `flush` raises."""
-        with self._lock:
-            if self._trouble is not None:
+        if self._trouble is not None:
+            with self._lock:
                 self._face_trouble()
-            end = self.end
-        return self._sync_to(end)
+        return self._sync_to(self._end)
 
     def _flush_locked(self) -> None:
         self._cut_batch()
         self._chain.write_pending()
         self._unflushed_records = 0
-        self._flush_due_s = float("inf")
+        self._flush_due_s = _NEVER_S
         if (
             self._sync_policy == "interval"
-            and self._sync_due_s == float("inf")
+            and self._sync_due_s == _NEVER_S
             and self._chain.durable < self._chain.end
         ):
             self._sync_due_s = time.monotonic() + self._sync_seconds
-        if min(self._sync_due_s, self._chain.aged_at_s) < self._looks_s:
+        if self._sync_due_s < self._looks_s or self._chain.aged_at_s < self._looks_s:
             self._wake_in_time()
 
-    def _flush_if_due(self) -> int:
-        """Where the policy is to sync at a flush: how far that is to be done once the lock is free,
-        by one thread for all. Else 0."""
+    def _flush_or_let_values_join(self) -> int:
+        """Flushes what is due. If nothing is, values may join the open batch until a bound is
+        reached at which there is more to do. Where the policy is to sync at a flush: how far that
+        is to be done once the lock is free, by one thread for all. Else 0."""
         slab, batch = self._chain.slab, self._batch
-        waiting, records = slab.pending_bytes if slab else 0, self._unflushed_records
+        waiting = 0 if slab is None else slab.offset - slab.written
+        records = self._unflushed_records
         if batch is not None:
             waiting += batch.size
-            records += len(batch)
+            records += len(batch.values)
         if waiting >= self._flush_bytes or records >= self._flush_records:
             if self._sync_policy == "flush":
-                return self.end
+                return self._end
             self._quietly(self._flush_locked)
+        elif batch is not None and batch.plain and self._trouble is None and self._values_join:
+            limit = self._flush_bytes - waiting + batch.size
+            limit = min(limit, self._batch_bytes)
+            most = self._flush_records - self._unflushed_records - 1
+            self._open_gate(batch.values, batch.address, batch.size, limit, most, OFFSET_BYTES)
         return 0
 
     def _quietly(self, call: Callable[[], object]) -> None:
@@ -488,8 +488,7 @@ class Writer(Gate):
             call()
         except AologError as error:
             if isinstance(error, StorageError):  # others are met again where they arise
-                with self._lock:
-                    self._trouble = self._trouble or error
+                self._meet(self._trouble or error)
             _log.warning("%s: %s", self.path, error)
 
     def _sync_to(self, target: int) -> int:
@@ -499,7 +498,7 @@ class Writer(Gate):
         except SyncFailed as error:
             with self._lock:
                 if not isinstance(self._trouble, LogClosed | Forked):  # closed meanwhile
-                    self._trouble = error
+                    self._meet(error)
             raise
 
     # --- from slab to slab --------------------------------------------------------------------
@@ -526,7 +525,7 @@ class Writer(Gate):
         try:
             yield
         except SyncFailed as error:
-            self._trouble = error
+            self._meet(error)
             raise
 
     # --- the writer's own thread ------------------------------------------------------------
@@ -536,7 +535,7 @@ class Writer(Gate):
         if self._flush_seconds is not None:
             due_s = time.monotonic() + self._flush_seconds
             self._flush_due_s = min(self._flush_due_s, due_s)
-        self._mark_due_s = float("inf")
+        self._mark_due_s = _NEVER_S
         if self._flush_due_s < self._looks_s:
             self._wake_in_time()
 
@@ -562,7 +561,7 @@ class Writer(Gate):
                 return None
             is_due, end = now >= self._flush_due_s, self.end
             if is_due:
-                self._flush_due_s = float("inf")
+                self._flush_due_s = _NEVER_S
                 if self._sync_policy != "flush":
                     self._quietly(self._flush_locked)
         if is_due and self._sync_policy == "flush":
@@ -574,16 +573,16 @@ class Writer(Gate):
             written = self._chain.written
             unsynced = self._sync_policy == "interval" and self._chain.durable < written
             if not unsynced:  # by a call of the user's, for instance
-                self._sync_due_s = float("inf")
+                self._sync_due_s = _NEVER_S
         if unsynced and now >= self._sync_due_s:
             self._quietly(lambda: self._sync_and_forget(written))
         with self._lock:
             self._tick_mark(now)
             self._looks_s = due_s = self._next_due_s()
-            return None if due_s == float("inf") else max(0.0, due_s - time.monotonic())
+            return None if due_s == _NEVER_S else max(0.0, due_s - time.monotonic())
 
     def _sync_and_forget(self, target: int) -> None:
-        self._sync_due_s = float("inf")
+        self._sync_due_s = _NEVER_S
         self._sync_to(target)
 
     def _tick_slab(self, now: float) -> None:
@@ -591,7 +590,7 @@ class Writer(Gate):
         chain = self._chain
         if chain.is_aged and self._batch is None:
             self._quietly(self._end_slab)
-            chain.aged_at_s = float("inf") if chain.slab is None else now + _RETRY_S
+            chain.aged_at_s = _NEVER_S if chain.slab is None else now + _RETRY_S
         if now >= self._age_due_s:
             self._age_due_s = now + _AGE_CHECK_S
             chain.let_go()
@@ -606,13 +605,13 @@ class Writer(Gate):
             or slab.marked
             or self._chain.durable != self._chain.end
         ):
-            self._mark_due_s = float("inf")
-        elif self._mark_due_s == float("inf"):
+            self._mark_due_s = _NEVER_S
+        elif self._mark_due_s == _NEVER_S:
             self._mark_due_s = now + self._sync_seconds
         elif now >= self._mark_due_s:
             slab.add_mark(clock.now_us())
             self._quietly(slab.write_pending)
-            self._mark_due_s = float("inf")
+            self._mark_due_s = _NEVER_S
             if self._sync_policy == "interval":
                 self._sync_due_s = now
 
@@ -638,13 +637,13 @@ class Writer(Gate):
                 raise
             except StorageError:
                 self._ticker = Ticker(self, f"aolog-writer {self.path}")
-                self._looks_s = float("inf")
+                self._looks_s = _NEVER_S
                 raise
             self._release()
 
     def _release(self) -> None:
         self._chain.release()
-        self._trouble = LogClosed("the writer is closed", hint="open another", path=self.path)
+        self._meet(LogClosed("the writer is closed", hint="open another", path=self.path))
         self._room.notify_all()
         self._is_open = False
         lifetime.closed(self)
@@ -656,10 +655,12 @@ class Writer(Gate):
         self._batch = None
         self._chain.release()
         self._is_open = False
-        self._trouble = Forked(
-            "the writer was opened before a fork",
-            hint="open a Writer of its own in the child, on another log",
-            path=self.path,
+        self._meet(
+            Forked(
+                "the writer was opened before a fork",
+                hint="open a Writer of its own in the child, on another log",
+                path=self.path,
+            )
         )
 
     def __del__(self) -> None:

@@ -120,7 +120,7 @@ WRITING = (
                  "        except SyncFailed as error:\n"
                  "            with self._lock:\n"
                  "                if not isinstance(self._trouble, LogClosed | Forked):  # closed meanwhile\n"
-                 "                    self._trouble = error\n"
+                 "                    self._meet(error)\n"
                  "            raise\n\n    # --- from slab",
                  "        except SyncFailed:\n            raise\n\n    # --- from slab"),)),
     Mutant("the_durable_address_is_not_the_named_one", "fsync",
@@ -161,7 +161,7 @@ WRITING = (
     Mutant("an_error_in_the_background_is_swallowed", "full",
            ("storage_errors::test_a_flush_by_policy_that_failed_surfaces_at_the_next_call",),
            (Edit("aolog/writer.py",
-                 "                self._trouble = self._trouble or error\n            _log.warning",
+                 "                self._meet(self._trouble or error)\n            _log.warning",
                  "                pass\n            _log.warning"),)),
     # --- recovery: cuts only what lies behind the last intact frame ---
     Mutant("recovery_cuts_at_the_first_bad_frame", "recovery",
@@ -252,10 +252,11 @@ WRITING = (
     Mutant("append_many_is_two_frames", "atomic",
            ("writer::test_append_many_is_one_frame_whatever_its_size",),
            (Edit("aolog/writer.py",
-                 "                columns, parts = encode_columns(listed)\n",
+                 "                first = self._add_frame(len(listed), columns, parts, clock.now_us())\n",
                  "                half = len(listed) // 2\n"
                  "                if half:\n"
                  "                    self._add_frame(half, *encode_columns(listed[:half]), clock.now_us())\n"
                  "                listed = listed[half:]\n"
-                 "                columns, parts = encode_columns(listed)\n"),)),
+                 "                columns, parts = encode_columns(listed)\n"
+                 "                first = self._add_frame(len(listed), columns, parts, clock.now_us())\n"),)),
 )  # fmt: skip  # a table
