@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "CASES_WITH_TARGETS", "groups_of_case"]
 
-CASES = ("append", "append_many", "read", "arrow", "durability", "opening")
-CASES_WITH_TARGETS = ("arrow", "durability", "opening")
+CASES = ("append", "append_many", "append_arrow", "append_large", "read", "arrow", "durability",
+         "opening")  # fmt: skip  # one thing
+CASES_WITH_TARGETS = ("append", "append_many", "append_arrow", "append_large", "arrow",
+                      "durability", "opening")  # fmt: skip  # one thing
 
 
 def groups_of_case(case: str, plan: Plan) -> Iterator[Group]:
