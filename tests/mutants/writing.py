@@ -116,7 +116,7 @@ WRITING = (
                  "            durable=self.durable,\n        )\n        return failed\n"))),
     Mutant("appends_go_on_after_a_failed_sync", "fsync",
            ("storage_errors::test_after_a_failed_fsync_appends_are_refused_and_the_durable_address_is_named",),
-           (Edit("aolog/writer.py",
+           (Edit("aolog/appending.py",
                  "        except SyncFailed as error:\n"
                  "            with self._lock:\n"
                  "                if not isinstance(self._trouble, LogClosed | Forked):  # closed meanwhile\n"
@@ -160,7 +160,7 @@ WRITING = (
                  "            pass  # it would keep"),)),
     Mutant("an_error_in_the_background_is_swallowed", "full",
            ("storage_errors::test_a_flush_by_policy_that_failed_surfaces_at_the_next_call",),
-           (Edit("aolog/writer.py",
+           (Edit("aolog/appending.py",
                  "                self._meet(self._trouble or error)\n            _log.warning",
                  "                pass\n            _log.warning"),)),
     # --- recovery: cuts only what lies behind the last intact frame ---
