@@ -43,10 +43,6 @@ class _Pending:
         self.written = offset
         self._pending: list[Buffer] = []
 
-    @property
-    def pending_bytes(self) -> int:
-        return self.offset - self.written
-
     def _add(self, parts: list[Buffer], length: int) -> int:
         """Appends a frame; its address."""
         address = self.base + self.offset
@@ -80,7 +76,7 @@ class FormatTwoSlab(_Pending):
         """Whether the next frame belongs into another slab."""
         return (
             self._has_seal
-            or self.offset >= max(slab_bytes, DATA_BEGIN + 1)  # a slab holds one frame at least
+            or (self.offset >= slab_bytes and self.offset > DATA_BEGIN)  # one frame at least
             or self.records > ORDINALS_MAX - _ORDINALS_SPARE
         )
 
@@ -108,11 +104,13 @@ class FormatTwoSlab(_Pending):
     ) -> int:
         """A frame of records; its address. timestamp_us: the batch's, or the greatest of its
         column. durable: whether every byte before the frame is. codec: by which `parts` are."""
-        sealed = self._sealed
-        least_us = timestamp_us if least_us is None else least_us
-        if self.records:
-            least_us = min(sealed.least_us, least_us)
-        bounds = least_us, max(sealed.greatest_us, timestamp_us)
+        sealed, greatest_us = self._sealed, timestamp_us
+        if least_us is None:
+            least_us = timestamp_us
+        if self.records and sealed.least_us < least_us:
+            least_us = sealed.least_us
+        greatest_us = max(greatest_us, sealed.greatest_us)
+        bounds = least_us, greatest_us
         flags = codec << CODEC_SHIFT | (FLAG_DURABLE if durable else 0)
         return self._frame(KIND_RECORDS, count, columns, parts, timestamp_us, bounds, flags=flags)
 

@@ -236,6 +236,7 @@ _COLUMNS: dict[str, _Maker] = {
     "topic": _topic,
 }
 _ALL = SCHEMA, list(_COLUMNS.values())
+_NAMES = _COLUMNS.keys()
 
 
 def to_arrow(batch: Batch, columns: Iterable[str] | None) -> pa.RecordBatch:
@@ -279,17 +280,22 @@ class _Body(BodyBuilder):
             self.put(np.packbits(present, bitorder="little").tobytes())
             array = array.fill_null(b"" if pa.types.is_binary(array.type) else "")
         _, offsets_buffer, data = array.buffers()
-        offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset :][: len(array) + 1]
-        begin, end = int(offsets[0]), int(offsets[-1])
-        self.put((offsets - begin).astype(np.uint32).tobytes())
+        offsets = memoryview(offsets_buffer)[4 * array.offset :][: 4 * len(array) + 4]
+        numbers = offsets.cast("i")
+        begin, end = numbers[0], numbers[-1]
+        if begin:
+            offsets = memoryview((np.frombuffer(offsets, np.int32) - begin).tobytes())
+        self.put(offsets)
         self.put(memoryview(data)[begin:end] if data is not None else b"")
         return nulls
 
 
-def _column(batch: pa.RecordBatch, name: str, kinds: tuple[pa.DataType, ...]) -> pa.Array | None:
-    if name not in batch.schema.names:
-        return None
-    array = batch.column(name)
+def _column(
+    given: dict[str, pa.Array], name: str, kinds: tuple[pa.DataType, ...]
+) -> pa.Array | None:
+    array = given.get(name)
+    if array is None or array.type == kinds[0]:
+        return array
     large = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}
     try:
         if array.type in large:
@@ -308,29 +314,33 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Arr
     RecordTooLarge for a value, or all, over the bounds."""
     if not isinstance(batch, pa.RecordBatch):
         raise RecordRefused(f"{type(batch).__name__} is no pyarrow.RecordBatch")
-    unknown = set(batch.schema.names) - set(SCHEMA.names)
-    if "value" not in batch.schema.names or unknown:
+    given = dict(zip(batch.schema.names, batch.columns, strict=True))
+    unknown = given.keys() - _NAMES
+    if len(given) < batch.num_columns:
+        raise RecordRefused("two columns have the same name")
+    if "value" not in given or unknown:
         problem = f"unknown column {min(unknown)!r}" if unknown else "no column 'value'"
         raise RecordRefused(problem, hint=f"there are {', '.join(SCHEMA.names)}")
-    value = _column(batch, "value", (pa.binary(), pa.string()))
+    value = _column(given, "value", (pa.binary(), pa.string()))
     assert value is not None
     if batch.num_rows == 0:
         return ArrowFrame(0, 0, [], now_us, now_us)
-    longest = int(pa.compute.max(pa.compute.binary_length(value)).as_py() or 0)
-    if longest > max_record_bytes:
-        raise too_large(longest, max_record_bytes)
+    if value.nbytes > max_record_bytes:  # else none of them is
+        longest = int(pa.compute.max(pa.compute.binary_length(value)).as_py() or 0)
+        if longest > max_record_bytes:
+            raise too_large(longest, max_record_bytes)
     body, bits = _Body(), VALUES
     least = greatest = now_us
-    stamps = _column(batch, "timestamp", (pa.timestamp("us", "UTC"), pa.timestamp("us")))
+    stamps = _column(given, "timestamp", (pa.timestamp("us", "UTC"), pa.timestamp("us")))
     if stamps is not None and stamps.null_count < len(stamps):
         numbers = stamps.cast(pa.int64()).fill_null(now_us).to_numpy()
         bits |= TIMESTAMPS
         body.put(numbers.tobytes())
         least, greatest = int(numbers.min()), int(numbers.max())
-    key = _column(batch, "key", (pa.binary(), pa.string()))
+    key = _column(given, "key", (pa.binary(), pa.string()))
     if key is not None and key.null_count < len(key):
         bits |= KEYS | (KEY_NULLS if body.column(key) else 0)
-    topic = _column(batch, "topic", (pa.string(),))
+    topic = _column(given, "topic", (pa.string(),))
     if topic is not None and topic.null_count < len(topic):
         _check_text(topic, "a topic")
         lengths = pa.compute.min_max(pa.compute.binary_length(topic)).as_py()
@@ -340,7 +350,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Arr
                 hint=f"use 1 to {TOPIC_LEN_MAX}, or null for the log's own",
             )
         bits |= TOPICS | (TOPIC_NULLS if body.column(topic) else 0)
-    headers = _column(batch, "headers", (SCHEMA.field("headers").type,))
+    headers = _column(given, "headers", (SCHEMA.field("headers").type,))
     if headers is not None and len(headers.flatten()):
         bits |= HEADERS | (HEADER_NULLS if _put_headers(body, headers) else 0)
     bits |= VALUE_NULLS if body.column(value) else 0

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import clock, notices
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainOptions", "SlabChain"]
 
+_NEVER_S = float("inf")
 _OUR_NAMES = {CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, "lost+found"}
 
 
@@ -82,7 +84,7 @@ class SlabChain:
         self.slab: FormatTwoSlab | FormatOneSlab | None = None
         self.durable = 0
         self.failed: SyncFailed | None = None
-        self.aged_at_s = float("inf")
+        self.aged_at_s = _NEVER_S
         self._storage = storage
         self._options = options
         self._sync_lock = threading.RLock()  # knows whose it is: see _sync_written
@@ -192,7 +194,9 @@ class SlabChain:
     def is_over(self) -> bool:
         """Whether the next frame belongs into another slab than this."""
         slab = self.slab
-        return slab is None or slab.is_full(self._options.slab_bytes) or self.is_aged
+        if slab is None or slab.is_full(self._options.slab_bytes):
+            return True
+        return self.aged_at_s != _NEVER_S and self.is_aged
 
     # --- from memory to the device ------------------------------------------------------------
 
@@ -216,7 +220,7 @@ class SlabChain:
         which the target must be written. Raises SyncFailed, then and ever after, and what `write`
         raises."""
         if self.durable < target:
-            self._commit.reach(target, lambda: self._sync_written(target, lock, write))
+            self._commit.reach(target, partial(self._sync_written, target, lock, write))
             if self.durable < target and self.failed is not None:
                 raise self.failed
         return self.durable

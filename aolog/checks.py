@@ -122,9 +122,8 @@ def check_record(
     topic: str | None,
 ) -> tuple[bytes | None, bytes | None, Headers, int | None, str | None, int]:
     """The parts, and the bytes that they take in a frame. Raises RecordRefused."""
-    if key is None and not headers and timestamp is None and topic is None:
-        data = _as_bytes(value, "value")
-        return data, None, (), None, None, len(data or b"") + OFFSET_BYTES
+    if type(value) is bytes and key is None and not headers and timestamp is None and topic is None:
+        return value, None, (), None, None, len(value) + OFFSET_BYTES
     data = _as_bytes(value, "value")
     size = len(data or b"") + OFFSET_BYTES
     key_data = _as_bytes(key, "key")

@@ -26,7 +26,7 @@ from array import array
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import speed
 from aolog.codec import Malformed, unpack
@@ -165,12 +165,10 @@ class BodyBuilder:
         """A binary column."""
         if nulls:
             self.put(_bitmap(entries))
-        present = [e or b"" for e in entries] if nulls else cast("list[bytes]", list(entries))
-        try:
-            self.put(speed.offsets(present))
-        except OverflowError:
-            raise BodyTooLarge from None
-        self.put(b"".join(present))
+        present: list[bytes | None] = [e or b"" for e in entries] if nulls else list(entries)
+        column = _column(present)
+        assert column is not None
+        self.put(column)
 
 
 def encode_columns(
@@ -185,25 +183,12 @@ def encode_columns(
 
     Each argument has one entry a record, or is None where no record uses it.
     """
-    value_nulls = None in values
-    others = (timestamps, keys, topics, headers)
-    if len(values) == 1 and not value_nulls and all(column is None for column in others):
-        bits, parts, length = 0, list(cast("Sequence[Buffer]", values)), len(values[0] or b"")
-    else:
-        bits, parts, length = _encode_batch(values, value_nulls, timestamps, keys, topics, headers)
-    if length > BODY_LEN_MAX:
-        raise BodyTooLarge
-    return bits, parts
-
-
-def _encode_batch(
-    values: Sequence[bytes | None],
-    value_nulls: bool,  # noqa: FBT001 -- private, and its only caller names it
-    timestamps: Sequence[int] | None,
-    keys: Sequence[bytes | None] | None,
-    topics: Sequence[str | None] | None,
-    headers: Sequence[Headers] | None,
-) -> tuple[int, list[Buffer], int]:
+    if timestamps is None and keys is None and topics is None and headers is None:
+        bits, part = _encode_values(values)
+        if part is not None:
+            if len(part) > BODY_LEN_MAX:
+                raise BodyTooLarge
+            return bits, [part]
     bits = VALUES
     body = BodyBuilder()
     if timestamps is not None:
@@ -229,9 +214,27 @@ def _encode_batch(
         body.offsets(map(len, headers))
         body.binary([name.encode() for name, _ in entries], nulls=False)
         body.binary(entry_values, nulls=nulls)
-    bits |= VALUE_NULLS if value_nulls else 0
-    body.binary(values, nulls=value_nulls)
-    return bits, body.parts, body.length
+    nulls = None in values
+    bits |= VALUE_NULLS if nulls else 0
+    body.binary(values, nulls=nulls)
+    if body.length > BODY_LEN_MAX:
+        raise BodyTooLarge
+    return bits, body.parts
+
+
+def _encode_values(values: Sequence[bytes | None]) -> tuple[int, bytes | None]:
+    """The commonest body, only values, in fewer calls than the rest needs; None if one is null."""
+    if len(values) == 1:
+        return 0, values[0]
+    return VALUES, _column(list(values))
+
+
+def _column(values: list[bytes | None]) -> bytes | None:
+    """Offsets and data; None if one is null."""
+    try:
+        return speed.column(values)
+    except OverflowError:
+        raise BodyTooLarge from None
 
 
 def _bitmap(entries: Sequence[object]) -> bytes:

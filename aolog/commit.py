@@ -28,18 +28,18 @@ __all__ = ["GroupCommit"]
 
 
 class _Waiter:
-    """Somebody who asks. gate: opened when it may go on: to lead, or because it is settled."""
+    """Somebody who asks. gate: opened when it may go on, to lead or because it is settled; None
+    for who leads at once."""
 
     __slots__ = ("gate", "target")
 
     def __init__(self, target: int) -> None:
         self.target = target
-        self.gate = threading.Lock()
-        self.gate.acquire()
+        self.gate: threading.Lock | None = None
 
     def open(self) -> None:
         """Under the mutex. May be repeated: who passed does not look at its gate again."""
-        if self.gate.locked():
+        if self.gate is not None and self.gate.locked():
             self.gate.release()
 
 
@@ -62,8 +62,10 @@ class GroupCommit:
                 if self._leader is None:
                     self._leader = one
                 else:
+                    one.gate = threading.Lock()
+                    one.gate.acquire()
                     self._line.append(one)
-            if self._leader is not one:
+            if one.gate is not None:
                 one.gate.acquire()
             if self._leader is one:
                 work()
@@ -77,7 +79,9 @@ class GroupCommit:
     def _leave(self, one: _Waiter) -> None:
         """Whoever it was, it is neither leader nor in line on return."""
         with self._mutex:
-            if self._leader is one:
+            if self._leader is one and not self._line:
+                self._leader = None
+            elif self._leader is one:
                 settled = self._settled()
                 staying = []
                 for waiter in self._line:

@@ -87,11 +87,14 @@ _HEADER = struct.Struct(
 FRAME_HEADER_LEN = 40
 assert _HEADER.size == FRAME_HEADER_LEN
 _HASHED_LEN = FRAME_HEADER_LEN - 4
+_HASHED = struct.Struct("<HBBIQqIII")  # the same without the head_hash
 _HEAD_HASH = struct.Struct("<I")
+assert _HASHED.size == _HASHED_LEN
 
 # A frame's own length must fit u32 with room for the header and the padding.
 _JOINED_MAX = 4096  # a body up to this is put together: copying is cheaper than a hash in parts
 BODY_LEN_MAX = (1 << 32) - 1 - FRAME_HEADER_LEN - ALIGNMENT
+_ZEROS = [bytes(n) for n in range(ALIGNMENT)]
 
 
 class FrameHeader(NamedTuple):
@@ -147,7 +150,7 @@ def _seed(offset: int, salt: int) -> int:
 
 def encode_header(header: FrameHeader, offset: int, salt: int) -> bytes:
     """The 40 bytes that `decode_header` made this of, at that place."""
-    head = _HEADER.pack(MAGIC, *header, 0)[:_HASHED_LEN]
+    head = _HASHED.pack(MAGIC, *header)
     return head + _HEAD_HASH.pack(xxh32_intdigest(head, _seed(offset, salt)))
 
 
@@ -165,10 +168,11 @@ def encode_frame(
 ) -> tuple[list[Buffer], int]:
     """The frame at `offset` whose body is the concatenation of `parts`, as buffers to be
     written in order, and their length. The caller keeps the body within `BODY_LEN_MAX`."""
-    body_len = sum(map(len, parts))
+    body_len = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
     assert offset % ALIGNMENT == 0
     assert body_len <= BODY_LEN_MAX
-    parts = [*parts, bytes(padding(body_len))] if padding(body_len) else parts
+    if pad := -body_len % ALIGNMENT:
+        parts = [*parts, _ZEROS[pad]]
     if len(parts) > 1 and body_len <= _JOINED_MAX:
         parts = [b"".join(parts)]
     if len(parts) == 1:
@@ -178,11 +182,11 @@ def encode_frame(
         for part in parts:
             digest.update(part)
         body_hash = digest.intdigest()
-    head = _HEADER.pack(
-        MAGIC, kind, flags, body_len, body_hash, timestamp_us, ordinal, count, columns, 0
-    )[:_HASHED_LEN]
-    head += _HEAD_HASH.pack(xxh32_intdigest(head, _seed(offset, salt)))
-    return [head, *parts], frame_len(body_len)
+    head = _HASHED.pack(
+        MAGIC, kind, flags, body_len, body_hash, timestamp_us, ordinal, count, columns
+    )
+    head += _HEAD_HASH.pack(xxh32_intdigest(head, (salt ^ (offset >> 3)) & 0xFFFFFFFF))
+    return [head, *parts], FRAME_HEADER_LEN + body_len + pad
 
 
 def decode_header(buffer: Buffer, at: int, offset: int, salt: int) -> FrameHeader | None:

@@ -21,34 +21,23 @@ class OpenBatch:
     """Records not yet in a frame. Not thread-safe: the writer's lock is around it.
 
     address: of the first. timestamp_us: of records that have none of their own. size: bytes
-    gathered, offsets included.
+    gathered, offsets included. plain: its records are only values, so that another value may
+    simply join the list.
     """
 
-    __slots__ = ("address", "headers", "keys", "size", "timestamp_us", "timestamps", "topics",
-                 "values")  # fmt: skip  # one thing, one line
+    __slots__ = ("address", "headers", "keys", "plain", "size", "timestamp_us", "timestamps",
+                 "topics", "values")  # fmt: skip  # one thing, one line
 
     def __init__(self, address: int, timestamp_us: int) -> None:
         self.address = address
         self.timestamp_us = timestamp_us
         self.size = 0
+        self.plain = True
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] | None = None
         self.headers: list[Headers] | None = None
         self.timestamps: list[int] | None = None
         self.topics: list[str | None] | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether its records are only values: another value may simply join the list."""
-        return (
-            self.keys is None
-            and self.headers is None
-            and self.timestamps is None
-            and self.topics is None
-        )
-
-    def __len__(self) -> int:
-        return len(self.values)
 
     def add(
         self,
@@ -61,6 +50,11 @@ class OpenBatch:
     ) -> None:
         """Takes a record whose parts were checked. All of it or nothing, also where a signal's
         handler raises (KeyboardInterrupt)."""
+        if self.plain and key is None and not headers and timestamp is None and topic is None:
+            self.size += size
+            self.values.append(value)
+            return
+        self.plain = False
         before = len(self.values)
         try:
             if self.keys is not None or key is not None:
@@ -86,6 +80,8 @@ class OpenBatch:
 
     def encode(self) -> tuple[int, list[Buffer]]:
         """The body: its columns' bits and its parts."""
+        if self.plain:
+            return encode_columns(self.values)
         return encode_columns(
             self.values,
             timestamps=self.timestamps,

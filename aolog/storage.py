@@ -148,6 +148,8 @@ class File:
         After an error any of the bytes may be there: write the same again at the same offset.
         """
         left = sum(map(len, parts))
+        if len(parts) > _PARTS_ONCE_MAX and left <= _PIECE_BYTES:
+            parts = [b"".join(parts)]  # many small frames: a copy is cheaper than calls
         try:
             while left:
                 whole = len(parts) <= _PARTS_ONCE_MAX and left <= READ_ONCE_MAX

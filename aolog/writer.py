@@ -1,24 +1,18 @@
 """Writer: appends to a log. Batches in memory, frames in the page cache, records on the device.
 
-A frame's place is fixed when its first record is taken: whether another slab begins is decided
-then and never at a flush. The slabs, and what is durable, are the chain's (chain.py); this is
-about records, batches and who looks after them when. Errors of the writer's own thread surface at
-the next call.
-
-Order of locks: `_lock`, around everything that is appended, before the chain's own, under which
-a sync waits for the device. Nobody waits for a sync under `_lock` but who seals a slab.
+This is what a user calls, and how a writer begins and ends. What becomes of records is in
+appending.py, what the writer's own thread does in upkeep.py, slabs and what is durable in
+chain.py. Errors of the writer's own thread surface at the next call.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex
 
-from aolog import clock, lifetime, notices, queuefka
-from aolog.active import FormatOneSlab, FormatTwoSlab
+from aolog import clock, lifetime
+from aolog.appending import BATCH_BYTES, refuse_format_1
 from aolog.batch import load_arrow
 from aolog.chain import ChainOptions, SlabChain
 from aolog.checks import (
@@ -32,7 +26,6 @@ from aolog.checks import (
 from aolog.codec import packer
 from aolog.columns import encode_columns
 from aolog.errors import (
-    AologError,
     Forked,
     LogClosed,
     RecordRefused,
@@ -40,36 +33,27 @@ from aolog.errors import (
     SyncFailed,
     UsageError,
 )
-from aolog.gather import OpenBatch
 from aolog.retention import Retention
-from aolog.speed import Gate
 from aolog.storage import Storage, absolute
-from aolog.ticker import Ticker
+from aolog.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
     import numpy as np
     import pyarrow as pa
 
     from aolog.codec import Compression
-    from aolog.frame import Buffer
     from aolog.opening import Opening
     from aolog.record import Headers
 
 __all__ = ["Writer"]
 
-
 SLAB_BYTES = 64 << 20  # a file large enough that opening one is rare, small enough to prune
-BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger ones lose more
 MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger ones
-_RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
-_RETRY_S = 1.0  # between attempts of the writer's own thread, after an error
-_UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and a machine's integer
-_AGE_CHECK_S = 10.0  # how often max_age_s is looked at while nothing rolls
 
 
-class Writer(Gate):
+class Writer(Upkeep):
     """The one writer of a log.
 
     Creates the directory where there is none. slab_bytes, slab_seconds: a slab that has grown
@@ -133,7 +117,6 @@ class Writer(Gate):
             raise UsageError(
                 "format 1 has no compression", hint='use format="aolog", or compression="none"'
             )
-        self._pack = packer(compression, compression_level)
         topic, _ = check_topic(topic)
         self.retention = retention or Retention()
         max_bytes = self.retention.max_bytes
@@ -142,24 +125,18 @@ class Writer(Gate):
                 f"Retention(max_bytes={max_bytes}) leaves no room for two slabs of {slab_bytes}",
                 hint="make slabs smaller or the total larger",
             )
-        self._batch_bytes = batch_bytes
-        self._flush_records = min(flush_records or _UNBOUNDED, _UNBOUNDED)
-        self._flush_bytes = min(flush_bytes or max(batch_bytes, BATCH_BYTES), _UNBOUNDED)
-        self._flush_seconds = flush_seconds
-        self._sync_policy = sync
-        self._sync_seconds = sync_seconds
-        self._max_record_bytes = max_record_bytes
-
+        super().__init__(
+            format_1=self._format_1,
+            batch_bytes=batch_bytes,
+            flush_records=flush_records,
+            flush_bytes=flush_bytes,
+            sync=sync,
+            sync_seconds=sync_seconds,
+            max_record_bytes=max_record_bytes,
+            pack=packer(compression, compression_level),
+        )
+        self._begin_upkeep(flush_seconds)
         self.storage = storage or Storage()
-        self._lock = threading.RLock()
-        self._room = threading.Condition(self._lock)
-        self._batch: OpenBatch | None = None
-        self._unflushed_records = 0  # in frames; the open batch has its own
-        self._flush_due_s = self._sync_due_s = self._mark_due_s = float("inf")
-        self._age_due_s = float("inf")
-        self._looks_s = float("inf")  # when the ticker looks next; inf: when it is woken
-        self._ticker = Ticker(self, f"aolog-writer {self.path}")
-
         self._chain = SlabChain(
             self.path,
             self.storage,
@@ -178,8 +155,7 @@ class Writer(Gate):
         lifetime.opened(self)
         self._is_open = True
         if self.retention.max_age_s is not None:
-            self._age_due_s = time.monotonic() + _AGE_CHECK_S
-            self._wake_in_time()
+            self._look_after_age()
 
     # --- state ------------------------------------------------------------------------------
 
@@ -197,48 +173,12 @@ class Writer(Gate):
     def end(self) -> int:
         """Address behind everything appended, memory included. A new record's is not below."""
         with self._lock:
-            if self._batch is not None:
-                return self._batch.address + len(self._batch)
-            return self._chain.end
+            return self._end
 
     @property
     def durable(self) -> int:
         """Everything before this address survives power loss."""
         return self._chain.durable
-
-    _met: AologError | None = None
-
-    @property
-    def _trouble(self) -> AologError | None:
-        """What the next call has to face."""
-        return self._met
-
-    @_trouble.setter
-    def _trouble(self, error: AologError | None) -> None:
-        with self._lock:  # else who lets values join just now opens what is closed here
-            self._met = error
-            self._close_batch_to_values()
-
-    def _close_batch_to_values(self) -> None:
-        """The next append looks at everything first."""
-        size = self._close_gate()
-        if self._batch is not None:
-            self._batch.size = max(self._batch.size, size)
-
-    def _face_trouble(self) -> None:
-        """Raises what stands in the way. After a failed write: tries it again first."""
-        trouble = self._chain.failed or self._trouble
-        if isinstance(self._trouble, LogClosed | Forked):
-            trouble = self._trouble
-        if isinstance(trouble, StorageError) and not isinstance(trouble, SyncFailed):
-            self._trouble = None
-            try:
-                self._flush_locked()
-            except StorageError as error:
-                self._trouble = self._trouble or error
-                raise
-        elif trouble is not None:
-            raise type(trouble)(trouble.reason, hint=trouble.hint, **trouble.details)
 
     # --- appending --------------------------------------------------------------------------
 
@@ -265,41 +205,10 @@ class Writer(Gate):
                 address = self._append_format_1(value, key, headers, moment, topic)
             else:
                 address = self._gather(value, key, headers, moment, topic, size)
-            target = self._flush_if_due()
-            self._let_values_join()
+            target = self._flush_or_let_values_join()
         if target:
             self._quietly(lambda: self._sync_to(target))
         return address
-
-    def _gather(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers,
-        moment: int | None,
-        topic: str | None,
-        size: int,
-    ) -> int:
-        """Into the open batch, or into the next."""
-        if self._batch is not None and size >= self._batch_bytes:
-            self._cut_batch()  # a large record is a frame of its own, and is not copied
-        batch = self._open_batch()
-        address = batch.address + len(batch)
-        batch.add(value, key, headers, moment, topic, size)
-        if batch.size >= self._batch_bytes:
-            self._cut_batch()
-        return address
-
-    def _let_values_join(self) -> None:
-        """Until a bound is reached at which there is more to do than to take a value."""
-        batch, slab = self._batch, self._chain.slab
-        if batch is None or slab is None or not batch.plain or self._trouble is not None:
-            return
-        if self._max_record_bytes < self._batch_bytes:
-            return  # a value below the batch's bound may be over its own
-        limit = min(self._batch_bytes, self._flush_bytes - slab.pending_bytes)
-        most = self._flush_records - self._unflushed_records - 1
-        self._open_gate(batch.values, batch.address, batch.size, limit, most, OFFSET_BYTES)
 
     def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
         """Takes values as one frame, whatever its size: readers see all of them or none. Their
@@ -318,14 +227,14 @@ class Writer(Gate):
                 return np.empty(0, np.uint64)
             if self._format_1:
                 for value in listed:
-                    _refuse_format_1(value, None, (), None, None)
+                    refuse_format_1(value, None, (), None, None)
                 addresses = np.array(
                     [self._append_format_1(v, None, (), None, None) for v in listed], np.uint64
                 )
             else:
                 first = self._add_frame(len(listed), columns, codec, parts, clock.now_us())
                 addresses = np.arange(first, first + len(listed), dtype=np.uint64)
-            target = self._flush_if_due()
+            target = self._flush_or_let_values_join()
         if target:
             self._quietly(lambda: self._sync_to(target))
         return addresses
@@ -353,99 +262,10 @@ class Writer(Gate):
                 taken.greatest_us,
                 least_us=taken.least_us,
             )
-            target = self._flush_if_due()
+            target = self._flush_or_let_values_join()
         if target:
             self._quietly(lambda: self._sync_to(target))
         return np.arange(first, first + taken.records, dtype=np.uint64)
-
-    def _add_frame(
-        self,
-        count: int,
-        columns: int,
-        codec: int,
-        parts: list[Buffer],
-        timestamp_us: int,
-        least_us: int | None = None,
-    ) -> int:
-        """A frame of its own; the open batch becomes one before it."""
-        self._cut_batch()
-        slab = self._slab_for_next()
-        self._cut_batch()  # begun by another thread while this one waited for room
-        address = slab.add_records(
-            count,
-            columns,
-            parts,
-            timestamp_us=timestamp_us,
-            least_us=least_us,
-            durable=self._chain.durable == self._chain.end,
-            codec=codec,
-        )
-        self._unflushed_records += count
-        self._arm()
-        return address
-
-    def _append_format_1(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers,
-        timestamp: int | None,
-        topic: str | None,
-    ) -> int:
-        payload = _refuse_format_1(value, key, headers, timestamp, topic)
-        if self._chain.slab is None:
-            self._roll()
-        slab = self._chain.slab
-        assert isinstance(slab, FormatOneSlab)
-        address = slab.add_payload(payload)
-        self._unflushed_records += 1
-        self._arm()
-        if self._chain.is_over:
-            self._quietly(self._roll)  # at once, as the Go program does: its last slab may be empty
-        return address
-
-    def _open_batch(self) -> OpenBatch:
-        """The batch that the next record joins."""
-        if self._batch is None:
-            slab = self._slab_for_next()
-            if self._batch is None:  # else begun by another thread while this one waited for room
-                self._batch = OpenBatch(slab.base + slab.offset, clock.now_us())
-                self._arm()
-        self._close_batch_to_values()
-        assert self._batch is not None
-        return self._batch
-
-    def _slab_for_next(self) -> FormatTwoSlab:
-        """The slab that takes the next frame: decided here, when the frame's place is fixed."""
-        if self._chain.is_over:
-            self._roll()
-        slab = self._chain.slab
-        assert isinstance(slab, FormatTwoSlab)
-        return slab
-
-    def _cut_batch(self) -> None:
-        """The open batch becomes a frame, in memory."""
-        self._close_gate()
-        batch, slab = self._batch, self._chain.slab
-        if batch is None or not batch.values:  # its first record was interrupted
-            self._batch = None
-            return
-        assert isinstance(slab, FormatTwoSlab)
-        count, stamps = len(batch), batch.timestamps
-        columns, parts = batch.encode()
-        codec, parts = self._pack(count, parts)  # under the lock: the next address depends on it
-        address = slab.add_records(
-            count,
-            columns,
-            parts,
-            timestamp_us=batch.greatest_us,
-            least_us=None if stamps is None else min(stamps),
-            durable=self._chain.durable == self._chain.end,
-            codec=codec,
-        )
-        self._batch = None  # nothing is called in between: a signal's handler may raise
-        self._unflushed_records += count
-        assert address == batch.address
 
     # --- flush and sync ---------------------------------------------------------------------
 
@@ -466,173 +286,10 @@ class Writer(Gate):
         """Everything appended is on the device on return: it survives power loss. The durable
         address. Concurrent callers share one frame, one write and one fdatasync. Raises
         SyncFailed: see `durable`, and what `flush` raises."""
-        with self._lock:
-            if self._trouble is not None:
-                self._face_trouble()
-            end = self.end
-        return self._sync_to(end)
-
-    def _flush_locked(self) -> None:
-        self._cut_batch()
-        self._chain.write_pending()
-        self._unflushed_records = 0
-        self._flush_due_s = float("inf")
-        if (
-            self._sync_policy == "interval"
-            and self._sync_due_s == float("inf")
-            and self._chain.durable < self._chain.end
-        ):
-            self._sync_due_s = time.monotonic() + self._sync_seconds
-        if min(self._sync_due_s, self._chain.aged_at_s) < self._looks_s:
-            self._wake_in_time()
-
-    def _flush_if_due(self) -> int:
-        """Where the policy is to sync at a flush: how far that is to be done once the lock is free,
-        by one thread for all. Else 0."""
-        slab, batch = self._chain.slab, self._batch
-        waiting, records = slab.pending_bytes if slab else 0, self._unflushed_records
-        if batch is not None:
-            waiting += batch.size
-            records += len(batch)
-        if waiting >= self._flush_bytes or records >= self._flush_records:
-            if self._sync_policy == "flush":
-                return self.end
-            self._quietly(self._flush_locked)
-        return 0
-
-    def _quietly(self, call: Callable[[], object]) -> None:
-        """What was taken stays taken: an error waits for the next call."""
-        try:
-            call()
-        except AologError as error:
-            if isinstance(error, StorageError):  # others are met again where they arise
-                with self._lock:
-                    self._trouble = self._trouble or error
-            notices.warn("%s: %s", self.path, error)
-
-    def _sync_to(self, target: int) -> int:
-        """Never under the lock, which whoever syncs for all has to take."""
-        try:  # not with _noting_failed_syncs: a context manager costs more than the lock
-            return self._chain.sync_to(target, self._lock, self._flush_locked)
-        except SyncFailed as error:
+        if self._trouble is not None:
             with self._lock:
-                if not isinstance(self._trouble, LogClosed | Forked):  # closed meanwhile
-                    self._trouble = error
-            raise
-
-    # --- from slab to slab --------------------------------------------------------------------
-
-    def _roll(self) -> None:
-        """Ends the slab and begins the next. After an error it goes on where it stopped."""
-        self._end_slab()
-        while not self._chain.has_room():
-            self._room.wait(_RETENTION_POLL_S)
-            if self._trouble is not None:
                 self._face_trouble()
-        if self._chain.slab is None:  # else begun by another thread while this one waited
-            with self._noting_failed_syncs():
-                self._chain.begin_slab()
-
-    def _end_slab(self) -> None:
-        self._cut_batch()
-        with self._noting_failed_syncs():
-            self._chain.end_slab()
-
-    @contextmanager
-    def _noting_failed_syncs(self) -> Iterator[None]:
-        """From now on every call raises it."""
-        try:
-            yield
-        except SyncFailed as error:
-            self._trouble = error
-            raise
-
-    # --- the writer's own thread ------------------------------------------------------------
-
-    def _arm(self) -> None:
-        """Something waits: the ticker is to look after it."""
-        if self._flush_seconds is not None:
-            due_s = time.monotonic() + self._flush_seconds
-            self._flush_due_s = min(self._flush_due_s, due_s)
-        self._mark_due_s = float("inf")
-        if self._flush_due_s < self._looks_s:
-            self._wake_in_time()
-
-    def _wake_in_time(self) -> None:
-        """The ticker may sleep for longer than what is due now allows."""
-        due_s = self._next_due_s()
-        if due_s < self._looks_s:
-            self._looks_s = due_s
-            self._ticker.wake()
-
-    def _next_due_s(self) -> float:
-        due_s = min(self._flush_due_s, self._sync_due_s, self._mark_due_s, self._age_due_s)
-        if self._batch is None and self._chain.has_frames:
-            due_s = min(due_s, self._chain.aged_at_s)
-        return due_s
-
-    def _tick(self) -> float | None:
-        now = time.monotonic()
-        with self._lock:
-            if self._trouble is not None and not isinstance(self._trouble, StorageError):
-                return None
-            if isinstance(self._trouble, SyncFailed):
-                return None
-            is_due, end = now >= self._flush_due_s, self.end
-            if is_due:
-                self._flush_due_s = float("inf")
-                if self._sync_policy != "flush":
-                    self._quietly(self._flush_locked)
-        if is_due and self._sync_policy == "flush":
-            self._quietly(lambda: self._sync_to(end))
-        with self._lock:
-            if is_due and self._trouble is not None:
-                self._flush_due_s = min(self._flush_due_s, now + _RETRY_S)
-            self._tick_slab(now)
-            written = self._chain.written
-            unsynced = self._sync_policy == "interval" and self._chain.durable < written
-            if not unsynced:  # by a call of the user's, for instance
-                self._sync_due_s = float("inf")
-        if unsynced and now >= self._sync_due_s:
-            self._quietly(lambda: self._sync_and_forget(written))
-        with self._lock:
-            self._tick_mark(now)
-            self._looks_s = due_s = self._next_due_s()
-            return None if due_s == float("inf") else max(0.0, due_s - time.monotonic())
-
-    def _sync_and_forget(self, target: int) -> None:
-        self._sync_due_s = float("inf")
-        self._sync_to(target)
-
-    def _tick_slab(self, now: float) -> None:
-        """Seals an aged slab, lets go what is too old."""
-        chain = self._chain
-        if chain.is_aged and self._batch is None:
-            self._quietly(self._end_slab)
-            chain.aged_at_s = float("inf") if chain.slab is None else now + _RETRY_S
-        if now >= self._age_due_s:
-            self._age_due_s = now + _AGE_CHECK_S
-            chain.let_go()
-
-    def _tick_mark(self, now: float) -> None:
-        """A mark once everything is durable and nothing came for a while."""
-        slab = self._chain.slab
-        if (
-            self._trouble is not None
-            or self._batch is not None
-            or not isinstance(slab, FormatTwoSlab)
-            or slab.marked
-            or self._chain.durable != self._chain.end
-        ):
-            self._mark_due_s = float("inf")
-        elif self._mark_due_s == float("inf"):
-            self._mark_due_s = now + self._sync_seconds
-        elif now >= self._mark_due_s:
-            slab.add_mark(clock.now_us())
-            self._quietly(slab.write_pending)
-            self._mark_due_s = float("inf")
-            if self._sync_policy == "interval":
-                self._sync_due_s = now
+        return self._sync_to(self._end)
 
     # --- closing ----------------------------------------------------------------------------
 
@@ -655,14 +312,13 @@ class Writer(Gate):
                 self._release()  # the slab as it is: the next writer recovers it
                 raise
             except StorageError:
-                self._ticker = Ticker(self, f"aolog-writer {self.path}")
-                self._looks_s = float("inf")
+                self._begin_ticking()
                 raise
             self._release()
 
     def _release(self) -> None:
         self._chain.release()
-        self._trouble = LogClosed("the writer is closed", hint="open another", path=self.path)
+        self._meet(LogClosed("the writer is closed", hint="open another", path=self.path))
         self._room.notify_all()
         self._is_open = False
         lifetime.closed(self)
@@ -674,10 +330,12 @@ class Writer(Gate):
         self._batch = None
         self._chain.release()
         self._is_open = False
-        self._trouble = Forked(
-            "the writer was opened before a fork",
-            hint="open a Writer of its own in the child, on another log",
-            path=self.path,
+        self._meet(
+            Forked(
+                "the writer was opened before a fork",
+                hint="open a Writer of its own in the child, on another log",
+                path=self.path,
+            )
         )
 
     def __del__(self) -> None:
@@ -695,17 +353,3 @@ class Writer(Gate):
 
     def __repr__(self) -> str:
         return f"<aolog.Writer {self.path} end={self.end} durable={self.durable}>"
-
-
-def _refuse_format_1(
-    value: bytes | None,
-    key: bytes | None,
-    headers: Headers,
-    timestamp: int | None,
-    topic: str | None,
-) -> bytes:
-    refused = queuefka.refusal(value, key, headers, timestamp, topic)
-    if refused is not None:
-        raise refused
-    assert value is not None
-    return value

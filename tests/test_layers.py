@@ -296,6 +296,8 @@ def test_readers_do_not_import_what_writes():
     }
     writing = {
         "aolog.writer",
+        "aolog.appending",
+        "aolog.upkeep",
         "aolog.chain",
         "aolog.opening",
         "aolog.active",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from aolog import lifetime
+from aolog.appending import BATCH_BYTES
 from aolog.cli.output import counted, json_option, out, progress, to_stderr
 from aolog.cli.parse import DURATION, SIZE, SIZE_OR_ZERO, log_argument
 from aolog.cli.pick import PICK, Pick, Picks
@@ -26,7 +27,7 @@ from aolog.errors import AologError, LogClosed, NotALog, RecordTooLarge, Storage
 from aolog.log import Log
 from aolog.retention import Retention
 from aolog.storage import Storage
-from aolog.writer import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, Writer
+from aolog.writer import MAX_RECORD_BYTES, SLAB_BYTES, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

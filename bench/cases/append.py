@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import aolog
 from bench import limits
 from bench.cases.plan import append_contender
-from bench.measure import Group
+from bench.measure import Group, Target
 from bench.peers import MSGPACK
 from bench.peers.aolog_log import BATCH_BYTES, slab_paths, write_log
 
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from bench.cases.plan import Plan
     from bench.peers.peer import Sink
 
-__all__ = ["groups", "stored_bytes"]
+__all__ = ["TARGET_BYTES", "append_each", "groups", "stored_bytes"]
+
+TARGET_BYTES = 100
+# Of a msgpack stream without checksums, for records of 100 bytes.
+RATIO_MAX = 0.55 if aolog.backend == "compiled" else 3.0
 
 
 def groups(plan: Plan) -> Iterator[Group]:
@@ -30,7 +35,7 @@ def groups(plan: Plan) -> Iterator[Group]:
         for peer in plan.peers:
             if "append" in peer.runs:
                 given, _ = values.of(peer)
-                append = partial(_append_each, given)
+                append = partial(append_each, given)
                 contenders.append(append_contender(peer, values, append, by_groups=False))
         yield Group(
             "append",
@@ -40,10 +45,14 @@ def groups(plan: Plan) -> Iterator[Group]:
             contenders,
             (limits.RAW_FILE, MSGPACK),
             plan.skipped,
+            targets=(Target("append, as a multiple of msgpack", "aolog", (MSGPACK,), RATIO_MAX),)
+            if record_bytes == TARGET_BYTES
+            else (),
         )
 
 
-def _append_each(values: Sequence[bytes], sink: Sink) -> None:
+def append_each(values: Sequence[bytes], sink: Sink) -> None:
+    """One call a record."""
     sink.append_each(values)
 
 

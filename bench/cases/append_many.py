@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import aolog
 from bench import limits
-from bench.cases.append import stored_bytes
+from bench.cases.append import TARGET_BYTES, stored_bytes
 from bench.cases.plan import append_contender
-from bench.measure import Group
+from bench.measure import Group, Target
 from bench.payloads import groups_of
 from bench.peers import MSGPACK
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["groups"]
 
 RECORDS_A_CALL = 1000
+RATIO_MAX = 1.0 if aolog.backend == "compiled" else 1.5  # of writelines, records of 100 bytes
 
 
 def groups(plan: Plan) -> Iterator[Group]:
@@ -44,6 +46,16 @@ def groups(plan: Plan) -> Iterator[Group]:
             contenders,
             (limits.RAW_FILE, MSGPACK),
             plan.skipped,
+            targets=(
+                Target(
+                    "append_many, as a multiple of writelines",
+                    "aolog",
+                    (limits.RAW_FILE,),
+                    RATIO_MAX,
+                ),
+            )
+            if record_bytes == TARGET_BYTES
+            else (),
         )
 
 

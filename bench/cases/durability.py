@@ -58,7 +58,9 @@ def threads_name(threads: int) -> str:
 
 ALONE_TARGETS = (
     Target("a sync, as a multiple of raw fdatasync", SYNC, (RAW_GROWING,), 1.2),
-    Target("the same, slab pre-allocated, file written before", PREALLOCATED, (RAW_WRITTEN,), 1.2),
+    # The device takes two thirds of the time that it takes for a file that grows, the log's own
+    # part is the same: 1.2 of that is 1.3 of this.
+    Target("the same, slab pre-allocated, file written before", PREALLOCATED, (RAW_WRITTEN,), 1.3),
     Target("a sync in a pre-allocated slab, as a part of one in another", PREALLOCATED, (SYNC,), 1),
 )
 THREADS_TARGETS = (

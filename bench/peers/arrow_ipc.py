@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from bench.measure import Promise
-from bench.peers.peer import FLUSH_BYTES, Peer
+from bench.peers.peer import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +20,7 @@ __all__ = ["PEERS"]
 
 _SCHEMA = pa.schema([pa.field("value", pa.binary())])
 _PROMISE = Promise("OS", "none")
+_BATCH_BYTES = 64 << 10  # as in the log: what reads them gets as many at once
 
 
 class _Stream:
@@ -33,7 +34,7 @@ class _Stream:
         for value in values:
             gathered.append(value)
             size += len(value)
-            if size >= FLUSH_BYTES:
+            if size >= _BATCH_BYTES:
                 self._write(gathered)
                 gathered, size = [], 0
         if gathered:

@@ -147,7 +147,7 @@ def test_the_count_of_slabs_includes_the_open_one(log_path: str) -> None:
 
 
 def test_old_slabs_go_though_nobody_appends(log_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aolog.writer._AGE_CHECK_S", 0.1)
+    monkeypatch.setattr("aolog.upkeep._AGE_CHECK_S", 0.1)
     keep = aolog.Retention(max_age_s=100.0)
     slabs = written(log_path, 6)
     for i, slab in enumerate(slabs):
@@ -474,7 +474,7 @@ def test_a_damaged_cursor_frees_nothing(log_path: str) -> None:
 
 
 def test_a_damaged_cursor_stops_no_flush(log_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aolog.writer._AGE_CHECK_S", 0.05)
+    monkeypatch.setattr("aolog.upkeep._AGE_CHECK_S", 0.05)
     keep = aolog.Retention(max_age_s=100.0)
     with aolog.Writer(log_path, retention=keep, flush_seconds=0.05) as writer:
         writer.append(b"a")

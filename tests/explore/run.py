@@ -15,6 +15,7 @@ from unittest import mock
 
 import aolog
 from aolog import clock
+from aolog.active import FormatTwoSlab
 from aolog.cursor import Position
 from aolog.retention import prune
 from aolog.slab import slab_base
@@ -207,7 +208,7 @@ class Run:
     def _do_mark(self) -> None:
         self._do_sync()
         slab = self._log._chain.slab
-        if isinstance(slab, aolog.writer.FormatTwoSlab) and not slab.marked:
+        if isinstance(slab, FormatTwoSlab) and not slab.marked:
             slab.add_mark(clock.now_us())
             self._do_flush()
 

@@ -116,11 +116,11 @@ WRITING = (
                  "            durable=self.durable,\n        )\n        return failed\n"))),
     Mutant("appends_go_on_after_a_failed_sync", "fsync",
            ("storage_errors::test_after_a_failed_fsync_appends_are_refused_and_the_durable_address_is_named",),
-           (Edit("aolog/writer.py",
+           (Edit("aolog/appending.py",
                  "        except SyncFailed as error:\n"
                  "            with self._lock:\n"
                  "                if not isinstance(self._trouble, LogClosed | Forked):  # closed meanwhile\n"
-                 "                    self._trouble = error\n"
+                 "                    self._meet(error)\n"
                  "            raise\n\n    # --- from slab",
                  "        except SyncFailed:\n            raise\n\n    # --- from slab"),)),
     Mutant("the_durable_address_is_not_the_named_one", "fsync",
@@ -160,8 +160,8 @@ WRITING = (
                  "            pass  # it would keep"),)),
     Mutant("an_error_in_the_background_is_swallowed", "full",
            ("storage_errors::test_a_flush_by_policy_that_failed_surfaces_at_the_next_call",),
-           (Edit("aolog/writer.py",
-                 "                self._trouble = self._trouble or error\n            notices.warn",
+           (Edit("aolog/appending.py",
+                 "                self._meet(self._trouble or error)\n            notices.warn",
                  "                pass\n            notices.warn"),)),
     # --- recovery: cuts only what lies behind the last intact frame ---
     Mutant("recovery_cuts_at_the_first_bad_frame", "recovery",

@@ -1,0 +1,326 @@
+"""Records become batches, batches frames, frames what the chain's slab holds: all under one lock.
+
+A frame's place is fixed when its first record is taken: whether another slab begins is decided
+then and never at a flush. The slabs, and what is durable, are the chain's (chain.py).
+
+Order of locks: `_lock`, around everything that is appended, before the chain's own, under which
+a sync waits for the device. Nobody waits for a sync under `_lock` but who seals a slab.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+from aolog import clock, notices, queuefka
+from aolog.active import FormatOneSlab, FormatTwoSlab
+from aolog.checks import OFFSET_BYTES
+from aolog.errors import AologError, Forked, LogClosed, StorageError, SyncFailed
+from aolog.gather import OpenBatch
+from aolog.speed import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aolog.chain import SlabChain
+    from aolog.codec import Packer
+    from aolog.frame import Buffer
+    from aolog.record import Headers
+
+__all__ = ["BATCH_BYTES", "Appending", "refuse_format_1"]
+
+BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger ones lose more
+FLUSH_BYTES = 256 << 10  # a write of 64 KiB at any offset costs half as much again a byte
+_RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
+_UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and a machine's integer
+_NEVER_S = float("inf")
+
+
+class Appending(Gate):
+    """What a writer does with records. A class to derive from: `_chain` is set before anything is
+    appended, and `upkeep.py` says what happens when nobody calls."""
+
+    path: str
+    _chain: SlabChain
+    _flush_due_s: float  # when the writer's own thread is to do what (upkeep.py)
+    _sync_due_s: float
+    _looks_s: float
+    _arm: Callable[[], None]
+    _wake_in_time: Callable[[], None]
+
+    def __init__(
+        self,
+        *,
+        format_1: bool,
+        batch_bytes: int,
+        flush_records: int | None,
+        flush_bytes: int | None,
+        sync: Literal["interval", "never", "flush"],
+        sync_seconds: float,
+        max_record_bytes: int,
+        pack: Packer,
+    ) -> None:
+        self._pack = pack
+        self._format_1 = format_1
+        self._batch_bytes = batch_bytes
+        self._flush_records = min(flush_records or _UNBOUNDED, _UNBOUNDED)
+        self._flush_bytes = min(flush_bytes or max(batch_bytes, FLUSH_BYTES), _UNBOUNDED)
+        self._sync_policy = sync
+        self._sync_seconds = sync_seconds
+        self._max_record_bytes = max_record_bytes
+        # Else a value below the batch's bound may be over its own.
+        self._values_join = max_record_bytes >= batch_bytes and not format_1
+        self._lock = threading.RLock()
+        self._room = threading.Condition(self._lock)
+        self._batch: OpenBatch | None = None
+        self._unflushed_records = 0  # in frames; the open batch has its own
+
+    # --- how far, and what stands in the way ------------------------------------------------
+
+    @property
+    def _end(self) -> int:
+        """At least behind what the thread that asks has appended; the lock makes it exact."""
+        batch = self._batch
+        return self._chain.end if batch is None else batch.address + len(batch.values)
+
+    _trouble: AologError | None = None  # what the next call has to face; set by `_meet`
+
+    def _meet(self, error: AologError | None) -> None:
+        with self._lock:  # else who lets values join just now opens what is closed here
+            self._trouble = error
+            self._close_batch_to_values()
+
+    def _close_batch_to_values(self) -> None:
+        """The next append looks at everything first."""
+        size = self._close_gate()
+        if size and self._batch is not None:
+            self._batch.size = size
+
+    def _face_trouble(self) -> None:
+        """Raises what stands in the way. After a failed write: tries it again first."""
+        trouble = self._chain.failed or self._trouble
+        if isinstance(self._trouble, LogClosed | Forked):
+            trouble = self._trouble
+        if isinstance(trouble, StorageError) and not isinstance(trouble, SyncFailed):
+            self._meet(None)
+            try:
+                self._flush_locked()
+            except StorageError as error:
+                self._meet(self._trouble or error)
+                raise
+        elif trouble is not None:
+            raise type(trouble)(trouble.reason, hint=trouble.hint, **trouble.details)
+
+    # --- records and frames -----------------------------------------------------------------
+
+    def _gather(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        moment: int | None,
+        topic: str | None,
+        size: int,
+    ) -> int:
+        """Into the open batch, or into the next if that would be too large."""
+        batch = self._batch
+        if batch is not None:
+            batch.size = self._close_gate() or batch.size
+            if batch.size + size > self._batch_bytes:
+                self._cut_batch()
+                batch = None
+        if batch is None:
+            batch = self._begin_batch()
+        address = batch.address + len(batch.values)
+        batch.add(value, key, headers, moment, topic, size)
+        if batch.size >= self._batch_bytes:
+            self._cut_batch()
+        return address
+
+    def _add_frame(
+        self,
+        count: int,
+        columns: int,
+        codec: int,
+        parts: list[Buffer],
+        timestamp_us: int,
+        least_us: int | None = None,
+    ) -> int:
+        """A frame of its own; the open batch becomes one before it."""
+        self._cut_batch()
+        slab = self._slab_for_next()
+        self._cut_batch()  # begun by another thread while this one waited for room
+        address = slab.add_records(
+            count,
+            columns,
+            parts,
+            timestamp_us=timestamp_us,
+            least_us=least_us,
+            durable=self._chain.durable == slab.base + slab.offset,
+            codec=codec,
+        )
+        self._unflushed_records += count
+        self._arm()
+        return address
+
+    def _append_format_1(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        timestamp: int | None,
+        topic: str | None,
+    ) -> int:
+        payload = refuse_format_1(value, key, headers, timestamp, topic)
+        if self._chain.slab is None:
+            self._roll()
+        slab = self._chain.slab
+        assert isinstance(slab, FormatOneSlab)
+        address = slab.add_payload(payload)
+        self._unflushed_records += 1
+        self._arm()
+        if self._chain.is_over:
+            self._quietly(self._roll)  # at once, as the Go program does: its last slab may be empty
+        return address
+
+    def _begin_batch(self) -> OpenBatch:
+        """The batch that the next record joins."""
+        slab = self._slab_for_next()
+        if self._batch is not None:  # begun by another thread while this one waited for room
+            self._close_batch_to_values()
+            return self._batch
+        self._batch = batch = OpenBatch(slab.base + slab.offset, clock.now_us())
+        self._arm()
+        return batch
+
+    def _slab_for_next(self) -> FormatTwoSlab:
+        """The slab that takes the next frame: decided here, when the frame's place is fixed."""
+        if self._chain.is_over:
+            self._roll()
+        slab = self._chain.slab
+        assert isinstance(slab, FormatTwoSlab)
+        return slab
+
+    def _cut_batch(self) -> None:
+        """The open batch becomes a frame, in memory."""
+        self._close_gate()
+        batch, slab = self._batch, self._chain.slab
+        if batch is None or not batch.values:  # its first record was interrupted
+            self._batch = None
+            return
+        assert isinstance(slab, FormatTwoSlab)
+        count, stamps = len(batch.values), batch.timestamps
+        columns, parts = batch.encode()
+        codec, parts = self._pack(count, parts)  # under the lock: the next address depends on it
+        address = slab.add_records(
+            count,
+            columns,
+            parts,
+            timestamp_us=batch.greatest_us,
+            least_us=None if stamps is None else min(stamps),
+            durable=self._chain.durable == batch.address,
+            codec=codec,
+        )
+        self._batch = None  # nothing is called in between: a signal's handler may raise
+        self._unflushed_records += count
+        assert address == batch.address
+
+    # --- flush and sync ---------------------------------------------------------------------
+
+    def _flush_locked(self) -> None:
+        self._cut_batch()
+        self._chain.write_pending()
+        self._unflushed_records = 0
+        self._flush_due_s = _NEVER_S
+        if (
+            self._sync_policy == "interval"
+            and self._sync_due_s == _NEVER_S
+            and self._chain.durable < self._chain.end
+        ):
+            self._sync_due_s = time.monotonic() + self._sync_seconds
+        if self._sync_due_s < self._looks_s or self._chain.aged_at_s < self._looks_s:
+            self._wake_in_time()
+
+    def _flush_or_let_values_join(self) -> int:
+        """Flushes what is due. If nothing is, values may join the open batch until a bound is
+        reached at which there is more to do. Where the policy is to sync at a flush: how far that
+        is to be done once the lock is free, by one thread for all. Else 0."""
+        slab, batch = self._chain.slab, self._batch
+        waiting = 0 if slab is None else slab.offset - slab.written
+        records = self._unflushed_records
+        if batch is not None:
+            waiting += batch.size
+            records += len(batch.values)
+        if waiting >= self._flush_bytes or records >= self._flush_records:
+            if self._sync_policy == "flush":
+                return self._end
+            self._quietly(self._flush_locked)
+        elif batch is not None and batch.plain and self._trouble is None and self._values_join:
+            limit = self._flush_bytes - waiting + batch.size
+            limit = min(limit, self._batch_bytes)
+            most = self._flush_records - self._unflushed_records - 1
+            self._open_gate(batch.values, batch.address, batch.size, limit, most, OFFSET_BYTES)
+        return 0
+
+    def _quietly(self, call: Callable[[], object]) -> None:
+        """What was taken stays taken: an error waits for the next call."""
+        try:
+            call()
+        except AologError as error:
+            if isinstance(error, StorageError):  # others are met again where they arise
+                self._meet(self._trouble or error)
+            notices.warn("%s: %s", self.path, error)
+
+    def _sync_to(self, target: int) -> int:
+        """Never under the lock, which whoever syncs for all has to take."""
+        try:  # not with _noting_failed_syncs: a context manager costs more than the lock
+            return self._chain.sync_to(target, self._lock, self._flush_locked)
+        except SyncFailed as error:
+            with self._lock:
+                if not isinstance(self._trouble, LogClosed | Forked):  # closed meanwhile
+                    self._meet(error)
+            raise
+
+    # --- from slab to slab --------------------------------------------------------------------
+
+    def _roll(self) -> None:
+        """Ends the slab and begins the next. After an error it goes on where it stopped."""
+        self._end_slab()
+        while not self._chain.has_room():
+            self._room.wait(_RETENTION_POLL_S)
+            if self._trouble is not None:
+                self._face_trouble()
+        if self._chain.slab is None:  # else begun by another thread while this one waited
+            with self._noting_failed_syncs():
+                self._chain.begin_slab()
+
+    def _end_slab(self) -> None:
+        self._cut_batch()
+        with self._noting_failed_syncs():
+            self._chain.end_slab()
+
+    @contextmanager
+    def _noting_failed_syncs(self) -> Iterator[None]:
+        """From now on every call raises it."""
+        try:
+            yield
+        except SyncFailed as error:
+            self._meet(error)
+            raise
+
+
+def refuse_format_1(
+    value: bytes | None,
+    key: bytes | None,
+    headers: Headers,
+    timestamp: int | None,
+    topic: str | None,
+) -> bytes:
+    """The value, of a record that format 1 has a place for. Raises RecordRefused."""
+    refused = queuefka.refusal(value, key, headers, timestamp, topic)
+    if refused is not None:
+        raise refused
+    assert value is not None
+    return value
