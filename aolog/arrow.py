@@ -27,6 +27,7 @@ from aolog.columns import (
     VALUES,
     BinaryColumn,
     BodyBuilder,
+    lone,
 )
 from aolog.errors import RecordRefused, RecordTooLarge, UsageError
 from aolog.slab import TOPIC_LEN_MAX
@@ -122,11 +123,6 @@ def _too_large(size: int) -> UsageError:
     )
 
 
-def _plain(value: memoryview) -> BinaryColumn:
-    offsets = memoryview(np.array([0, len(value)], np.uint32).tobytes())
-    return BinaryColumn(None, offsets, value)
-
-
 def _repeated(text: str, count: int) -> BinaryColumn:
     data = text.encode()
     offsets = np.arange(count + 1, dtype=np.uint32) * np.uint32(len(data))
@@ -170,7 +166,7 @@ def _value(frames: list[RecordFrame]) -> pa.Array:
     pieces = []
     for frame in frames:
         columns = frame.columns
-        column = columns.values or _plain(columns.value or memoryview(b""))
+        column = columns.values or lone(columns.value)
         pieces.append(_Piece(columns.records, column))
     return _binary(pieces, _BINARY)
 
