@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "CASES_WITH_TARGETS", "groups_of_case"]
 
-CASES = ("append", "append_many", "read", "arrow", "durability", "opening")
-CASES_WITH_TARGETS = ("arrow", "durability", "opening")
+CASES = ("append", "append_many", "read", "arrow", "seek", "durability", "opening")
+CASES_WITH_TARGETS = ("arrow", "seek", "durability", "opening")
 
 
 def groups_of_case(case: str, plan: Plan) -> Iterator[Group]:
