@@ -5,7 +5,6 @@ A watch is set up before the log is looked at, so that nothing that happens in b
 
 from __future__ import annotations
 
-import os
 import select
 import time
 from typing import TYPE_CHECKING, Protocol, Self
@@ -58,6 +57,7 @@ class _Inotify(_Closing):
             inotify.close()
             raise
         self._inotify = inotify
+        self._events = bytearray(_EVENTS_BYTES)
         self._poll = select.poll()
         self._poll.register(inotify.fileno(), select.POLLIN)
 
@@ -65,7 +65,7 @@ class _Inotify(_Closing):
         """What happened does not matter: events are thrown away unread, at half the cost."""
         assert self._inotify is not None
         if self._poll.poll(None if timeout_s is None else max(0, int(timeout_s * 1000))):
-            os.read(self._inotify.fileno(), _EVENTS_BYTES)
+            self._inotify.readinto(self._events)
 
     def close(self) -> None:
         if self._inotify is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,10 +84,11 @@ def _small_frames(values: Values, record_bytes: int, directory: str) -> Group:
 
 def _threads(values: Values, record_bytes: int, directory: str) -> Group:
     """Two logs, one after the other and side by side: what two threads gain."""
-    parts = [str(Path(directory, name)) for name in ("first", "second")]
-    for part in parts:
-        Path(part).mkdir()
-        write_log(part, values.all, batch_bytes=BATCH_BYTES)
+    parts, half = [], len(values.all) // 2
+    for i, given in enumerate((values.all[:half], values.all[half:])):
+        parts.append(str(Path(directory, str(i))))
+        Path(parts[i]).mkdir()
+        write_log(parts[i], given, batch_bytes=BATCH_BYTES)
 
     def decode(part: str) -> int:
         records = 0
@@ -94,6 +96,13 @@ def _threads(values: Values, record_bytes: int, directory: str) -> Group:
             while (batch := reader.read_batch()) is not None:
                 records += batch.to_arrow(["value"]).num_rows
         return records
+
+    def proof(_: str) -> Proof:
+        with (
+            aolog.Reader(log_path(parts[0])) as first,
+            aolog.Reader(log_path(parts[1])) as second,
+        ):
+            return prove(record.value or b"" for record in chain(first, second))
 
     def contender(name: str, threads: int) -> Contender:
         def work() -> int:
@@ -103,9 +112,9 @@ def _threads(values: Values, record_bytes: int, directory: str) -> Group:
         return Contender(
             name,
             _PROMISE,
-            2 * len(values.all),
+            len(values.all),
             lambda _: nullcontext(work),
-            None,
+            proof,
             values.proof,
         )
 
