@@ -2,14 +2,12 @@
  * it, and speed.py has the same in Python.
  *
  * It knows nothing of the log's format, of files or of clocks: it appends to lists, adds up
- * lengths, cuts bytes and fills tuples. The interpreter's lock is held throughout, so each call is
- * one step for other threads.
+ * lengths, cuts bytes and fills tuples (_rows.c). The interpreter's lock is held throughout, so
+ * each call is one step for other threads.
  *
  * Limited API of CPython 3.11: one build serves every later version.
  */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
-#include <Python.h>
+#include "_rows.h" /* Python.h */
 
 #include <stdint.h>
 #include <string.h>
@@ -161,141 +159,7 @@ static PyType_Spec gate_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, gate_slots,
 };
 
-/* --- Rows: tuples filled from columns ------------------------------------------------------ */
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *type;      /* a subclass of tuple without fields of its own */
-    PyObject *columns;   /* a tuple: iterators, and constants where `varies` is not set */
-    uint64_t varies;     /* a bit a column */
-    allocfunc alloc;
-    Py_ssize_t width;
-} Rows;
-
-static int
-rows_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((Rows *)self)->type);
-    Py_VISIT(((Rows *)self)->columns);
-    return 0;
-}
-
-static int
-rows_clear(PyObject *self)
-{
-    Py_CLEAR(((Rows *)self)->type);
-    Py_CLEAR(((Rows *)self)->columns);
-    return 0;
-}
-
-static void
-rows_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    rows_clear(self);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
-}
-
-/* Not __init__, which could be called again while a column is asked: columns never change. */
-static PyObject *
-rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
-{
-    PyObject *type, *columns;
-    unsigned long long varies;
-    static char *names[] = {"kind", "columns", "varies", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!K", names, &PyType_Type, &type,
-                                     &PyTuple_Type, &columns, &varies))
-        return NULL;
-    if (!PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) ||
-        !(PyType_GetFlags((PyTypeObject *)type) & Py_TPFLAGS_HEAPTYPE)) {
-        PyErr_SetString(PyExc_TypeError, "rows are a subclass of tuple");
-        return NULL;
-    }
-    Py_ssize_t width = PyTuple_Size(columns);
-    if (width > 64 || (width < 64 && varies >> width) || !(varies & 1)) {
-        PyErr_SetString(PyExc_ValueError, "the first column varies, and there are at most 64");
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < width; i++)
-        if (varies >> i & 1 && !PyIter_Check(PyTuple_GetItem(columns, i))) {
-            PyErr_SetString(PyExc_TypeError, "a column that varies is an iterator");
-            return NULL;
-        }
-    Rows *self = (Rows *)((allocfunc)PyType_GetSlot(kind, Py_tp_alloc))(kind, 0);
-    if (self == NULL)
-        return NULL;
-    Py_INCREF(type);
-    Py_INCREF(columns);
-    self->type = type;
-    self->columns = columns;
-    self->varies = varies;
-    self->width = width;
-    self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
-    return (PyObject *)self;
-}
-
-static PyObject *
-rows_next(PyObject *object)
-{
-    Rows *self = (Rows *)object;
-    if (self->columns == NULL)
-        return NULL;
-    /* The first item before anything else: where it ends, nothing is allocated. */
-    PyObject *item = PyIter_Next(PyTuple_GetItem(self->columns, 0));
-    if (item == NULL)
-        return NULL;
-    PyObject *row = self->alloc((PyTypeObject *)self->type, self->width);
-    if (row == NULL) {
-        Py_DECREF(item);
-        return NULL;
-    }
-    PyTuple_SetItem(row, 0, item);
-    for (Py_ssize_t i = 1; i < self->width; i++) {
-        item = PyTuple_GetItem(self->columns, i);
-        if (self->varies >> i & 1) {
-            item = PyIter_Next(item);
-            if (item == NULL) {
-                if (!PyErr_Occurred())
-                    PyErr_SetString(PyExc_ValueError, "a column is shorter than the first");
-                Py_DECREF(row);
-                return NULL;
-            }
-        }
-        else
-            Py_INCREF(item);
-        PyTuple_SetItem(row, i, item);
-    }
-    return row;
-}
-
-static PyObject *
-rows_self(PyObject *self)
-{
-    Py_INCREF(self);
-    return self;
-}
-
-static PyType_Slot rows_slots[] = {
-    {Py_tp_doc, "Rows(kind, columns, varies): an iterator over tuples of a type. columns: an "
-                "iterator where the bit of `varies` is set, else what all rows share. It ends "
-                "where the first column ends."},
-    {Py_tp_new, rows_new},
-    {Py_tp_traverse, rows_traverse},
-    {Py_tp_clear, rows_clear},
-    {Py_tp_dealloc, rows_dealloc},
-    {Py_tp_iter, rows_self},
-    {Py_tp_iternext, rows_next},
-    {0, NULL},
-};
-
-static PyType_Spec rows_spec = {
-    "aolog._speed.Rows", sizeof(Rows), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, rows_slots,
-};
-
-/* --- lengths and slices -------------------------------------------------------------------- */
+/* --- lengths and offsets ------------------------------------------------------------------- */
 
 /* Bytes of all and of the longest; false where one is not exactly bytes. */
 static int
@@ -363,44 +227,6 @@ speed_measure(PyObject *Py_UNUSED(module), PyObject *values)
 }
 
 static PyObject *
-speed_slices(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Py_buffer offsets, data;
-    Py_ssize_t first;
-    if (!PyArg_ParseTuple(args, "y*y*n", &offsets, &data, &first))
-        return NULL;
-    Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof(uint32_t) - 1;
-    PyObject *made = NULL;
-    if (count < 0 || first < 0 || first > count) {
-        PyErr_SetString(PyExc_ValueError, "there are not so many slices");
-        goto done;
-    }
-    made = PyList_New(count - first);
-    if (made == NULL)
-        goto done;
-    const char *numbers = offsets.buf, *bytes = data.buf;
-    uint32_t begin, end;
-    memcpy(&begin, numbers + first * (Py_ssize_t)sizeof begin, sizeof begin);
-    for (Py_ssize_t i = first; i < count; i++, begin = end) {
-        memcpy(&end, numbers + (i + 1) * (Py_ssize_t)sizeof end, sizeof end);
-        PyObject *slice = NULL;
-        if (end < begin || (Py_ssize_t)end > data.len)
-            PyErr_SetString(PyExc_ValueError, "a slice lies outside of the data");
-        else
-            slice = PyBytes_FromStringAndSize(bytes + begin, (Py_ssize_t)(end - begin));
-        if (slice == NULL) {
-            Py_CLEAR(made);
-            goto done;
-        }
-        PyList_SetItem(made, i - first, slice);
-    }
-done:
-    PyBuffer_Release(&offsets);
-    PyBuffer_Release(&data);
-    return made;
-}
-
-static PyObject *
 speed_rise(PyObject *Py_UNUSED(module), PyObject *columns)
 {
     if (!PyList_CheckExact(columns)) {
@@ -435,8 +261,6 @@ static PyMethodDef speed_methods[] = {
      "a multiple of 8, and the bytes. None if one is not bytes. Raises OverflowError."},
     {"measure", speed_measure, METH_O,
      "measure(values): (bytes of all, bytes of the longest); None if one is not bytes."},
-    {"slices", speed_slices, METH_VARARGS,
-     "slices(offsets, data, first): a list of the bytes between u32 offsets, from one on."},
     {"rise", speed_rise, METH_O,
      "rise(columns): whether in none of the columns of u32 a number is less than the one before."},
     {NULL, NULL, 0, NULL},
@@ -445,7 +269,7 @@ static PyMethodDef speed_methods[] = {
 static int
 speed_exec(PyObject *module)
 {
-    PyType_Spec *specs[] = {&gate_spec, &rows_spec};
+    PyType_Spec *specs[] = {&gate_spec, &aolog_rows_spec};
     const char *names[] = {"Gate", "Rows"};
     append_name = PyUnicode_InternFromString("_append");
     if (append_name == NULL)

@@ -27,6 +27,7 @@ from aolog.columns import (
     VALUES,
     BinaryColumn,
     BodyBuilder,
+    lone,
 )
 from aolog.errors import RecordRefused, RecordTooLarge, UsageError
 from aolog.slab import TOPIC_LEN_MAX
@@ -63,6 +64,7 @@ _array, _buffer, _batch = (  # looked up once: a tenth of a column's cost
     pa.py_buffer,
     pa.RecordBatch.from_arrays,
 )
+_NOTHING = memoryview(b"")
 _ARROW_MAX = (1 << 31) - 1  # bytes of a column with 32-bit offsets
 
 
@@ -96,18 +98,9 @@ def _binary(pieces: list[_Piece], kind: pa.DataType) -> pa.Array:
         return pa.nulls(count, kind)
     if len(pieces) == 1 and (only := pieces[0].column) is not None:
         return _one(count, only, kind)
-    offsets = np.zeros(count + 1, np.int32)
-    at, begin = 1, 0
-    data = []
-    for piece in pieces:
-        if piece.column is None:
-            offsets[at : at + piece.entries] = begin
-        else:
-            numbers = np.frombuffer(piece.column.offsets, np.uint32)
-            np.add(numbers[1:], begin, out=offsets[at : at + piece.entries], casting="unsafe")
-            begin += len(piece.column.data)
-            data.append(piece.column.data)
-        at += piece.entries
+    columns = [p.column or BinaryColumn(None, _zeros(p.entries), _NOTHING) for p in pieces]
+    data = [column.data for column in columns]
+    offsets = _joined_offsets([column.offsets for column in columns], list(map(len, data)), count)
     validity = None
     if any(p.column is None or p.column.validity is not None for p in pieces):
         bits = np.concatenate([_bits(piece) for piece in pieces])
@@ -116,15 +109,27 @@ def _binary(pieces: list[_Piece], kind: pa.DataType) -> pa.Array:
     return _array(kind, count, buffers)
 
 
+def _joined_offsets(each: list[memoryview], lengths: list[int], count: int) -> np.ndarray:
+    """The offsets of columns that are put together, all in a few steps: a frame of ten records
+    costs no call of numpy's. lengths: of their data. count: entries of all."""
+    counts = np.fromiter(map(len, each), np.int64, len(each)) // 4  # of offsets: n+1 each
+    begins = np.zeros(len(each), np.int64)
+    np.cumsum(lengths[:-1], out=begins[1:])
+    shifted = np.frombuffer(b"".join(each), np.uint32) + np.repeat(begins, counts)
+    firsts = np.cumsum(counts) - counts  # each column's 0, which is the one before's last
+    offsets = np.zeros(count + 1, np.int32)
+    offsets[1:] = np.delete(shifted, firsts)
+    return offsets
+
+
+def _zeros(entries: int) -> memoryview:
+    return memoryview(bytes(4 * (entries + 1)))
+
+
 def _too_large(size: int) -> UsageError:
     return UsageError(
         f"a column of {size} bytes is over Arrow's 2 GiB", hint="iterate over its records"
     )
-
-
-def _plain(value: memoryview) -> BinaryColumn:
-    offsets = memoryview(np.array([0, len(value)], np.uint32).tobytes())
-    return BinaryColumn(None, offsets, value)
 
 
 def _repeated(text: str, count: int) -> BinaryColumn:
@@ -170,7 +175,7 @@ def _value(frames: list[RecordFrame]) -> pa.Array:
     pieces = []
     for frame in frames:
         columns = frame.columns
-        column = columns.values or _plain(columns.value or memoryview(b""))
+        column = columns.values or lone(columns.value)
         pieces.append(_Piece(columns.records, column))
     return _binary(pieces, _BINARY)
 

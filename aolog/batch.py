@@ -6,13 +6,12 @@ a copy; small frames are held together so that they become Arrow in one step.
 
 from __future__ import annotations
 
-from collections import deque
 from functools import cache
 from itertools import chain
-from operator import length_hint
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import speed
+from aolog.columns import lone
 from aolog.errors import UsageError
 from aolog.record import Record
 
@@ -43,70 +42,50 @@ class RecordFrame(NamedTuple):
     columns: Columns
     epoch: int = 0  # of its slab; 0 in format 1
 
-    def records(self, addresses: Iterator[int] | None = None) -> Iterator[Record]:
-        """Its records from `skip` on, made one by one as they are asked for. addresses: theirs,
-        one of which is taken for each record."""
-        columns, skip = self.columns, self.skip
-        if addresses is None:
-            addresses = iter(range(self.address + skip, self.address + columns.records))
-        varies = 0b1001  # address and value
-        timestamps: object = self.timestamp_us
-        keys: object = None
-        headers: object = ()
-        topics: object = columns.topic
-        if columns.values is None:
-            values: Iterator[bytes | None] = iter([bytes(columns.value or b"")][skip:])
-        else:
-            values = iter(columns.values.to_list(skip))
-        if columns.timestamps is not None:
-            timestamps = iter(columns.timestamps.cast("q")[skip:].tolist())
-            varies |= 0b10
-        if columns.keys is not None:
-            keys = iter(columns.keys.to_list(skip))
-            varies |= 0b100
-        if columns.headers is not None:
-            headers = iter(columns.headers.to_list(skip))
-            varies |= 0b1_0000
-        if columns.topics is not None:
-            names = columns.topics.to_list(skip)
-            topics = iter([None if name is None else str(name, "utf-8") for name in names])
-            varies |= 0b10_0000
-        return speed.rows(Record, (addresses, timestamps, keys, values, headers, topics), varies)
+    def records(self) -> speed.Rows:
+        """An iterator over its records from `skip` on, made as they are asked for."""
+        columns = self.columns
+        _, value, values, timestamps, keys, topic, topics, headers = columns
+        if values is None:
+            values = lone(value)
+        kinds = f"n{'cq'[timestamps is not None]}{'cb'[keys is not None]}b"
+        kinds += f"{'cp'[headers is not None]}{'ct'[topics is not None]}"
+        fields = (
+            self.address,
+            self.timestamp_us if timestamps is None else timestamps,
+            keys,
+            values,
+            () if headers is None else headers,
+            topic if topics is None else topics,
+        )
+        return speed.Rows(Record, kinds, fields, self.skip, columns.records)
 
 
 class FrameRecords:
-    """A frame that is read record by record. Its place is what is left of the addresses, so that
-    a record costs no bookkeeping."""
+    """A frame that is read record by record, and how far."""
 
-    __slots__ = ("_addresses", "_count", "frame", "records")
+    __slots__ = ("frame", "records")
 
     def __init__(self, frame: RecordFrame) -> None:
         self.frame = frame
-        self._count = frame.columns.records
-        self._addresses = iter(range(frame.address + frame.skip, frame.address + self._count))
-        self.records = frame.records(self._addresses)
-
-    @property
-    def read(self) -> int:
-        """Records of the frame before the next one."""
-        return self._count - length_hint(self._addresses)
+        self.records = frame.records()
 
     @property
     def address(self) -> int:
         """Of the next record: behind the last, the next frame's."""
-        read = self.read
-        return self.frame.address + read if read < self._count else self.frame.end
+        frame, read = self.frame, self.records.at
+        return frame.address + read if read < frame.columns.records else frame.end
 
     @property
     def ordinal(self) -> int | None:
         """Records of the log before the next one."""
-        return None if self.frame.ordinal is None else self.frame.ordinal + self.read
+        return None if self.frame.ordinal is None else self.frame.ordinal + self.records.at
 
     def end(self) -> RecordFrame | None:
         """What is left of it, if anything. Whoever iterates over `records` is at their end."""
-        read = self.read
-        deque(self._addresses, maxlen=0)
-        return self.frame._replace(skip=read) if read < self._count else None
+        read = self.records.at
+        self.records.stop()
+        return self.frame._replace(skip=read) if read < self.frame.columns.records else None
 
 
 @cache

@@ -25,7 +25,7 @@ import struct
 from array import array
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import speed
@@ -66,6 +66,7 @@ __all__ = [
     "decode_frame",
     "decode_run",
     "encode_columns",
+    "lone",
 ]
 
 VALUES = 0x001
@@ -97,16 +98,15 @@ class BinaryColumn(NamedTuple):
     offsets: memoryview
     data: memoryview
 
-    def to_list(self, first: int = 0) -> list[bytes | None]:
-        """Entries from `first` on, as objects of their own."""
-        entries: list[bytes | None] = list(speed.slices(self.offsets, self.data, first))
-        if self.validity is not None:
-            bits = self.validity
-            for i in range(len(entries)):
-                at = first + i
-                if not bits[at >> 3] >> (at & 7) & 1:
-                    entries[i] = None
-        return entries
+    def to_list(self) -> list[bytes | None]:
+        """Entries as objects of their own."""
+        count = len(self.offsets) // 4 - 1
+        return [row[1] for row in speed.Rows(_Entry, "nb", (0, self), 0, count)]
+
+
+class _Entry(NamedTuple):
+    number: int
+    value: bytes | None
 
 
 class HeaderColumn(NamedTuple):
@@ -115,13 +115,6 @@ class HeaderColumn(NamedTuple):
     offsets: memoryview
     names: BinaryColumn
     values: BinaryColumn
-
-    def to_list(self, first: int = 0) -> list[Headers]:
-        """The headers of each record from `first` on."""
-        names = [str(name or b"", "utf-8") for name in self.names.to_list()]
-        entries = list(zip(names, self.values.to_list(), strict=True))
-        offsets = self.offsets.cast("I").tolist()[first:]
-        return [tuple(entries[a:b]) for a, b in pairwise(offsets)]
 
 
 class Columns(NamedTuple):
@@ -135,6 +128,12 @@ class Columns(NamedTuple):
     topic: str | None = None
     topics: BinaryColumn | None = None
     headers: HeaderColumn | None = None
+
+
+def lone(value: memoryview | None) -> BinaryColumn:
+    """A lone record's value as a column."""
+    data = value if value is not None else memoryview(b"")
+    return BinaryColumn(None, memoryview(_U32.pack(0) + _U32.pack(len(data))), data)
 
 
 # --- encode ---------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ __all__ = [
     "encode_frame",
     "encode_header",
     "frame_len",
+    "hop_headers",
     "intact_frames",
     "padding",
 ]
@@ -252,3 +253,30 @@ def intact_frames(
         frames.append(_make_frame((offset, end, _make_header(fields[1:9]), body)))
         offset = end
     return frames
+
+
+def hop_headers(
+    chunk: bytes, chunk_at: int, offset: int, salt: int, wanted: int
+) -> tuple[int, int | None]:
+    """Where the frame begins that holds or follows `wanted`, or the first whose header is not
+    right or not in the chunk: from header to header, from `offset` on. And the ordinal behind the
+    last header that was passed, None if none was. As `decode_header` in one loop: a seek among
+    frames of one record passes a hundred of them."""
+    behind = None
+    unpack, at, last = _HEADER.unpack_from, offset - chunk_at, len(chunk) - FRAME_HEADER_LEN
+    wanted -= chunk_at
+    while 0 <= at <= last:
+        magic, kind, flags, body_len, _, _, ordinal, records, _, head_hash = unpack(chunk, at)
+        length = FRAME_HEADER_LEN + body_len + -body_len % ALIGNMENT
+        if (
+            magic != MAGIC
+            or at + length > wanted
+            or kind not in FLAGS_NEVER
+            or flags & FLAGS_NEVER[kind]
+            or records > length
+            or xxh32_intdigest(chunk[at : at + _HASHED_LEN], _seed(chunk_at + at, salt))
+            != head_hash
+        ):
+            break
+        at, behind = at + length, ordinal + records
+    return chunk_at + at, behind

@@ -203,6 +203,8 @@ class Slab:
         if self.header is None:
             return at, ordinal, None
         hops = Walker(self.file, self.header.salt, at, limit=self.limit, bodies=False)
+        passed = hops.hop(offset)
+        ordinal = ordinal if passed is None else passed
         while True:
             begin = hops.offset
             found = hops.next()

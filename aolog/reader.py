@@ -11,6 +11,7 @@ import os
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from aolog import lifetime, seek
@@ -224,7 +225,7 @@ class Reader:
         """The next record; None: nothing more for now."""
         while self._reading is not None or self._begin_frame():
             assert self._reading is not None
-            record = next(self._reading.records, None)
+            record: Record | None = next(self._reading.records, None)
             if record is not None:
                 return record
             self._end_frame()
@@ -232,10 +233,14 @@ class Reader:
 
     def __iter__(self) -> Iterator[Record]:
         """Records up to the end as it is when it is reached."""
+        return chain.from_iterable(self._frames())  # nothing of ours is called between records
+
+    def _frames(self) -> Iterator[Iterator[Record]]:
+        """The records of frame after frame, each asked for when the one before is read."""
         while self._reading is not None or self._begin_frame():
             reading = self._reading
             assert reading is not None
-            yield from reading.records
+            yield iter(reading.records)
             if self._reading is reading:  # else the caller read on or sought: on from there
                 self._end_frame()
 

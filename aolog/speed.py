@@ -1,6 +1,6 @@
 """What runs once a record: compiled where there was a compiler, in Python everywhere.
 
-The compiled half, `_speed.c`, knows nothing of the format either: it lets values join a list,
+The compiled half, `_speed.c` and `_rows.c`, knows nothing of the format either: it lets values join a list,
 adds up lengths, cuts bytes and fills tuples. Both halves do the same; `backend` says which is in
 use, and `AOLOG_BACKEND=python` in the environment chooses the second.
 """
@@ -10,8 +10,11 @@ from __future__ import annotations
 import importlib
 import os
 from array import array
-from functools import cache, partial
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import accumulate, pairwise, repeat
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 try:
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers
 
-__all__ = ["Gate", "backend", "column", "measure", "rise", "rows", "slices"]
+__all__ = ["Gate", "Rows", "backend", "column", "measure", "rise"]
 
 _NUMPY_PAYS = 256  # entries; below it, sorting a list is faster than numpy's calls
 
@@ -124,12 +127,6 @@ def _measure(values: list[Any]) -> tuple[int, int] | None:
     return sum(lengths), max(lengths, default=0)
 
 
-def _slices(numbers: memoryview, data: memoryview, first: int) -> list[bytes]:
-    """What lies between u32 offsets, from one on."""
-    whole = data.tobytes()
-    return [whole[a:b] for a, b in pairwise(numbers.cast("I")[first:].tolist())]
-
-
 def _rise(columns: list[memoryview]) -> bool:
     """Whether in each of the columns of u32, the first of which is 0, no number is less than the
     one before it. All are compared at once: alone, each would cost as much as ten."""
@@ -150,18 +147,91 @@ def _numpy() -> tuple[Callable[..., np.ndarray], np.dtype[np.uint32]]:
     return np.frombuffer, np.dtype(np.uint32)
 
 
-def _rows(kind: type[Any], columns: tuple[Any, ...], varies: int) -> Iterator[Any]:
-    """Tuples of a kind. columns: an iterator where the bit of `varies` is set, else what all rows
-    share. It ends where the first column ends, before it asks the others."""
-    listed = [one if varies >> i & 1 else repeat(one) for i, one in enumerate(columns)]
-    # A named tuple's own call costs three times as much.
-    return map(partial(tuple.__new__, kind), zip(*listed, strict=False))
+class PythonRows:
+    """An iterator over tuples of a type: rows `first` to `end` of columns, each of a kind:
 
+    n  numbers that rise by one, given row 0's     b  (validity or None, offsets, data) of bytes
+    c  one object for all rows                     t  the same of text
+    q  numbers, i64                                p  pairs: (offsets into them, their t, their b)
+
+    The first is of kind n. Offsets are n+1 u32, entries whose bit in validity is 0 are None: as
+    in Arrow. Raises ValueError where there are fewer entries than rows, or one lies outside of
+    its data (the compiled half says so only when it comes there).
+    """
+
+    def __init__(
+        self, kind: type[Any], kinds: str, columns: tuple[Any, ...], first: int, end: int
+    ) -> None:
+        if kinds[0] != "n" or not 0 <= first <= end:
+            raise ValueError("the first column rises, and 0 <= first <= end")
+        listed = [_COLUMNS[k](c, first, end) for k, c in zip(kinds, columns, strict=True)]
+        self._left = listed[0]  # what is left of it tells the place: a row costs no bookkeeping
+        self._end = end
+        # A named tuple's own call costs three times as much.
+        self._rows = map(tuple.__new__, repeat(kind), zip(*listed, strict=False))
+
+    @property
+    def at(self) -> int:
+        """Of the next row."""
+        return self._end - length_hint(self._left)
+
+    def stop(self) -> None:
+        """There are no more rows."""
+        deque(self._left, maxlen=0)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._rows
+
+    def __next__(self) -> Any:
+        return next(self._rows)
+
+
+def _rising(number: int, first: int, end: int) -> Iterator[int]:
+    return iter(range(number + first, number + end))
+
+
+def _numbers(column: memoryview, first: int, end: int) -> Iterator[int]:
+    return iter(column.cast("q")[first:end].tolist())
+
+
+def _bytes(column: tuple[Any, ...], first: int, end: int) -> Iterator[bytes | None]:
+    validity, offsets, data = column
+    whole, cuts = data.tobytes(), offsets.cast("I")[first : end + 1].tolist()
+    if len(cuts) <= end - first or max(cuts) > len(whole) or cuts != sorted(cuts):
+        raise ValueError("an entry is not there, or lies outside of the data")
+    entries = [whole[a:b] for a, b in pairwise(cuts)]
+    if validity is None:
+        return iter(entries)
+    there = (validity[i >> 3] >> (i & 7) & 1 for i in range(first, end))
+    return iter([entry if bit else None for entry, bit in zip(entries, there, strict=True)])
+
+
+def _text(column: tuple[Any, ...], first: int, end: int) -> Iterator[str | None]:
+    return iter([None if e is None else str(e, "utf-8") for e in _bytes(column, first, end)])
+
+
+def _pairs(column: tuple[Any, ...], first: int, end: int) -> Iterator[tuple[Any, ...]]:
+    offsets, texts, values = column
+    cuts = offsets.cast("I")[first : end + 1].tolist()
+    begin, last = cuts[0], cuts[-1]
+    pairs = list(zip(_text(texts, begin, last), _bytes(values, begin, last), strict=True))
+    return iter([tuple(pairs[a - begin : b - begin]) for a, b in pairwise(cuts)])
+
+
+_COLUMNS: dict[str, Callable[[Any, int, int], Iterator[Any]]] = {
+    "n": _rising,
+    "c": lambda shared, *_: repeat(shared),
+    "q": _numbers,
+    "b": _bytes,
+    "t": _text,
+    "p": _pairs,
+}
 
 if TYPE_CHECKING or _speed is None:
     Gate = PythonGate
-    column, measure, slices, rise, rows = _column, _measure, _slices, _rise, _rows
+    Rows = PythonRows
+    column, measure, rise = _column, _measure, _rise
 else:
     Gate = _speed.Gate
-    column, measure, slices = _speed.column, _speed.measure, _speed.slices
-    rise, rows = _speed.rise, _speed.Rows
+    Rows = _speed.Rows
+    column, measure, rise = _speed.column, _speed.measure, _speed.rise

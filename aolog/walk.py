@@ -31,6 +31,7 @@ from aolog.frame import (
     FrameHeader,
     body_matches,
     decode_header,
+    hop_headers,
     intact_frames,
 )
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Damage", "Outcome", "QueuefkaWalker", "Tail", "Walker"]
 
 CHUNK_BYTES = (1 << 20) + (16 << 10)  # a read: 16 frames of 64 KiB, or 4 of 256, with their headers
+FIRST_BYTES = 4 << 10  # the first read: who seeks wants a record; each further one is four times it
 HOP_BYTES = 32 << 10  # a read when only headers are wanted: two index entries' distance
 
 
@@ -83,6 +85,7 @@ class Walker:
         self._chunk = b""
         self._chunk_view = memoryview(b"")
         self._chunk_at = offset
+        self._once_bytes, self._once_frames = FIRST_BYTES, 1  # of a read and a run; they grow
         self._searched: tuple[int, int, int] | None = None  # tail begin, size, mtime_ns
         self._mark = -1  # offset of the last header seen that says "durable"
         self._unmarked_to = 0  # no other is there from it to here
@@ -99,15 +102,27 @@ class Walker:
     def run(self) -> list[Frame]:
         """The intact frames from `offset` on, as many as one read holds, and moves behind them;
         none if `next` is to be asked. Frame after frame in one loop: half the cost of asking for
-        each."""
-        frames = self._intact(self.offset)
-        if not frames and self._chunk_at < self.offset:  # what was read has been walked
-            read_at = self._chunk_at
-            if self._whole(self.offset) is not None and self._chunk_at != read_at:
-                frames = self._intact(self.offset)
+        each. The first runs are short: a read holds thousands of frames of one record."""
+        most, self._once_frames = self._once_frames, 2 * self._once_frames
+        frames = self._intact(self.offset, most)
+        if not frames and (not self._chunk or self._chunk_at < self.offset):  # all is walked
+            read = self._chunk
+            if self._whole(self.offset) is not None and self._chunk is not read:
+                frames = self._intact(self.offset, most)
         if frames:
             self.offset = frames[-1].end
         return frames
+
+    def hop(self, offset: int) -> int | None:
+        """Moves behind the frames that end before an offset or at it, by headers alone, as far as
+        one read shows them: the ordinal behind the last of them, None if there is none. Only
+        where bodies are not wanted."""
+        assert not self._bodies
+        self._load(self.offset, FRAME_HEADER_LEN)
+        self.offset, ordinal = hop_headers(
+            self._chunk, self._chunk_at, self.offset, self._salt, offset
+        )
+        return ordinal
 
     def _intact(self, offset: int, most: int | None = None) -> list[Frame]:
         return intact_frames(
@@ -123,7 +138,8 @@ class Walker:
         at = offset - self._chunk_at
         if at >= 0 and at + size <= len(self._chunk):
             return size
-        want = max(size, CHUNK_BYTES if self._bodies else HOP_BYTES)
+        want = max(size, self._once_bytes if self._bodies else HOP_BYTES)
+        self._once_bytes = min(4 * self._once_bytes, CHUNK_BYTES)
         if self.limit is not None:
             want = min(want, self.limit - offset)
         self._chunk = self._file.pread(want, offset) if want > 0 else b""

@@ -10,7 +10,8 @@ __all__ = ["SIZES", "Size"]
 class Size(NamedTuple):
     """records: a contender's in each round, fewer where they would pass `bytes_max`.
     records_slow: of a contender that takes a thousand times longer. rounds: that count. slabs, and
-    unsealed_bytes of a last one: of the logs that are opened. scale_records, scale_slabs: of the
+    unsealed_bytes of a last one: of the logs that are opened. seek_bytes: of a log in which is
+    sought. scale_records, scale_slabs: of the
     logs that show how a cost grows; scale_rounds of them. memory_bytes: of the log that a writer
     and readers go through, memory_rounds times. imports: rounds. instructions: thousands of
     records."""
@@ -22,6 +23,7 @@ class Size(NamedTuple):
     rounds: int
     slabs: tuple[int, ...]
     unsealed_bytes: int
+    seek_bytes: int
     scale_records: tuple[int, ...]
     scale_slabs: tuple[int, ...]
     scale_rounds: int
@@ -44,6 +46,7 @@ SIZES = {
         1,
         (1, 10),
         1 << 18,
+        seek_bytes=1 << 20,
         scale_records=(1_000, 4_000),
         scale_slabs=(1, 6),
         scale_rounds=1,
@@ -61,6 +64,7 @@ SIZES = {
         11,
         (1, 100, 10_000),
         64 << 20,
+        seek_bytes=128 << 20,
         scale_records=(10_000, 100_000, 1_000_000),
         scale_slabs=(1, 10, 100, 1_000),
         scale_rounds=5,
@@ -78,6 +82,7 @@ SIZES = {
         7,
         (1, 100, 10_000, 100_000),
         1 << 30,
+        seek_bytes=1 << 30,
         scale_records=(100_000, 1_000_000, 10_000_000, 100_000_000),
         scale_slabs=(1, 10, 100, 1_000, 10_000),
         scale_rounds=3,

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "CASES_ON_REQUEST", "CASES_WITH_TARGETS", "groups_of_case"]
 
 CASES = (
-    "append", "append_many", "append_arrow", "append_large", "read", "arrow", "durability",
-    "opening", "memory", "scale", "compression",
+    "append", "append_many", "append_arrow", "append_large", "read", "arrow", "seek",
+    "durability", "opening", "memory", "scale", "compression",
     "instructions",
 )  # fmt: skip  # a table
 CASES_WITH_TARGETS = (
-    "append", "append_many", "append_arrow", "append_large", "arrow", "durability", "opening",
-    "memory", "scale",
+    "append", "append_many", "append_arrow", "append_large", "arrow", "seek", "durability",
+    "opening", "memory", "scale",
 )  # fmt: skip  # a table
 CASES_ON_REQUEST = ("instructions",)
 

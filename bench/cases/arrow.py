@@ -6,8 +6,10 @@ All six columns follow, of a log whose records are only values, and of one that 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,11 @@ VALUE_COLUMN = "aolog, value column"
 ALL_COLUMNS = "aolog, all six columns"
 _MERGED = "aolog, value column, 1 MiB"
 _MERGED_BYTES = 1 << 20
+_FEW = 10
+_TOGETHER = "aolog, put together"
+_ALONE = "aolog, each frame alone"
+_ONE_THREAD = "aolog, one thread"
+_TWO_THREADS = "aolog, two threads"
 _PROMISE = Promise("-", "xxh3 a batch")
 # Batches are near the limit by design: a frame's columns are Arrow's own buffers, so what is left
 # is one hash and a handful of calls a frame. Three times the cost of reading and hashing leaves
@@ -48,6 +55,77 @@ def groups(plan: Plan) -> Iterator[Group]:
             for full in (False, True):
                 with plan.fixture() as directory:
                     yield _group(plan, values, record_bytes, batch_bytes, directory, full=full)
+        with plan.fixture() as directory:
+            yield _small_frames(values, record_bytes, directory)
+        with plan.fixture() as directory:
+            yield _threads(values, record_bytes, directory)
+
+
+def _small_frames(values: Values, record_bytes: int, directory: str) -> Group:
+    """A flush each ten records: put together before they become Arrow, and each alone."""
+    with aolog.Writer(log_path(directory), flush_records=_FEW, sync="never") as writer:
+        for value in values.all:
+            writer.append(value)
+    return Group(
+        "arrow",
+        f"to Arrow, frames of {_FEW} records, {record_bytes}-byte values",
+        "from opening to the last record batch; each batch is dropped",
+        record_bytes,
+        [
+            limits.read_blocks(slab_paths(directory), len(values.all), values.proof, hashed=True),
+            _log_contender(_TOGETHER, ["value"], values, directory),
+            _log_contender(_ALONE, ["value"], values, directory, max_bytes=1),
+        ]
+        if find_spec("pyarrow")
+        else [],
+        (_ALONE,),
+    )
+
+
+def _threads(values: Values, record_bytes: int, directory: str) -> Group:
+    """Two logs, one after the other and side by side: what two threads gain."""
+    parts, half = [], len(values.all) // 2
+    for i, given in enumerate((values.all[:half], values.all[half:])):
+        parts.append(str(Path(directory, str(i))))
+        Path(parts[i]).mkdir()
+        write_log(parts[i], given, batch_bytes=BATCH_BYTES)
+
+    def decode(part: str) -> int:
+        records = 0
+        with aolog.Reader(log_path(part), strict=True) as reader:
+            while (batch := reader.read_batch()) is not None:
+                records += batch.to_arrow(["value"]).num_rows
+        return records
+
+    def proof(_: str) -> Proof:
+        with (
+            aolog.Reader(log_path(parts[0])) as first,
+            aolog.Reader(log_path(parts[1])) as second,
+        ):
+            return prove(record.value or b"" for record in chain(first, second))
+
+    def contender(name: str, threads: int) -> Contender:
+        def work() -> int:
+            with ThreadPoolExecutor(threads) as pool:
+                return sum(pool.map(decode, parts))
+
+        return Contender(
+            name,
+            _PROMISE,
+            len(values.all),
+            lambda _: nullcontext(work),
+            proof,
+            values.proof,
+        )
+
+    return Group(
+        "arrow",
+        f"two slabs to Arrow by threads, {record_bytes}-byte values",
+        "from opening to the last record batch of both, starting threads too",
+        record_bytes,
+        [contender(_ONE_THREAD, 1), contender(_TWO_THREADS, 2)] if find_spec("pyarrow") else [],
+        (_ONE_THREAD,),
+    )
 
 
 def _group(

@@ -502,4 +502,4 @@ def test_a_read_that_fails_costs_no_record(max_bytes: int) -> None:
         reader.close()
         assert found == expected, nth
         assert reader.gaps == []
-    assert failed > 3  # the others were met behind what had been read, and tried again
+    assert failed > 2  # the others were met behind what had been read, and tried again

@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from array import array
-from itertools import count
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class CompiledTaker(compiled.Gate):  # type: ignore[misc]  # it has no type info
 
 
 TAKERS = [PythonTaker, CompiledTaker]
+BOTH_ROWS = [speed.PythonRows, compiled.Rows]
 
 
 @bounded
@@ -83,15 +84,6 @@ def test_what_is_not_bytes_is_not_measured(odd):
 
 
 @bounded
-@given(VALUES, st.data())
-def test_slices_are_the_same(values, data):
-    first = data.draw(st.integers(0, len(values)))
-    numbers, joined = offsets_of(values), memoryview(b"".join(values))
-    assert compiled.slices(numbers, joined, first) == values[first:]
-    assert speed._slices(numbers, joined, first) == values[first:]
-
-
-@bounded
 @given(st.lists(st.lists(st.integers(0, 5) | st.integers(0, 2**32 - 1), max_size=200), max_size=4))
 def test_rising_is_the_same(columns):
     for ordered in (False, True):
@@ -102,64 +94,127 @@ def test_rising_is_the_same(columns):
         assert speed._rise(views) == expected
 
 
-def test_a_slice_outside_of_the_data_is_refused():
-    numbers = offsets_of([b"abc"])
-    with pytest.raises(ValueError, match="outside"):
-        compiled.slices(numbers, memoryview(b"ab"), 0)
-    with pytest.raises(ValueError, match="not so many"):
-        compiled.slices(numbers, memoryview(b"abc"), 2)
-    with pytest.raises(ValueError, match="not so many"):
-        compiled.slices(b"", b"", 0)
+def octets(kind: str, numbers: list[int]) -> memoryview:
+    return memoryview(array(kind, numbers).tobytes())
+
+
+def strings(entries: list[bytes | None]) -> tuple[Any, ...]:
+    """As in Arrow."""
+    present = [entry or b"" for entry in entries]
+    bits = bytearray((len(entries) + 7) // 8)
+    for i, entry in enumerate(entries):
+        bits[i >> 3] |= (entry is not None) << (i & 7)
+    validity = memoryview(bytes(bits)) if None in entries else None
+    return validity, offsets_of(present), memoryview(b"".join(present))
+
+
+TEXTS = st.text(max_size=4).map(str.encode)
+ROW = st.tuples(
+    st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.binary(max_size=3),
+    st.binary(max_size=3),
+    st.lists(st.tuples(TEXTS, st.none() | st.binary(max_size=3)), max_size=3),
+    st.none() | TEXTS,
+)
 
 
 @bounded
-@given(st.lists(st.tuples(st.integers(), st.none() | st.binary(max_size=3)), max_size=10))
-def test_rows_are_the_same(pairs):
-    def columns() -> tuple[Any, ...]:
-        values = [value for _, value in pairs]
-        return iter([n for n, _ in pairs]), 5, None, iter(values), (), "topic"
-
-    expected = [aolog.Record(n, 5, None, value, (), "topic") for n, value in pairs]
-    for rows in (compiled.Rows, speed._rows):
-        made = list(rows(aolog.Record, columns(), 0b1001))
+@given(st.lists(ROW, max_size=20), st.integers(0, 2**62), st.data())
+def test_rows_are_the_same(rows, number, data):
+    first = data.draw(st.integers(0, len(rows)))
+    end = data.draw(st.integers(first, len(rows)))
+    pairs = [pair for row in rows for pair in row[3]]
+    columns = (
+        number,
+        octets("q", [row[0] for row in rows]),
+        strings([row[1] for row in rows]),
+        strings([row[2] for row in rows]),
+        (
+            offsets_of([b"x" * len(row[3]) for row in rows]),
+            strings([name for name, _ in pairs]),
+            strings([value for _, value in pairs]),
+        ),
+        strings([row[4] for row in rows]),
+    )
+    expected = [
+        aolog.Record(
+            number + i,
+            stamp,
+            key,
+            value,
+            tuple((name.decode(), one) for name, one in headers),
+            None if topic is None else topic.decode(),
+        )
+        for i, (stamp, key, value, headers, topic) in enumerate(rows)
+    ][first:end]
+    for kind in BOTH_ROWS:
+        made = list(kind(aolog.Record, "nqbbpt", columns, first, end))
         assert made == expected
         assert all(type(row) is aolog.Record for row in made)
 
 
-def test_rows_refuse_what_would_not_be_a_tuple():
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+def test_rows_know_their_place_and_can_be_stopped(rows):
+    one = rows(aolog.Record, "nccccc", (7, 1, None, b"v", (), None), 1, 5)
+    found = iter(one)
+    assert (one.at, next(one).address, one.at) == (1, 8, 2)
+    assert (next(found).address, one.at) == (9, 3)
+    one.stop()
+    assert (one.at, list(one), list(found)) == (5, [], [])
+
+
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+@pytest.mark.parametrize(
+    ("kinds", "columns"),
+    [
+        ("nb", (0, strings([b"a", b"b"]))),  # fewer than rows
+        ("nb", (0, (None, octets("I", [0, 1, 0, 1]), memoryview(b"a")))),  # falls
+        ("nb", (0, (None, octets("I", [0, 0, 0, 2]), memoryview(b"a")))),  # beyond
+        ("cb", (0, strings([b"a", b"b", b"c"]))),  # does not rise
+        ("nx", (0, 1)),  # no kind
+    ],
+)
+def test_rows_refuse_what_does_not_fit(rows, kinds, columns):
+    with pytest.raises((ValueError, KeyError)):
+        list(rows(aolog.Record, kinds, columns, 0, 3))
+
+
+def test_compiled_rows_look_before_they_read():
+    make, u32 = compiled.Rows, partial(array, "I")
     with pytest.raises(TypeError, match="subclass of tuple"):
-        compiled.Rows(dict, (iter([]),), 1)
-    with pytest.raises(ValueError, match="first column"):
-        compiled.Rows(aolog.Record, (1,) * 6, 0)
-    with pytest.raises(TypeError, match="iterator"):
-        compiled.Rows(aolog.Record, ([1],), 1)
-    with pytest.raises(ValueError, match="shorter"):
-        list(compiled.Rows(aolog.Record, (iter([1, 2]), iter([1]), 0, 0, 0, 0), 0b11))
+        make(dict, "n", (0,), 0, 1)
+    with pytest.raises(ValueError, match="each has a kind"):
+        make(aolog.Record, "nnnnnnnnn", (0,) * 9, 0, 1)
+    with pytest.raises(ValueError, match="each has a kind"):
+        make(aolog.Record, "", (), 0, 0)
+    with pytest.raises(ValueError, match="fewer entries"):
+        make(aolog.Record, "nq", (0, b"\0" * 15), 0, 2)
+    with pytest.raises(ValueError, match="fewer entries"):  # of the bitmap
+        make(aolog.Record, "nb", (0, (b"", u32([0] * 9), b"")), 0, 8)
+    with pytest.raises(ValueError, match="fewer entries"):
+        make(aolog.Record, "nb", (0, (None, b"", b"")), 0, 0)
+    with pytest.raises(TypeError, match="are a tuple"):
+        make(aolog.Record, "nb", (0, None), 0, 0)
+    names = strings([b"a", b"b"])
+    with pytest.raises(ValueError, match="fewer entries"):  # than pairs
+        make(aolog.Record, "np", (0, (u32([0, 3]), names, names)), 0, 1)
+    with pytest.raises(ValueError, match="outside"):  # offsets of pairs go past the last
+        list(make(aolog.Record, "np", (0, (u32([0, 9, 2]), names, names)), 0, 2))
 
 
 def test_rows_are_freed_with_what_they_hold():
-    kept = [b"value"]
-    rows = compiled.Rows(aolog.Record, (count(), 1, 2, iter([kept]), (), None), 0b1001)
+    kept, data = [b"value"], bytearray(b"abc")
+    columns = (0, 1, kept, (None, offsets_of([b"abc"]), data), (), None)
+    before = sys.getrefcount(kept)
+    rows = compiled.Rows(aolog.Record, "nccbcc", columns, 0, 1)
     row = next(rows)
     assert gc.is_tracked(row)
-    before = sys.getrefcount(kept)
-    del row
-    assert sys.getrefcount(kept) == before - 1
-    del rows
-    assert sys.getrefcount(kept) == before - 2
-
-
-def test_rows_cannot_be_made_anew_while_a_column_is_asked():
-    class Meddler:
-        def __iter__(self) -> Meddler:
-            return self
-
-        def __next__(self) -> int:
-            rows.__init__(aolog.Record, (iter([7]),), 1)
-            return 1
-
-    rows = compiled.Rows(aolog.Record, (count(), Meddler(), 2, iter([b"v"]), (), None), 0b1011)
-    assert next(rows) == (0, 1, 2, b"v", (), None)
+    assert sys.getrefcount(kept) == before + 2
+    with pytest.raises(BufferError):
+        data.append(1)
+    del row, rows
+    assert sys.getrefcount(kept) == before
+    data.append(1)
 
 
 def test_a_gate_may_be_closed_while_it_is_opened():

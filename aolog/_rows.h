@@ -1,0 +1,11 @@
+/* What `_speed.c` takes into its module from `_rows.c`. */
+#ifndef AOLOG_ROWS_H
+#define AOLOG_ROWS_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+extern PyType_Spec aolog_rows_spec;
+
+#endif
