@@ -1,8 +1,8 @@
 """What runs once a record: compiled where there was a compiler, in Python everywhere.
 
-The compiled half, `_speed.c` and `_rows.c`, knows nothing of the format either: it lets values join a list,
-adds up lengths, cuts bytes and fills tuples. Both halves do the same; `backend` says which is in
-use, and `AOLOG_BACKEND=python` in the environment chooses the second.
+The compiled half, `_speed.c` and `_rows.c`, knows nothing of the format: it lets values join a
+list, adds up lengths, cuts bytes and fills tuples. Both halves do the same; `backend` says which is
+in use, and `AOLOG_BACKEND=python` in the environment chooses the second.
 """
 
 from __future__ import annotations
