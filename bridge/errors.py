@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aolog.errors import AologError, UsageError
 
-__all__ = ["DestinationError", "Forbidden", "Undeliverable", "WrongSetting"]
+__all__ = ["DestinationError", "Undeliverable", "WrongSetting"]
 
 
 class WrongSetting(UsageError):
@@ -21,13 +21,7 @@ class DestinationError(AologError):
 
 
 class Undeliverable(DestinationError):
-    """A record that the cluster will never take (`details["address"]`). The bridge stands before
-    it: the cursor does not pass it."""
+    """A record that the cluster will never take (`details["address"]`). Its lane stands before it,
+    and so does the cursor; everything that goes elsewhere was delivered."""
 
     code = "undeliverable"
-
-
-class Forbidden(DestinationError):
-    """Authentication or authorisation failed: no waiting will help."""
-
-    code = "forbidden"
