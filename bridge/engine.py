@@ -238,7 +238,7 @@ class Engine:
     @property
     def careful(self) -> bool:
         """Whether a refusal is being looked for."""
-        return any(lane.careful_to >= 0 for lane in self.lanes.values())
+        return any(lane.suspects for lane in self.lanes.values())
 
     @property
     def standing(self) -> dict[LaneKey, Lane]:
@@ -285,8 +285,7 @@ class Engine:
         lane = self.lane(key)
         if not lane.distrusted:
             lane.last_address = max(lane.last_address, address)
-            if 0 <= lane.careful_to <= lane.last_address:
-                lane.careful_to, lane.share = -1, None
+            lane.clear()
 
     def close(self, key: LaneKey, refusal: Refusal) -> None:
         """Nothing is sent to the lane until it is opened; its records are left behind."""

@@ -75,7 +75,8 @@ class Feed:
         if begin.address != at.address:
             self._go_to(begin)
         catching_up = begin.address < engine.frontier.address
-        batch = self._reader.read_batch(READ_BYTES, timeout=0.0 if catching_up else timeout_s)
+        size = 0 if engine.careful else READ_BYTES  # a frame at least: for groups of a few
+        batch = self._reader.read_batch(size, timeout=0.0 if catching_up else timeout_s)
         self.idle = batch is None and not catching_up
         if batch is None:  # the position moves on over seals and gaps
             if catching_up:  # what was there is not any more

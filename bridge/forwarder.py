@@ -88,6 +88,10 @@ class Forwarder:
             stop_s=stop_s,
             in_doubt=not self._notes.clean,
         )
+        for key, note in self._notes.lanes.items():
+            if note.distrusted:
+                lane = self._engine.lane(key)
+                lane.distrusted, lane.last_address = True, note.address
         self._dead = DeadLetters(
             self._reader.path, cursor, self._notes.source, self._storage, drop=poison == "drop"
         )
@@ -264,6 +268,7 @@ class Forwarder:
             if note is not None:
                 note.address = max(note.address, lane.last_address)
                 note.offset = max(note.offset, lane.last_offset)
+                note.distrusted = lane.distrusted
         try:
             self._notes.save()
         except SyncFailed:

@@ -10,7 +10,7 @@ How many records may be outstanding:
     closed (a topic that is missing, poison)   none, until it is opened
     held (nothing acknowledged for long)       none, until it has drained
     not opened on this connection              1, alone (see engine)
-    careful (a refusal is looked for)          a share, then nothing until that has drained
+    suspect (a refusal is looked for)          a group, then nothing until that has drained
     was held                                   a share, which grows again
     else                                       no bound of its own
 
@@ -73,7 +73,8 @@ class Lane:
     records, bytes: outstanding. last_address, last_offset: of the last mark that was
     acknowledged, -1 before there is one. sent_to: the last address that was sent or set aside on
     this connection. behind: from here on its records were left out. distrusted: a hole was found
-    in it. careful_to: what is suspect ends there, -1: nothing is. acknowledged_s: when something
+    in it. suspects: how far a refusal is looked for, and in groups of how many, the narrowest
+    last. acknowledged_s: when something
     last was. counted: what arrived up to here was counted, as acknowledged or as skipped.
     """
 
@@ -89,7 +90,7 @@ class Lane:
     sent_to: int = -1
     behind: Position | None = None
     share: int | None = None
-    careful_to: int = -1
+    suspects: list[tuple[int, int]] = field(default_factory=list)
     held: bool = False
     closed: Refusal | None = None
 
@@ -105,13 +106,12 @@ class Lane:
         """How many records it may be sent now."""
         if self.closed is not None or self.held:
             return 0
-        share = self.share if self.opened else 1
+        if self.suspects or not self.opened:  # group by group, so that a refusal is in this one
+            group = self.suspects[-1][1] if self.opened else 1
+            return 0 if self.records else group
+        share = self.share
         if share is None:
             return UNBOUNDED
-        if self.records == 0:
-            return share
-        if self.careful_to >= 0 or not self.opened:
-            return 0  # group by group, so that a refusal is in this one
         if self.behind is not None and self.records > share // 2:
             return 0  # coming back for a few records would read a batch for each
         return max(0, share - self.records)
@@ -155,8 +155,7 @@ class Lane:
         self.last_address = max(self.last_address, address)
         self.counted = max(self.counted, address)
         self.last_offset = max(self.last_offset, offset)
-        if 0 <= self.careful_to <= self.last_address:
-            self.careful_to, self.share = -1, None  # nothing was refused this time
+        self.clear()
         if not self.outstanding:
             self._drained()
         return records, size
@@ -168,10 +167,15 @@ class Lane:
             return 0
         return max(0, self.last_offset + records - offset)
 
+    def clear(self) -> None:
+        """What has arrived is not suspect any more."""
+        while self.suspects and self.suspects[-1][0] <= self.last_address:
+            self.suspects.pop()
+
     def _drained(self) -> None:
         if self.held:
             self.held = False
-        elif self.share is not None and self.careful_to < 0:
+        elif self.share is not None and not self.suspects:
             self.share *= 2
             if self.share > HELD_SHARE_MAX:
                 self.share = None
@@ -179,14 +183,13 @@ class Lane:
     def hold(self) -> None:
         """Nothing more is sent until all that was is acknowledged, and then less at a time."""
         self.held = True
-        if self.careful_to < 0:
+        if not self.suspects:
             share = self.records if self.share is None else self.share
             self.share = max(HELD_SHARE_MIN, min(share, HELD_SHARE_MAX) // HELD_SHARE_CUT)
 
     def suspect(self) -> None:
         """One of the outstanding records was refused: they are sent again in smaller groups."""
-        self.careful_to = max(self.careful_to, self.sent_to)
-        self.share = max(1, self.records // NARROWING)
+        self.suspects.append((self.sent_to, max(1, self.records // NARROWING)))
 
     def leave(self, place: Position) -> None:
         """Its records from there on are to be read again."""

@@ -30,10 +30,11 @@ _VERSION = 1
 @dataclass(slots=True)
 class LaneNote:
     """offset: reading back begins there. address: the last that the lane is known to hold, -1
-    if none."""
+    if none. distrusted: a hole was found in it, so what it is seen to hold proves nothing."""
 
     offset: int
     address: int = -1
+    distrusted: bool = False
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ class LaneNotes:
             source = bytes.fromhex(saved["source"])
             lanes = {
                 (str(lane["topic"]), int(lane["partition"])): LaneNote(
-                    int(lane["offset"]), int(lane["address"])
+                    int(lane["offset"]), int(lane["address"]), bool(lane.get("distrusted"))
                 )
                 for lane in saved["lanes"]
             }
@@ -94,7 +95,13 @@ class LaneNotes:
     def save(self) -> None:
         """Durable on return. Raises StorageFull and the like; what was saved before stays."""
         lanes = [
-            {"topic": topic, "partition": partition, "offset": note.offset, "address": note.address}
+            {
+                "topic": topic,
+                "partition": partition,
+                "offset": note.offset,
+                "address": note.address,
+                "distrusted": note.distrusted,
+            }
             for (topic, partition), note in sorted(self.lanes.items())
         ]
         saved = {

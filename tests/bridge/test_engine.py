@@ -410,17 +410,24 @@ def test_a_refusal_among_many_is_looked_for_in_groups_a_32nd_as_large() -> None:
     for _ in range(3):
         e.suspect("no", "X", A, now_s=0.0)
         again(e)
-        shares.append(e.lane(A).share)
         assert e.lane(A).room() == 1  # it is opened first
         read(e, 3, [(A, mark(2))])
         e.delivered(A, 2, -1, now_s=0.0)
-        group = e.lane(A).share or 0
-        assert e.lane(A).room() == group
+        group = e.lane(A).room()
+        shares.append(group)
         read(e, 3 + group, [(A, mark(3, 2 + group, group))], left={A: 3 + group})
         assert e.lane(A).room() == 0  # one group at a time
     assert shares == [312, 9, 1]
     e.suspect("no", "X", A, now_s=0.0)
     assert e.refusals == {3: Refusal("no", "X")}
+    again(e)
+    groups = []
+    for last in (5, 11, 12, 314, 400, 10_000, 10_001):
+        e.lane(A).opened, e.lane(A).last_address = True, last
+        e.lane(A).clear()
+        groups.append(e.lane(A).room())
+    assert groups[:6] == [1, 9, 9, 312, 312, 312]  # what else was suspect is gone through faster
+    assert groups[6] > 10_000
 
 
 def test_a_lane_is_careful_up_to_what_was_suspect_and_other_lanes_are_not_at_all() -> None:
@@ -428,8 +435,8 @@ def test_a_lane_is_careful_up_to_what_was_suspect_and_other_lanes_are_not_at_all
     many(e, 100)
     e.suspect("no", "X", A, now_s=0.0)
     again(e)
-    assert e.lane(B).careful_to == -1
-    assert e.lane(A).careful_to == 101
+    assert e.lane(B).suspects == []
+    assert e.lane(A).suspects == [(101, 3)]
     read(e, 60, [(A, mark(2))])
     e.delivered(A, 59, -1, now_s=0.0)
     assert e.careful
@@ -443,10 +450,10 @@ def test_where_the_lane_is_not_told_each_that_has_something_under_way_is_suspect
     e = opened()
     read(e, 100, [(A, mark(2, 50, 30))])
     e.suspect("no", "X", now_s=0.0)
-    assert {key for key, lane in e.lanes.items() if lane.careful_to >= 0} == {A}
+    assert {key for key, lane in e.lanes.items() if lane.suspects} == {A}
     e = under_way()
     e.suspect("no", "X", now_s=0.0)
-    assert {key for key, lane in e.lanes.items() if lane.careful_to >= 0} == {A, B}
+    assert {key for key, lane in e.lanes.items() if lane.suspects} == {A, B}
     assert e.refusals == {}
 
 
@@ -617,7 +624,7 @@ def test_bytes_are_bounded_as_records_are() -> None:
 def test_room_is_what_the_table_of_lanes_says(careful: bool) -> None:
     closed = Lane(opened=True, closed=LARGE)
     held = Lane(opened=True, held=True)
-    share = Lane(opened=True, share=100, careful_to=5 if careful else -1)
+    share = Lane(opened=True, share=100, suspects=[(5, 100)] if careful else [])
     assert (closed.room(), held.room(), Lane().room(), share.room()) == (0, 0, 1, 100)
     share.send(mark(0, 9, 10))
     assert share.room() == (0 if careful else 90)

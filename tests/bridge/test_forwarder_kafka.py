@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from aolog import Reader, Writer
 from bridge import topics
+from bridge.dead_letter import read_dead_letter
 from bridge.errors import Undeliverable
 from bridge.routing import partition_of_key
 from tests.bridge.conftest import (
@@ -159,7 +160,7 @@ def test_a_record_too_large_for_its_topic_is_named_among_its_neighbours(
         append(writer, range(400))
         large = writer.append(b"x" * 30_000, key=b"k3")
         append(writer, range(400, 700))
-    process = start(name)
+    process = start(name, "--drain")
     assert process.end() == 6
     told = json.loads(process.stderr.splitlines()[-1])["error"]
     assert (told["code"], told["address"]) == ("undeliverable", large)
@@ -203,6 +204,30 @@ def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_no_
     assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
 
 
+@pytest.mark.timeout(180)
+def test_a_few_poisonous_records_among_100_000_cost_seconds_and_no_neighbour(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+) -> None:
+    """10 s."""
+    name = topic(2, {"max.message.bytes": "900000"})
+    large = []
+    with Writer(log) as writer:
+        for number in range(4):
+            append(writer, range(number * 25_000, number * 25_000 + 25_000), size=100)
+            large.append(writer.append(b"x" * 950_000, key=b"k%d" % number))
+    begin_s = time.monotonic()
+    status = forward_to(name, poison="dead-letter").end()
+    took_s = time.monotonic() - begin_s
+    assert status.dead_lettered == 4
+    with Reader(log / "dead-letter") as reader:
+        letters = [read_dead_letter(record) for record in reader]
+    assert [letter.origin.address for letter in letters if letter is not None] == large
+    rest = [record for record in records_of(log) if record.address not in large]
+    assert len(rest) == 100_000
+    assert_arrived(rest, messages_in(kafka, name, 2), topic=name)
+    assert took_s < 60
+
+
 def test_a_record_without_a_key_is_named_where_a_compacted_topic_refuses_it(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
 ) -> None:
@@ -226,7 +251,7 @@ def test_a_name_that_can_be_no_topics_is_refused_at_once(
 ) -> None:
     with Writer(log) as writer:
         append(writer, range(5))
-    process = start("no/topic")
+    process = start("no/topic", "--drain")
     assert process.end(20) == 6
     assert "no/topic" in process.stderr
     assert process.stderr.splitlines()[-1].startswith('{"error"')
