@@ -18,6 +18,7 @@ from aolog.cli.completion import completion_of
 from aolog.cli.failing import OUTPUT_CLOSED
 from aolog.cli.output import OutputClosed
 from aolog.errors import AologError
+from bridge.commands import cursors, replay, seek
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -196,4 +197,5 @@ def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
     sys.exit(run_demo(files, as_json=as_json, keep=keep))
 
 
-main.add_command(completion_of("aolog-bridge"))
+for _command in (seek, replay, cursors, completion_of("aolog-bridge")):
+    main.add_command(_command)

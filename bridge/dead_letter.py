@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from aolog.storage import Storage
     from bridge.engine import Aside
 
-__all__ = ["DeadLetter", "DeadLetters", "dead_letter_path", "read_dead_letter"]
+__all__ = ["ORIGIN", "DeadLetter", "DeadLetters", "dead_letter_path", "read_dead_letter"]
 
 _log = logging.getLogger("bridge")
 _HEADERS = 5
-_ORIGIN = "aolog-origin"
+ORIGIN = "aolog-origin"
 
 
 class DeadLetter(NamedTuple):
@@ -57,7 +57,7 @@ def dead_letter_path(log_path: str, cursor: str) -> str:
 def read_dead_letter(record: Record) -> DeadLetter | None:
     """None if the record is none."""
     added = dict(record.headers[-_HEADERS:])
-    origin = added.get(_ORIGIN)
+    origin = added.get(ORIGIN)
     stamp = None if origin is None else decode_stamp([("aolog", origin)])
     if stamp is None:
         return None
@@ -137,7 +137,7 @@ class DeadLetters:
                     *record.headers,
                     ("aolog-reason", refusal.reason.encode()),
                     ("aolog-code", refusal.code.encode()),
-                    (_ORIGIN, origin),
+                    (ORIGIN, origin),
                     ("aolog-destination", f"{topic}/{partition}".encode()),
                     ("aolog-refused-at", now),
                 ),

@@ -53,7 +53,7 @@ import random
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from bridge.lane import Lane, LaneKey, Mark, Position, Refusal
+from bridge.lane import UNBOUNDED, Lane, LaneKey, Mark, Position, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -142,7 +142,7 @@ class Engine:
     """See the module. Times are seconds of any clock that only grows.
 
     in_doubt: whether records were under way when the connection before, or another process, was
-    given up: they may arrive yet. outstanding_max, bytes_max: of lanes that flow, and once more
+    given up: they may arrive yet. until: from this address on nothing is read. outstanding_max, bytes_max: of lanes that flow, and once more
     of lanes that are held.
     """
 
@@ -159,6 +159,7 @@ class Engine:
         hold_s: float = 1.0,
         outstanding_max: int = 50_000,
         bytes_max: int = 24 << 20,
+        until: int | None = None,
         in_doubt: bool = False,
         entropy: random.Random | None = None,
     ) -> None:
@@ -187,6 +188,7 @@ class Engine:
         self._hold_s = hold_s
         self._outstanding_max = outstanding_max
         self._bytes_max = bytes_max
+        self.until = UNBOUNDED if until is None else until
         self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
         self._commit_due_s = now_s + commit_s
         self._look_due_s = now_s
@@ -207,6 +209,8 @@ class Engine:
             return False
         if self.next_read.address < self.frontier.address:
             return True
+        if self.frontier.address >= self.until:
+            return False
         soon = [lane for lane in self.lanes.values() if lane.soon]
         if not soon:
             return True
@@ -305,6 +309,8 @@ class Engine:
         """A batch was read, from where `begin` said up to `read_to`, and is about to be sent
         as planned; what comes back is to be carried out before."""
         assert self.state is State.SENDING
+        if read_to.address > self.until:
+            read_to = Position(self.until, None)
         begin, self.read_to = self.read_to, read_to
         self.frontier = max(self.frontier, read_to, key=lambda place: place.address)
         self._leave(begin, read_to, planned.left)

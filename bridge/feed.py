@@ -30,7 +30,8 @@ class Feed:
     """Sends a log's records as the engine wants them. What follows is told as its commands.
 
     topic: for records that name none. source: the UUID in the stamps. go_to: makes the reader
-    stand at a position. records: of the batch that was read last, by address, where a command
+    stand at a position. view: what becomes of each record that is read. keyless: the UUID that
+    chooses the partition of records without a key, if it is not `source`. records: of the batch that was read last, by address, where a command
     names them.
     """
 
@@ -44,6 +45,8 @@ class Feed:
         topic: str | None,
         source: bytes,
         go_to: Callable[[Position], None],
+        view: Callable[[Record], Record] | None = None,
+        keyless: bytes | None = None,
     ) -> None:
         self._reader = reader
         self._engine = engine
@@ -52,6 +55,8 @@ class Feed:
         self._topic = topic
         self._source = source
         self._go_to = go_to
+        self._view = view
+        self._keyless = keyless or source
         self._bytes_max = cluster.message_bytes_max
         self.epoch = 0
         self.records: dict[int, Record] = {}
@@ -82,7 +87,9 @@ class Feed:
             if catching_up:  # what was there is not any more
                 self._go_to(engine.frontier)
             return engine.read(self._stands(), Planned([], {}, [], {}), now_s=now_s)
-        records = list(batch)
+        records = [record for record in batch if record.address < engine.until]
+        if self._view is not None:
+            records = list(map(self._view, records))
         topics = {topic for record in records if (topic := record.topic or self._topic)}
         told = self._ask(lambda: self._topics.look(topics))
         if told is not None:
@@ -145,7 +152,7 @@ class Feed:
             if self._engine.lane(key).closed is not None:
                 return key  # it waits there
             raise Poisonous(key, refusal)
-        key = topic, partition_of(record.key, self._source, partitions)
+        key = topic, partition_of(record.key, self._keyless, partitions)
         if self._engine.refusals and record.address in self._engine.refusals:
             raise Poisonous(key, self._engine.refusals[record.address])
         return key

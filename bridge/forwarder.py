@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    from aolog import Record
+
 __all__ = ["Forwarder"]
 
 _log = logging.getLogger("bridge")
@@ -45,7 +47,8 @@ class Forwarder:
     that will never be taken: "stop": its lane stands before it, the others go on; "dead-letter":
     it goes to the log in LOG/dead-letter; "drop": it is counted, logged and passed.
     prune_delivered: removes slabs that the cursor and every other protecting cursor have passed.
-    Raises what Reader and `check` raise.
+    until: it drains up to this address and no further. view, keyless: see Feed. Raises what Reader
+    and `check` raise.
     """
 
     def __init__(
@@ -61,6 +64,9 @@ class Forwarder:
         stop_s: float = 5.0,
         poison: Poison = "stop",
         prune_delivered: bool = False,
+        until: int | None = None,
+        view: Callable[[Record], Record] | None = None,
+        keyless: bytes | None = None,
     ) -> None:
         self._storage = Storage()
         self._reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self._storage)
@@ -72,7 +78,7 @@ class Forwarder:
                 begun=self._reader.has_cursor_position,
             )  # fmt: skip  # one call, one place
             start = Position(self._reader.tell(), self._reader.ordinal)
-            self._drain_to = self._reader.end() if drain else None
+            self._drain_to = self._reader.end() if drain else until
             if not self._reader.has_cursor_position:
                 self._notes.save()  # before the cursor is: after it they would count as lost
             self._reader.commit()  # from now on it protects what it has not passed
@@ -86,6 +92,7 @@ class Forwarder:
             poison=poison,
             commit_s=commit_s,
             stop_s=stop_s,
+            until=until,
             in_doubt=not self._notes.clean,
         )
         for key, note in self._notes.lanes.items():
@@ -110,6 +117,8 @@ class Forwarder:
             topic=default_topic,
             source=self._notes.source,
             go_to=self._go_to,
+            view=view,
+            keyless=keyless,
         )
         self._prune_delivered = prune_delivered
         self._stop_asked = False
@@ -123,6 +132,11 @@ class Forwarder:
     def stop(self) -> None:
         """Asks it to end soon; safe in a signal handler."""
         self._stop_asked = True
+
+    @property
+    def stop_asked(self) -> bool:
+        """Whether it ended, or will, before its time."""
+        return self._stop_asked
 
     def run(self, report: Callable[[Status], None] | None = None, every_s: float = 1.0) -> Status:
         """Forwards until the end; the last status. Raises Undeliverable where it was to drain

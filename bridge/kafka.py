@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from bridge.errors import WrongSetting
-from bridge.stamp import decode_stamp
+from bridge.stamp import Stamp, decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,11 +53,12 @@ _FIXED: dict[str, object] = {
     "acks": "all",
     "message.timeout.ms": 0,  # an outage has no end; other values leave silent gaps
 }
+# An idempotent producer has one request in flight a partition (measured), so a partition's rate is
+# the request's size over the round trip: as large as brokers take by default.
+BATCH_BYTES = 1_000_000
+BATCH_BYTES_MIN = 16_000  # of a topic that takes less, records are sent in groups of a few
 _DEFAULTS: dict[str, object] = {
     "linger.ms": 5,
-    # An idempotent producer has one request in flight a partition (measured), so a partition's
-    # rate is the request's size over the round trip: as large as brokers take by default.
-    "batch.size": 1_000_000,
     # Both are more than the engine lets be outstanding: lanes that flow, lanes that are held, and
     # a batch that is cut off nowhere.
     "queue.buffering.max.messages": 200_000,
@@ -193,6 +194,7 @@ class Cluster:
         self.reachable = False
         self.last_error: str | None = None
         self.forbidden: str | None = None
+        self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
 
     @property
     def message_bytes_max(self) -> int:
@@ -212,12 +214,20 @@ class Cluster:
                 **_DEFAULTS,
                 **self._settings,
                 **_FIXED,
+                "batch.size": self._batch_bytes,
                 "error_cb": partial(self._on_error, self._generation),
                 "stats_cb": self._on_stats,
                 "statistics.interval.ms": 1_000,
             },
             logger=_client_log,
         )
+
+    def narrow(self, *, explained: bool) -> None:
+        """A request was refused for its size: the next connection makes smaller ones, until one
+        record alone turns out to be the reason (explained)."""
+        whole = int(self._settings.get("batch.size", BATCH_BYTES))
+        fewer = min(whole, max(BATCH_BYTES_MIN, self._batch_bytes // 4))
+        self._batch_bytes = whole if explained else fewer
 
     def disconnect(self) -> None:
         """What is not delivered is forgotten here; it is in the log. What was told before still
@@ -451,6 +461,27 @@ class ReadBack:
         finally:
             self._consumer.unassign()
         return greatest
+
+    def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:
+        """The stamp of the message at an offset, or of the next one behind it; None if it has
+        none, or there is no message. Raises NoAnswer, NotReachable."""
+        first, end = self.ends(lane)
+        if not first <= offset < end:
+            return None
+        self._consumer.assign([TopicPartition(*lane, offset)])
+        patience_s = ANSWER_S
+        try:
+            while patience_s > 0:
+                for message in self._consumer.consume(1, timeout=0.2):
+                    if message.error() is None:
+                        return decode_stamp(message.headers())
+                self._mind(lane)
+                patience_s -= 0.2
+        except KafkaException as error:
+            raise NoAnswer(_words(error)) from error
+        finally:
+            self._consumer.unassign()
+        raise NoAnswer(f"{lane[0]}/{lane[1]} could not be read")
 
     def _mind(self, lane: LaneKey) -> None:
         """Raises where it is to give up: many lanes, or a long one, take long."""

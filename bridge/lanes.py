@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from aolog.storage import Storage
     from bridge.engine import LaneKey
 
-__all__ = ["LaneNote", "LaneNotes"]
+__all__ = ["LaneNote", "LaneNotes", "notes_path"]
 
 _log = logging.getLogger("bridge")
 _VERSION = 1
+
+
+def notes_path(log_path: str, cursor: str) -> str:
+    """Where the notes of a cursor are."""
+    return cursor_path(log_path, cursor).removesuffix(".cursor") + ".lanes"
 
 
 @dataclass(slots=True)
@@ -56,7 +61,7 @@ class LaneNotes:
         cls, log_path: str, cursor: str, storage: Storage, *, topic_uuid: bytes | None, begun: bool
     ) -> LaneNotes:
         """What was saved. begun: whether there is a cursor, so that there ought to be notes."""
-        path = cursor_path(log_path, cursor).removesuffix(".cursor") + ".lanes"
+        path = notes_path(log_path, cursor)
         fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun)
         try:
             file = storage.open_read(path)
