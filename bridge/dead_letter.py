@@ -100,9 +100,11 @@ class DeadLetters:
         with reader:
             for record in reader:
                 letter = read_dead_letter(record)
-                if letter is not None and letter.origin.topic_uuid == self._source:
+                if letter is None or letter.origin.topic_uuid != self._source:
+                    continue
+                if letter.origin.address >= begin:
                     found.add(letter.origin.address)
-        return {address for address in found if address >= begin}
+        return found
 
     def take(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
         """Sets records aside, durably on return. records: by address. epoch: of the log where

@@ -50,10 +50,20 @@ the clock, the log and the producer.
 from __future__ import annotations
 
 import random
-from enum import Enum
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from bridge.lane import UNBOUNDED, Lane, LaneKey, Mark, Position, Refusal
+from bridge.protocol import (
+    Aside,
+    Command,
+    Commit,
+    Connect,
+    Disconnect,
+    Planned,
+    Poison,
+    SetAside,
+    State,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,75 +85,15 @@ __all__ = [
     "State",
 ]
 
-Poison: TypeAlias = Literal["stop", "dead-letter", "drop"]
-"""What becomes of a record that will never be taken."""
-
 LOOK_S = 0.1  # how often lanes are looked through for one that is stuck
-
-
-class State(Enum):
-    """Where the engine stands; the value is what status and logs say."""
-
-    CONNECTING = "connecting"
-    SENDING = "sending"
-    BACKING_OFF = "backing_off"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-
-
-class Aside(NamedTuple):
-    """A record that will never be taken, of the lane to which it was to go."""
-
-    position: Position
-    lane: LaneKey
-    refusal: Refusal
-
-
-class Planned(NamedTuple):
-    """What becomes of a batch (see planning). marks: of what is sent, in order. left:
-    where lanes were left behind. poison: records to be set aside, or in front of which lanes
-    stand. skipped: how many records that had arrived were passed for the first time, and the
-    last of them."""
-
-    marks: list[tuple[LaneKey, Mark]]
-    left: dict[LaneKey, Position]
-    poison: list[Aside]
-    skipped: dict[LaneKey, tuple[int, int]]
-
-
-class Connect(NamedTuple):
-    """Make a producer, read back what arrived, then report `connected`. careful: a refusal is
-    being looked for."""
-
-    careful: bool
-
-
-class Disconnect(NamedTuple):
-    """Forget the producer and everything that it has not delivered."""
-
-
-class Commit(NamedTuple):
-    """Make the cursor durable here: everything before is acknowledged."""
-
-    position: Position
-
-
-class SetAside(NamedTuple):
-    """Keep these records elsewhere, durably, or count them as dropped; report `set_aside` before
-    anything else is sent."""
-
-    records: tuple[Aside, ...]
-
-
-Command: TypeAlias = Connect | Disconnect | Commit | SetAside
 
 
 class Engine:
     """See the module. Times are seconds of any clock that only grows.
 
     in_doubt: whether records were under way when the connection before, or another process, was
-    given up: they may arrive yet. until: from this address on nothing is read. outstanding_max, bytes_max: of lanes that flow, and once more
-    of lanes that are held.
+    given up: they may arrive yet. until: from this address on nothing is read. outstanding_max,
+    bytes_max: of lanes that flow, and once more of lanes that are held.
     """
 
     def __init__(

@@ -28,6 +28,8 @@ PURE = {
     "aolog.slab",
     "bridge.engine",
     "bridge.lane",
+    "bridge.planning",
+    "bridge.protocol",
 }
 IMPURE_LIBRARIES = {
     "asyncio", "concurrent", "datetime", "fcntl", "inotify_simple", "io", "logging", "mmap",

@@ -280,6 +280,24 @@ def test_a_topic_that_does_not_exist_is_waited_for_and_then_named_or_used(
     assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
 
 
+def test_a_topic_that_is_missing_keeps_no_other_waiting_and_is_caught_up_once_it_is_there(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+) -> None:
+    name, late = topic(1), f"late-{time.time_ns()}"
+    with Writer(log) as writer:
+        for number in range(6000):
+            writer.append(b"%d" % number, topic=late if number % 3 == 0 else None)
+    run = forward_to(name, drain=False)
+    status = run.until(lambda s: s.acknowledged == 4000)
+    assert (status.held_back, status.committed) == (1, records_of(log)[0].address)
+    kafka.create_topic(late)
+    run.until(lambda s: s.acknowledged == 6000)
+    assert run.stop().lag_records == 0
+    records = records_of(log)
+    assert_arrived([r for r in records if r.topic], messages_in(kafka, late), topic=late)
+    assert_arrived([r for r in records if not r.topic], messages_in(kafka, name), topic=name)
+
+
 def test_a_topic_that_was_deleted_does_not_keep_the_others_waiting(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
 ) -> None:
