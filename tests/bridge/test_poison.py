@@ -279,7 +279,7 @@ def two() -> Iterator[EmbeddedBroker]:
 def test_a_leader_that_is_down_keeps_the_others_partitions_from_nothing(
     two: EmbeddedBroker, log: Path, forward: Forward, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than the client's queue holds, for either."""
+    """More than the client's queue holds, for either. 10 s each."""
     monkeypatch.setattr(kafka, "ANSWER_S", 1.0)
     options: dict[str, Any] = {
         "bootstrap_servers": two.bootstrap_servers,
@@ -312,9 +312,28 @@ def wanted(log: Path) -> int:
     return sum(partition_of_key(r.key or b"", 2) == 0 for r in records_of(log)[2000:])
 
 
+def test_a_partition_that_never_answered_keeps_no_other_waiting(
+    two: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its leader is down before the bridge ever saw the topic: nothing of it can be noted yet."""
+    monkeypatch.setattr(topics, "SILENT_PAUSE_S", 0.5)
+    fill(log, 3000)
+    two.set_down(2)
+    run = forward(bootstrap_servers=two.bootstrap_servers)
+    up = sum(partition_of_key(r.key or b"", 2) == 0 for r in records_of(log))
+    status = run.until(lambda s: s.acknowledged == up)
+    assert (status.held_back, status.standing, status.state) == (1, 0, "sending")
+    assert f"{TOPIC}/1 waits" in (status.error or "")
+    two.set_up(2)
+    run.until(lambda s: s.acknowledged == 3000)
+    run.stop()
+    assert_arrived(records_of(log), consume(two.bootstrap_servers, TOPIC, 2))
+
+
 def test_a_restart_repeats_nothing_of_what_faster_lanes_delivered(
     two: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
+    """5 s: a stop waits so long for what is under way."""
     options = {"bootstrap_servers": two.bootstrap_servers}
     fill(log, 2000)
     run = forward(**options)
