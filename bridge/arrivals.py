@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from bridge.kafka import NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,10 +14,18 @@ if TYPE_CHECKING:
     from bridge.kafka import ReadBack
     from bridge.lanes import LaneNote
 
-__all__ = ["read_back"]
+__all__ = ["Arrivals", "read_back"]
 
 SETTLE_S = 0.25  # after an unclean stop: a predecessor's last request may still be landing
 SETTLE_MAX_S = 5.0
+
+
+class Arrivals(NamedTuple):
+    """held: the last address that each lane holds. silent: lanes whose leader is away, or does
+    not answer, and why; nothing is known of them."""
+
+    held: dict[LaneKey, int]
+    silent: dict[LaneKey, str]
 
 
 def read_back(
@@ -26,33 +36,45 @@ def read_back(
     below: int,
     clean: bool,
     distrusts: Callable[[LaneKey], bool],
-) -> dict[LaneKey, int]:
-    """The last address that each lane holds of `source`, below an address. The notes move on.
+    answer_s: float | None = None,
+) -> Arrivals:
+    """What each lane holds of `source`, below an address. The notes move on.
 
     clean: nothing was in flight when the predecessor stopped; otherwise it waits until that
-    one's last request has landed. Partitions that are gone hold nothing. Raises NotReachable.
+    one's last request has landed. Partitions that are gone hold nothing. answer_s: how long each
+    question may take. Raises NotReachable where the cluster is, or it is told to stop.
     """
-    there = {topic: reader.partitions(topic) for topic in {key[0] for key in lanes}}
+    leaders = {topic: reader.leaders(topic) for topic in {key[0] for key in lanes}}
     lanes = {
         key: note
         for key, note in lanes.items()
-        if key[1] < there[key[0]] and not distrusts(key)
+        if key[1] in leaders[key[0]] and not distrusts(key)
     }  # fmt: skip  # one condition a line
     held = {key: note.address for key, note in lanes.items()}
     seen: dict[LaneKey, int] = {}
+    silent: dict[LaneKey, str] = {}
+    away = {-1: "no broker leads it"}  # those that did not answer once are not asked again
     settle_until_s = time.monotonic() + SETTLE_MAX_S
     while True:
         moved = False
         for key, note in lanes.items():
-            first, end = reader.ends(key)
-            if end == seen.get(key):
+            leader = leaders[key[0]][key[1]]
+            if leader in away:
+                silent[key] = away[leader]
+                continue
+            try:
+                first, end = reader.ends(key, answer_s)
+                if end == seen.get(key):
+                    continue
+                begin = max(min(note.offset, end), first)  # beyond the end: the topic is a new one
+                stamp = reader.last_stamp(key, source, begin, end, below) if begin < end else None
+            except NoAnswer as error:
+                away[leader] = silent[key] = str(error)
                 continue
             seen[key], moved = end, True
-            begin = max(min(note.offset, end), first)  # beyond the end: the topic is a new one
-            if begin < end:
-                stamp = reader.last_stamp(key, source, begin, end, below)
-                held[key] = max(held[key], -1 if stamp is None else stamp)
+            held[key] = max(held[key], -1 if stamp is None else stamp)
             note.offset, note.address = max(begin, end - 1), held[key]
         if clean or not moved or time.monotonic() > settle_until_s:
-            return held
+            break
         time.sleep(SETTLE_S)
+    return Arrivals({key: held[key] for key in lanes if key not in silent}, silent)

@@ -18,9 +18,12 @@ from aolog.cli.completion import completion_of
 from aolog.cli.failing import OUTPUT_CLOSED
 from aolog.cli.output import OutputClosed
 from aolog.errors import AologError
+from bridge.commands import cursors, replay, seek
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from bridge.engine import Poison
 
 __all__ = ["main"]
 
@@ -91,6 +94,12 @@ def _settings(
     "--stop-seconds", default=5.0, show_default=True, type=click.FloatRange(0),
     help="How long a stop waits for acknowledgements that are under way.",
 )  # fmt: skip  # as above
+@click.option(
+    "--poison", default="stop", show_default=True,
+    type=click.Choice(["stop", "dead-letter", "drop"]),
+    help="What becomes of a record that will never be taken: its lane stands before it, it goes to"
+    " LOG/dead-letter, or it is counted and passed.",
+)  # fmt: skip  # as above
 @click.option("--prune", is_flag=True, help="Remove slabs once every cursor has passed them.")
 @click.option("--json", "as_json", is_flag=True, help="Status as one JSON object a line.")
 @click.option(
@@ -108,6 +117,7 @@ def run(
     settings: dict[str, str],
     commit_seconds: float,
     stop_seconds: float,
+    poison: Poison,
     prune: bool,
     as_json: bool,
     status_seconds: float,
@@ -117,7 +127,8 @@ def run(
 
     Records keep their key, headers and timestamp. A header "aolog" names where each came from,
     by which a restart knows what has arrived already. The cursor passes acknowledged records
-    only. An outage of any length is waited out.
+    only. An outage of any length is waited out, wrong credentials too. A partition or topic that
+    takes nothing holds up no other.
 
     \b
     Examples:
@@ -128,7 +139,7 @@ def run(
 
     \b
     Exit status: 0 stopped or drained, 2 usage, 3 damaged cursor, 4 storage, 5 the log's cursor
-    is in use, 6 the cluster refuses a record or us.
+    is in use, 6 drained but for records that the cluster refuses.
     """
     from bridge.forwarder import Forwarder
     from bridge.kafka import check
@@ -150,6 +161,7 @@ def run(
         drain=drain,
         commit_s=commit_seconds,
         stop_s=stop_seconds,
+        poison=poison,
         prune_delivered=prune,
     )
 
@@ -185,4 +197,5 @@ def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
     sys.exit(run_demo(files, as_json=as_json, keep=keep))
 
 
-main.add_command(completion_of("aolog-bridge"))
+for _command in (seek, replay, cursors, completion_of("aolog-bridge")):
+    main.add_command(_command)

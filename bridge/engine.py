@@ -10,17 +10,12 @@
     backing_off tick, delay over           connecting   Connect
     stopping    all acknowledged, or late  stopped      Commit, Disconnect
     stopping    failed, to be tried again  stopped      Commit, Disconnect
-    sending     suspect                    backing_off  Commit, Disconnect; then carefully
-    sending     nothing refused carefully  backing_off  Commit, Disconnect; then as before
-    sending     refused at an address      backing_off  Commit, Disconnect; then up to there
-    sending     all before it acknowledged failed       Commit, Disconnect
-    any         refused, no address        failed       Commit, Disconnect
+    sending     suspect, one of several    backing_off  Commit, Disconnect; then carefully
+    sending     suspect, a single record   backing_off  Commit, Disconnect; then poison
+    sending     poison read, to be set by  sending      SetAside
+    sending     poison read, to stop       sending      -
+    sending     tick, held lanes fill it   backing_off  Commit, Disconnect
     connecting, backing_off: stop          stopped      Commit, Disconnect
-
-Poison. The cluster refuses requests, not records, and reports innocent neighbours too. So after
-a refusal (`suspect`) everything not acknowledged is sent once more *carefully*: one record a
-request, each its own mark. That names the record (`refused`); then all before it is delivered,
-and the engine stands with the cursor exactly at the record.
 
 Lanes. Each destination partition is a lane, in which the order of the log is kept. Not every
 record carries a delivery callback: a *mark* does, and stands for its predecessors in the lane
@@ -35,6 +30,19 @@ a partition only grow, so between two marks there must be at least as many offse
 fewer means that one of them vanished. The lane is sent again from the cursor, and what it is
 seen to hold is *distrusted*: what stands behind a hole does not vouch for what is before it.
 
+Left behind. A lane that takes nothing more for now does not hold up the others (see lane): the
+reader goes on (`read_to`, at most at the `frontier`, the end of all that was read) and comes
+back (`next_read`) when the lane has room. A lane whose oldest record has been under way for
+`hold_s` is *held*: if nothing at all is acknowledged, or if others would flow. What held lanes
+have outstanding is counted apart, and if it fills a window of its own the connection is given
+up, with all that the client has queued for them.
+
+Poison. The cluster refuses requests, not records, and reports innocent neighbours too. So after
+a refusal (`suspect`) the lane, or where it is not known each that may be meant, is sent again in
+groups a fraction as large, one group at a time, until a group is one record: that one is poison.
+It is set aside before anything behind it in its lane is sent, durably, so that what arrived
+behind it vouches for it too; or, where `poison` is "stop", its lane stands before it.
+
 The cursor is the least address that no lane has acknowledged. Whoever drives this machine keeps
 the clock, the log and the producer.
 """
@@ -42,13 +50,26 @@ the clock, the log and the producer.
 from __future__ import annotations
 
 import random
-from collections import deque
-from dataclasses import dataclass, field
-from enum import Enum
-from itertools import takewhile
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
+
+from bridge.lane import UNBOUNDED, Lane, LaneKey, Mark, Position, Refusal
+from bridge.protocol import (
+    Aside,
+    Command,
+    Commit,
+    Connect,
+    Disconnect,
+    Planned,
+    Poison,
+    SetAside,
+    State,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
+    "Aside",
     "Command",
     "Commit",
     "Connect",
@@ -57,83 +78,22 @@ __all__ = [
     "Lane",
     "LaneKey",
     "Mark",
+    "Planned",
+    "Poison",
     "Position",
+    "SetAside",
     "State",
 ]
 
-LaneKey: TypeAlias = tuple[str, int]
-"""Topic and partition."""
-
-
-class State(Enum):
-    """Where the engine stands; the value is what status and logs say."""
-
-    CONNECTING = "connecting"
-    SENDING = "sending"
-    BACKING_OFF = "backing_off"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
-class Position(NamedTuple):
-    """A place in the log. ordinal: records before it, None in format 1."""
-
-    address: int
-    ordinal: int | None
-
-
-class Mark(NamedTuple):
-    """Records of one lane that one callback answers for: the first of them, the last (which
-    carries it), and how many."""
-
-    first: Position
-    last_address: int
-    records: int
-
-
-class Connect(NamedTuple):
-    """Make a producer, read back what arrived, then report `connected`. careful: one record a
-    request, each with a mark of its own."""
-
-    careful: bool
-
-
-class Disconnect(NamedTuple):
-    """Forget the producer and everything that it has not delivered."""
-
-
-class Commit(NamedTuple):
-    """Make the cursor durable here: everything before is acknowledged."""
-
-    position: Position
-
-
-Command: TypeAlias = Connect | Disconnect | Commit
-
-
-@dataclass(slots=True)
-class Lane:
-    """One destination partition. last_address, last_offset: of the last mark that was
-    acknowledged, -1 before there is one. opened: one was on this connection. distrusted: a hole
-    was found in it."""
-
-    outstanding: deque[Mark] = field(default_factory=deque)
-    opened: bool = False
-    distrusted: bool = False
-    last_address: int = -1
-    last_offset: int = -1
-
-    def low(self) -> Position | None:
-        """The first record that is sent and not acknowledged."""
-        return self.outstanding[0].first if self.outstanding else None
+LOOK_S = 0.1  # how often lanes are looked through for one that is stuck
 
 
 class Engine:
     """See the module. Times are seconds of any clock that only grows.
 
     in_doubt: whether records were under way when the connection before, or another process, was
-    given up: they may arrive yet.
+    given up: they may arrive yet. until: from this address on nothing is read. outstanding_max,
+    bytes_max: of lanes that flow, and once more of lanes that are held.
     """
 
     def __init__(
@@ -141,32 +101,47 @@ class Engine:
         start: Position,
         *,
         now_s: float,
+        poison: Poison = "stop",
         commit_s: float = 1.0,
         stop_s: float = 5.0,
         backoff_s: float = 0.2,
         backoff_max_s: float = 30.0,
-        outstanding_max: int = 100_000,
+        hold_s: float = 1.0,
+        outstanding_max: int = 50_000,
+        bytes_max: int = 24 << 20,
+        until: int | None = None,
         in_doubt: bool = False,
         entropy: random.Random | None = None,
     ) -> None:
         self.state = State.BACKING_OFF
+        self.poison = poison
         self.committed = start
         self.read_to = start
+        self.frontier = start
         self.lanes: dict[LaneKey, Lane] = {}
         self.outstanding = 0
         self.acknowledged = 0
+        self.skipped = 0
         self.failure: str | None = None
-        self.failed_at: int | None = None
-        self.careful_to: int | None = None
+        self.refusals: dict[int, Refusal] = {}
+        self.aside: set[int] = set()
         self.in_doubt = in_doubt
         self.attempts = 0
+        self._bytes = 0
+        self._held = 0
+        self._held_bytes = 0
+        self._pending: dict[int, Aside] = {}
         self._commit_s = commit_s
         self._stop_s = stop_s
         self._backoff_s = backoff_s
         self._backoff_max_s = backoff_max_s
+        self._hold_s = hold_s
         self._outstanding_max = outstanding_max
+        self._bytes_max = bytes_max
+        self.until = UNBOUNDED if until is None else until
         self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
         self._commit_due_s = now_s + commit_s
+        self._look_due_s = now_s
         self._retry_at_s = now_s
         self._stop_at_s = float("inf")
 
@@ -174,27 +149,71 @@ class Engine:
 
     @property
     def wants_batch(self) -> bool:
-        """Whether more may be read and sent."""
-        for bound in (self.failed_at, self.careful_to):
-            if bound is not None and self.read_to.address >= bound:
-                return False
-        return self.state is State.SENDING and self.outstanding < self._outstanding_max
+        """Whether more may be read, from `next_read` on, and sent."""
+        if (
+            self.state is not State.SENDING
+            or self._pending
+            or self.outstanding - self._held >= self._outstanding_max
+            or self._bytes - self._held_bytes >= self._bytes_max
+        ):
+            return False
+        if self.next_read.address < self.frontier.address:
+            return True
+        if self.frontier.address >= self.until:
+            return False
+        soon = [lane for lane in self.lanes.values() if lane.soon]
+        if not soon:
+            return True
+        opening = any(not lane.opened for lane in soon)
+        return not opening and any(lane.flows for lane in self.lanes.values())
+
+    @property
+    def next_read(self) -> Position:
+        """From where to read: where a lane that has room was left behind, else where all ends."""
+        places = [
+            lane.behind
+            for lane in self.lanes.values()
+            if lane.behind is not None and lane.room() > 0
+        ]
+        return min(places, default=self.frontier, key=lambda place: place.address)
 
     @property
     def position(self) -> Position:
         """Everything before this is acknowledged: where the cursor may stand."""
         lows = [low for lane in self.lanes.values() if (low := lane.low()) is not None]
-        return min(lows, default=self.read_to, key=lambda low: low.address)
+        lows += [aside.position for aside in self._pending.values()]
+        return min(lows, default=self.frontier, key=lambda low: low.address)
 
     @property
     def over(self) -> bool:
-        """Stopped or failed: no command will follow."""
-        return self.state in {State.STOPPED, State.FAILED}
+        """Stopped: no command will follow."""
+        return self.state is State.STOPPED
 
-    def opened(self, key: LaneKey) -> bool:
-        """Whether more than one record may be sent to the lane."""
-        lane = self.lanes.get(key)
-        return lane is not None and lane.opened
+    @property
+    def careful(self) -> bool:
+        """Whether a refusal is being looked for."""
+        return any(lane.suspects for lane in self.lanes.values())
+
+    @property
+    def standing(self) -> dict[LaneKey, Lane]:
+        """Lanes that stand until somebody acts."""
+        return {
+            key: lane
+            for key, lane in self.lanes.items()
+            if lane.closed is not None and not lane.closed.passing and lane.behind is not None
+        }
+
+    @property
+    def stopped_short(self) -> bool:
+        """Whether nothing is left to do but for lanes that stand."""
+        return not self.outstanding and all(
+            lane.behind is None or (lane.closed is not None and not lane.closed.passing)
+            for lane in self.lanes.values()
+        )
+
+    def lane(self, key: LaneKey) -> Lane:
+        """The lane, new if it was not known."""
+        return self.lanes.setdefault(key, Lane())
 
     def distrusts(self, key: LaneKey) -> bool:
         """Whether what the lane is seen to hold proves nothing."""
@@ -210,91 +229,145 @@ class Engine:
             return []
         self.state = State.SENDING
         self.in_doubt = False
-        if self.failed_at is None:
-            self.failure = None
+        self.failure = None
         for key, address in resume.items():
             self.note_held(key, address)
-        return self._stand()
+        return []
 
     def note_held(self, key: LaneKey, address: int) -> None:
         """The lane is known to hold everything of its own up to this address."""
-        lane = self.lanes.setdefault(key, Lane())
+        lane = self.lane(key)
         if not lane.distrusted:
             lane.last_address = max(lane.last_address, address)
+            lane.clear()
 
-    def holds(self, key: LaneKey, address: int) -> bool:
-        """Whether the record has arrived already, before a crash or a new connection."""
-        lane = self.lanes.get(key)
-        return lane is not None and address <= lane.last_address
+    def close(self, key: LaneKey, refusal: Refusal) -> None:
+        """Nothing is sent to the lane until it is opened; its records are left behind."""
+        self.lane(key).closed = refusal
 
-    def read(self, read_to: Position, marks: list[tuple[LaneKey, Mark]]) -> None:
-        """A batch was read up to `read_to` and is about to be sent, in lanes cut into marks."""
+    def open(self, key: LaneKey) -> None:
+        """The lane may be sent to again."""
+        if key in self.lanes:
+            self.lanes[key].closed = None
+
+    def begin(self) -> Position:
+        """Reading begins, at `next_read`; `read` follows."""
+        self.read_to = self.next_read
+        return self.read_to
+
+    def read(self, read_to: Position, planned: Planned, *, now_s: float) -> list[Command]:
+        """A batch was read, from where `begin` said up to `read_to`, and is about to be sent
+        as planned; what comes back is to be carried out before."""
         assert self.state is State.SENDING
-        for key, mark in marks:
-            self.lanes.setdefault(key, Lane()).outstanding.append(mark)
+        if read_to.address > self.until:
+            read_to = Position(self.until, None)
+        begin, self.read_to = self.read_to, read_to
+        self.frontier = max(self.frontier, read_to, key=lambda place: place.address)
+        self._leave(begin, read_to, planned.left)
+        for key, (records, counted) in planned.skipped.items():
+            self.skipped += records
+            self.lane(key).counted = counted
+        for key, mark in planned.marks:
+            self.lane(key).send(mark._replace(sent_s=now_s))
             self.outstanding += mark.records
-        self.read_to = read_to
+            self._bytes += mark.bytes
+        if not planned.poison:
+            return []
+        if self.poison == "stop":
+            for aside in planned.poison:
+                self.lane(aside.lane).closed = aside.refusal
+            return []
+        for aside in planned.poison:
+            lane = self.lane(aside.lane)
+            lane.sent_to = max(lane.sent_to, aside.position.address)
+            self._pending[aside.position.address] = aside
+        return [SetAside(tuple(planned.poison))]
 
-    def stands(self, *, now_s: float) -> list[Command]:
-        """To be asked after a batch of which nothing was left to send."""
-        return self._reached(now_s)
+    def _leave(self, begin: Position, read_to: Position, left: dict[LaneKey, Position]) -> None:
+        """Moves on where each lane was left behind."""
+        for key in left:
+            self.lane(key)
+        more = read_to if read_to.address < self.frontier.address else None
+        for key, lane in self.lanes.items():
+            place = left.get(key)
+            reached = (
+                lane.behind is not None
+                and begin.address <= lane.behind.address < read_to.address
+                and lane.room() > 0
+            )
+            if reached:
+                lane.behind = more
+            if place is not None:  # before where it was, if its records went elsewhere then
+                lane.leave(place)
+
+    def set_aside(self, addresses: Iterable[int]) -> None:
+        """They are kept elsewhere, durably, or were counted as dropped: done with."""
+        for address in addresses:
+            self._pending.pop(address, None)
+            self.refusals.pop(address, None)
+            self.aside.add(address)
 
     def delivered(self, key: LaneKey, address: int, offset: int, *, now_s: float) -> list[Command]:
         """A mark was acknowledged, and with it all before it in its lane."""
         lane = self.lanes.get(key)
         if lane is None or self.state not in {State.SENDING, State.STOPPING}:
             return []
-        done = list(takewhile(lambda mark: mark.last_address <= address, lane.outstanding))
-        records = sum(mark.records for mark in done)
-        if records and lane.last_offset >= 0 and 0 <= offset < lane.last_offset + records:
-            vanished = lane.last_offset + records - offset
+        if vanished := lane.vanished(address, offset):
             lane.distrusted = True
             return self.failed(
                 f"{vanished} records before address {address} have no offset in {key[0]}/{key[1]}",
                 now_s=now_s,
             )
-        for _ in done:
-            lane.outstanding.popleft()
-        lane.opened = True
-        lane.last_address = max(lane.last_address, address)
-        lane.last_offset = max(lane.last_offset, offset)
+        was_held = lane.held
+        records, size = lane.acknowledge(address, offset, now_s=now_s)
         self.outstanding -= records
+        self._bytes -= size
+        if was_held:
+            self._held -= records
+            self._held_bytes -= size
         self.acknowledged += records
         self.attempts = 0
-        return self._reached(now_s) or self._finish_if_done(now_s)
+        return self._finish_if_done(now_s)
 
-    def suspect(self, reason: str, *, now_s: float) -> list[Command]:
-        """Something among what was sent was refused; nothing says which record."""
+    def suspect(
+        self, reason: str, code: str, key: LaneKey | None = None, *, now_s: float
+    ) -> list[Command]:
+        """A request of the lane was refused, or of one that is not known: for which record,
+        nothing says but a request of one."""
         if self.over:
             return []
-        self.careful_to = self.read_to.address if self.outstanding else None
+        if key is not None and key in self.lanes:
+            meant = [self.lanes[key]]
+        else:
+            meant = [lane for lane in self.lanes.values() if lane.outstanding]
+        if key is not None and len(meant) == 1 and meant[0].records == 1:
+            low = meant[0].outstanding[0].first
+            self.refusals[low.address] = Refusal(reason, code)
+            return self.failed(reason, now_s=now_s)
+        for lane in meant:
+            if lane.outstanding:
+                lane.suspect()
+        return self.failed(reason, now_s=now_s)
+
+    def refused(self, reason: str, code: str, address: int, *, now_s: float) -> list[Command]:
+        """The record at this address is poison, though it was about to be sent."""
+        if self.over:
+            return []
+        self.refusals[address] = Refusal(reason, code)
         return self.failed(reason, now_s=now_s)
 
     def failed(self, reason: str, *, now_s: float) -> list[Command]:
         """Something failed that may succeed later: all that is not acknowledged is sent again,
-        from the cursor, after a delay that grows, with jitter."""
+        after a delay that grows, with jitter."""
         if self.over:
             return []
         self.failure = reason
-        return self._retry(now_s, at_once=False)
-
-    def refused(self, reason: str, address: int | None, *, now_s: float) -> list[Command]:
-        """The record at this address will never be taken: all before it is delivered, then the
-        engine stands. Without an address nothing will be taken: it stands at once."""
-        if self.over:
-            return []
-        self.failure = reason
-        self.careful_to = None
-        if address is None:
-            self.failed_at = None
-            return self._end(State.FAILED)
-        self.failed_at = address if self.failed_at is None else min(address, self.failed_at)
-        return self._stand() or self._retry(now_s, at_once=True)
+        return self._retry(now_s)
 
     def stop(self, *, now_s: float) -> list[Command]:
         """No more is read; what was sent may be acknowledged for a while yet."""
         if self.state in {State.CONNECTING, State.BACKING_OFF}:
-            return self._end(State.STOPPED)
+            return self._end()
         if self.state is State.SENDING:
             self.state = State.STOPPING
             self._stop_at_s = now_s + self._stop_s
@@ -305,10 +378,16 @@ class Engine:
         """Time has passed."""
         if self.state is State.BACKING_OFF and now_s >= self._retry_at_s:
             self.state = State.CONNECTING
-            return [Connect(careful=self.careful_to is not None)]
+            return [Connect(careful=self.careful)]
         if self.state is State.STOPPING:
             return self._finish_if_done(now_s)
-        if self.state is State.SENDING and now_s >= self._commit_due_s:
+        if self.state is not State.SENDING:
+            return []
+        if now_s >= self._look_due_s:
+            self._look_due_s = now_s + LOOK_S
+            if self._look(now_s):
+                return self.failed("lanes that take nothing fill the client's queue", now_s=now_s)
+        if now_s >= self._commit_due_s:
             self._commit_due_s = now_s + self._commit_s
             if self.position.address > self.committed.address:
                 return [Commit(self.position)]
@@ -317,6 +396,8 @@ class Engine:
     def committed_at(self, position: Position) -> None:
         """The cursor is durable there."""
         self.committed = position
+        if self.aside:
+            self.aside = {address for address in self.aside if address >= position.address}
 
     def seconds_to_tick(self, now_s: float) -> float:
         """How long nothing is due."""
@@ -326,49 +407,46 @@ class Engine:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _rewind(self) -> None:
-        """Everything from the cursor on is to be read again."""
-        self.read_to = self.position
-        self.in_doubt = self.in_doubt or self.outstanding > 0
-        self.outstanding = 0
-        for lane in self.lanes.values():
-            lane.outstanding.clear()
-            lane.opened = False
-            lane.last_offset = -1  # offsets may not follow on: others write there too
+    def _look(self, now_s: float) -> bool:
+        """Holds lanes that would hold up the others; whether those that are held do so yet."""
+        late = [
+            lane
+            for lane in self.lanes.values()
+            if not lane.held and lane.waits_s(now_s) > self._hold_s
+        ]
+        others = any(lane.flows for lane in self.lanes.values() if lane not in late)
+        for lane in late:
+            if others or lane.stuck_s(now_s) > self._hold_s:
+                lane.hold()
+                self._held += lane.records
+                self._held_bytes += lane.bytes
+        return self._held > self._outstanding_max or self._held_bytes > self._bytes_max
 
-    def _retry(self, now_s: float, *, at_once: bool) -> list[Command]:
-        """Forgets the connection and comes back from the cursor; a stop is not delayed by it."""
+    def _retry(self, now_s: float) -> list[Command]:
+        """Forgets the connection and sends again what is not acknowledged; a stop is not delayed
+        by it."""
         if self.state is State.STOPPING:
-            return self._end(State.STOPPED)
+            return self._end()
         commands: list[Command] = [Commit(self.position), Disconnect()]
-        self._rewind()
-        delay = 0.0
-        if not at_once:
-            delay = min(self._backoff_max_s, self._backoff_s * 2**self.attempts)
-            self.attempts = min(self.attempts + 1, 32)
+        self.in_doubt = self.in_doubt or self.outstanding > 0
+        self.outstanding = self._bytes = self._held = self._held_bytes = 0
+        for lane in self.lanes.values():
+            lane.forget()
+        for aside in self._pending.values():  # not set aside yet: to be read again
+            self.lanes[aside.lane].leave(aside.position)
+        self._pending.clear()
+        delay = min(self._backoff_max_s, self._backoff_s * 2**self.attempts)
+        self.attempts = min(self.attempts + 1, 32)
         self._retry_at_s = now_s + delay * self._entropy.uniform(0.5, 1.0)
         self.state = State.BACKING_OFF
         return commands
 
-    def _reached(self, now_s: float) -> list[Command]:
-        """What follows where a bound is reached that was set by a refusal."""
-        if self.careful_to is not None and self.position.address >= self.careful_to:
-            self.careful_to = None  # nothing was refused this time: on at full speed
-            return self._retry(now_s, at_once=True)
-        return self._stand()
-
-    def _stand(self) -> list[Command]:
-        """Ends before a refused record once everything before it is acknowledged."""
-        if self.failed_at is None or self.position.address < self.failed_at:
-            return []
-        return self._end(State.FAILED)
-
-    def _end(self, state: State) -> list[Command]:
+    def _end(self) -> list[Command]:
         commands: list[Command] = [Commit(self.position), Disconnect()]
-        self.state = state
+        self.state = State.STOPPED
         return commands
 
     def _finish_if_done(self, now_s: float) -> list[Command]:
         if self.state is not State.STOPPING or (self.outstanding and now_s < self._stop_at_s):
             return []
-        return self._end(State.STOPPED)
+        return self._end()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from bridge.provider import Message
 
-__all__ = ["DestinationError", "Forbidden", "NotDelivered", "Undeliverable", "WrongSetting"]
+__all__ = ["DestinationError", "NotDelivered", "Undeliverable", "WrongSetting"]
 
 
 class WrongSetting(UsageError):
@@ -28,16 +28,10 @@ class DestinationError(AologError):
 
 
 class Undeliverable(DestinationError):
-    """A record that the cluster will never take (`details["address"]`). The bridge stands before
-    it: the cursor does not pass it."""
+    """A record that the cluster will never take (`details["address"]`). Its lane stands before it,
+    and so does the cursor; everything that goes elsewhere was delivered."""
 
     code = "undeliverable"
-
-
-class Forbidden(DestinationError):
-    """Authentication or authorisation failed: no waiting will help."""
-
-    code = "forbidden"
 
 
 class NotDelivered(DestinationError):

@@ -6,29 +6,33 @@ import time
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageError, SyncFailed
-from bridge.engine import Command, Engine, LaneKey, Position
+from bridge.engine import Command, Engine, LaneKey, Planned, Position
 from bridge.kafka import Cluster, NotReachable, Refused
-from bridge.planning import MARK_EVERY, Outgoing, plan
+from bridge.lane import NO_PARTITION, Refusal
+from bridge.planning import Outgoing, Poisonous, plan
 from bridge.routing import partition_of
 from bridge.stamp import HEADER_NAME, encode_stamp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aolog import Reader, Record
-    from aolog.batch import Batch
     from bridge.topics import Topics
 
-__all__ = ["NO_TOPIC", "Feed"]
+__all__ = ["Feed"]
 
-NO_TOPIC = "it names no topic and there is no default"
+NO_TOPIC = Refusal("it names no topic and there is no default", "NO_TOPIC")
 READ_BYTES = 256 << 10  # a batch: a few thousand small records, a tick's worth of work
-TOPIC_PAUSE_S = 0.2  # before a topic that is not there is asked for again
 SERVE_EVERY = 4096
 
 
 class Feed:
     """Sends a log's records as the engine wants them. What follows is told as its commands.
 
-    topic: for records that name none. source: the UUID in the stamps.
+    topic: for records that name none. source: the UUID in the stamps. go_to: makes the reader
+    stand at a position. view: what becomes of each record that is read. keyless: the UUID that
+    chooses the partition of records without a key, if it is not `source`. records: of the batch that was read last, by address, where a command
+    names them.
     """
 
     def __init__(
@@ -40,6 +44,9 @@ class Feed:
         *,
         topic: str | None,
         source: bytes,
+        go_to: Callable[[Position], None],
+        view: Callable[[Record], Record] | None = None,
+        keyless: bytes | None = None,
     ) -> None:
         self._reader = reader
         self._engine = engine
@@ -47,70 +54,70 @@ class Feed:
         self._topics = topics
         self._topic = topic
         self._source = source
-        self._mark_every = MARK_EVERY
-        self._batch: Batch | None = None
-        self._epoch = 0
-        self._opening: set[LaneKey] = set()
+        self._go_to = go_to
+        self._view = view
+        self._keyless = keyless or source
+        self._bytes_max = cluster.message_bytes_max
+        self.epoch = 0
+        self.records: dict[int, Record] = {}
         self.waiting: list[Outgoing] = []
         self.idle = False
-        self.skipped = 0
-
-    @property
-    def pending(self) -> bool:
-        """Whether a batch was read whose lanes are not known yet."""
-        return self._batch is not None
-
-    def connected(self, *, careful: bool) -> None:
-        """Sending begins on a new connection. careful: each record has a mark of its own."""
-        self._mark_every = 1 if careful else MARK_EVERY
 
     def forget(self) -> None:
-        """What was read and planned will be read again."""
+        """What was planned and not sent will be read again."""
         self.waiting.clear()
-        self._opening.clear()
-        self._batch = None
         self.idle = False
 
     def read(self, timeout_s: float) -> list[Command]:
         """Reads a batch, waiting for one so long, and begins to send it. Raises what Reader
         raises."""
-        engine = self._engine
-        batch = self._batch or self._reader.read_batch(READ_BYTES, timeout=timeout_s)
-        self.idle = batch is None
+        engine, now_s = self._engine, time.monotonic()
+        told = self._ask(self._topics.look_again)
+        if told is not None:
+            return told
+        at = engine.read_to
+        begin = engine.begin()
+        if begin.address != at.address:
+            self._go_to(begin)
+        catching_up = begin.address < engine.frontier.address
+        size = 0 if engine.careful else READ_BYTES  # a frame at least: for groups of a few
+        batch = self._reader.read_batch(size, timeout=0.0 if catching_up else timeout_s)
+        self.idle = batch is None and not catching_up
         if batch is None:  # the position moves on over seals and gaps
-            engine.read(Position(self._reader.tell(), self._reader.ordinal), [])
-            return engine.stands(now_s=time.monotonic())
-        self._batch = batch
-        records, read_to = self._until_refused(batch)
-        for record in records:
-            told = self._find(record)
-            if told is not None:
-                return told
-        self._batch = None
-        self.waiting, marks = plan(
+            if catching_up:  # what was there is not any more
+                self._go_to(engine.frontier)
+            return engine.read(self._stands(), Planned([], {}, [], {}), now_s=now_s)
+        records = [record for record in batch if record.address < engine.until]
+        if self._view is not None:
+            records = list(map(self._view, records))
+        topics = {topic for record in records if (topic := record.topic or self._topic)}
+        told = self._ask(lambda: self._topics.look(topics))
+        if told is not None:
+            self._go_to(begin)
+            return told
+        frame = batch.frames[0]
+        outgoing, planned = plan(
             records,
-            _first_ordinal(batch),
+            None if frame.ordinal is None else frame.ordinal + frame.skip,
             self._lane_of,
-            engine.holds,
-            engine.opened,
-            mark_every=self._mark_every,
+            engine.lane,
+            begin=begin.address,
+            aside=engine.aside,
+            bytes_max=self._bytes_max,
+            stop_at_poison=engine.poison == "stop",
         )
-        self.skipped += len(records) - len(self.waiting)
-        engine.read(read_to, marks)
-        self._epoch = batch.frames[0].epoch
-        return self.send() or engine.stands(now_s=time.monotonic())
+        self.epoch = frame.epoch
+        self.records = {}
+        if planned.poison:
+            self.records = {record.address: record for record in records}
+        self.waiting = outgoing
+        return engine.read(self._stands(), planned, now_s=now_s) or self.send()
 
     def send(self) -> list[Command]:
         """Sends what is planned, as far as the client's queue takes it."""
-        epoch, source = self._epoch, self._source
-        send, opened, opening = self._cluster.send, self._engine.opened, self._opening
+        epoch, source, send = self.epoch, self._source, self._cluster.send
         waiting = self.waiting
         for i, (record, lane, marked) in enumerate(waiting):
-            if lane in opening:
-                if not opened(lane):
-                    self.waiting = waiting[i:]
-                    return []
-                opening.discard(lane)
             stamp = encode_stamp(source, epoch, record.address, record.timestamp)
             headers: list[tuple[str, str | bytes | None]] = [*record.headers, (HEADER_NAME, stamp)]
             mark = record.address if marked else None
@@ -119,12 +126,12 @@ class Feed:
                     lane, record.value, record.key, _milliseconds(record.timestamp), headers, mark
                 )
             except Refused as error:
-                return self._engine.refused(str(error), record.address, now_s=time.monotonic())
+                return self._engine.refused(
+                    str(error), error.code, record.address, now_s=time.monotonic()
+                )
             if not sent:
                 self.waiting = waiting[i:]
                 return []
-            if marked and not opened(lane):
-                opening.add(lane)
             if not i % SERVE_EVERY and i:
                 self._cluster.serve()
         self.waiting = []
@@ -132,44 +139,34 @@ class Feed:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _until_refused(self, batch: Batch) -> tuple[list[Record], Position]:
-        """The batch's records, up to one that the cluster will not take."""
-        records = list(batch)
-        at = self._engine.failed_at
-        kept = records if at is None else [r for r in records if r.address < at]
-        if at is None or len(kept) == len(records):
-            return records, Position(self._reader.tell(), self._reader.ordinal)
-        first = _first_ordinal(batch)
-        return kept, Position(at, None if first is None else first + len(kept))
+    def _stands(self) -> Position:
+        return Position(self._reader.tell(), self._reader.ordinal)
 
     def _lane_of(self, record: Record) -> LaneKey:
         topic = record.topic or self._topic
-        assert topic is not None
-        return topic, partition_of(record.key, self._source, self._topics.partitions(topic))
-
-    def _find(self, record: Record) -> list[Command] | None:
-        """None if the lanes of the record's topic are known; else what follows from it."""
-        topic = record.topic or self._topic
-        now_s = time.monotonic()
         if topic is None:
-            return self._engine.refused(NO_TOPIC, record.address, now_s=now_s)
+            raise Poisonous(("", NO_PARTITION), NO_TOPIC)
+        partitions = self._topics.partitions(topic)
+        if partitions is None:
+            key, refusal = (topic, NO_PARTITION), self._topics.refusal(topic)
+            if self._engine.lane(key).closed is not None:
+                return key  # it waits there
+            raise Poisonous(key, refusal)
+        key = topic, partition_of(record.key, self._keyless, partitions)
+        if self._engine.refusals and record.address in self._engine.refusals:
+            raise Poisonous(key, self._engine.refusals[record.address])
+        return key
+
+    def _ask(self, look: Callable[[], None]) -> list[Command] | None:
+        """None if all is known of the topics that can be; else what follows."""
         try:
-            if self._topics.find(topic):
-                return None
-        except Refused as error:
-            return self._engine.refused(str(error), record.address, now_s=now_s)
+            look()
         except (NotReachable, StorageError) as error:
             if isinstance(error, SyncFailed):
                 raise
             self._cluster.last_error = str(error)
-            return self._engine.failed(str(error), now_s=now_s)
-        time.sleep(TOPIC_PAUSE_S)
-        return []
-
-
-def _first_ordinal(batch: Batch) -> int | None:
-    frame = batch.frames[0]
-    return None if frame.ordinal is None else frame.ordinal + frame.skip
+            return self._engine.failed(str(error), now_s=time.monotonic())
+        return None
 
 
 def _milliseconds(timestamp_us: int | None) -> int:

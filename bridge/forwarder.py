@@ -15,9 +15,10 @@ from aolog.errors import AddressPruned, StorageError, SyncFailed
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
 from bridge.arrivals import read_back
-from bridge.engine import Command, Commit, Connect, Engine, Position, State
-from bridge.errors import DestinationError, Forbidden, Undeliverable
-from bridge.feed import NO_TOPIC, Feed
+from bridge.dead_letter import DeadLetters
+from bridge.engine import Command, Commit, Connect, Engine, Poison, Position, SetAside, State
+from bridge.errors import Undeliverable
+from bridge.feed import Feed
 from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent, NotReachable
 from bridge.lanes import LaneNotes
 from bridge.status import Status
@@ -26,6 +27,8 @@ from bridge.topics import Topics
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
+
+    from aolog import Record
 
 __all__ = ["Forwarder"]
 
@@ -40,9 +43,12 @@ class Forwarder:
     """Forwards a log until it is told to stop, or with `drain` until what was there at the start
     is acknowledged.
 
-    topic: for records that name none; the log's own if None. prune_delivered: removes slabs that
-    the cursor and every other protecting cursor have passed. Raises what Reader and `check`
-    raise.
+    topic: for records that name none; the log's own if None. poison: what becomes of a record
+    that will never be taken: "stop": its lane stands before it, the others go on; "dead-letter":
+    it goes to the log in LOG/dead-letter; "drop": it is counted, logged and passed.
+    prune_delivered: removes slabs that the cursor and every other protecting cursor have passed.
+    until: it drains up to this address and no further. view, keyless: see Feed. Raises what Reader
+    and `check` raise.
     """
 
     def __init__(
@@ -56,7 +62,11 @@ class Forwarder:
         drain: bool = False,
         commit_s: float = 1.0,
         stop_s: float = 5.0,
+        poison: Poison = "stop",
         prune_delivered: bool = False,
+        until: int | None = None,
+        view: Callable[[Record], Record] | None = None,
+        keyless: bytes | None = None,
     ) -> None:
         self._storage = Storage()
         self._reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self._storage)
@@ -68,7 +78,7 @@ class Forwarder:
                 begun=self._reader.has_cursor_position,
             )  # fmt: skip  # one call, one place
             start = Position(self._reader.tell(), self._reader.ordinal)
-            self._drain_to = self._reader.end() if drain else None
+            self._drain_to = self._reader.end() if drain else until
             if not self._reader.has_cursor_position:
                 self._notes.save()  # before the cursor is: after it they would count as lost
             self._reader.commit()  # from now on it protects what it has not passed
@@ -79,9 +89,18 @@ class Forwarder:
         self._engine = Engine(
             start,
             now_s=time.monotonic(),
+            poison=poison,
             commit_s=commit_s,
             stop_s=stop_s,
+            until=until,
             in_doubt=not self._notes.clean,
+        )
+        for key, note in self._notes.lanes.items():
+            if note.distrusted:
+                lane = self._engine.lane(key)
+                lane.distrusted, lane.last_address = True, note.address
+        self._dead = DeadLetters(
+            self._reader.path, cursor, self._notes.source, self._storage, drop=poison == "drop"
         )
         self._topics = Topics(
             self._cluster,
@@ -97,10 +116,12 @@ class Forwarder:
             self._topics,
             topic=default_topic,
             source=self._notes.source,
+            go_to=self._go_to,
+            view=view,
+            keyless=keyless,
         )
         self._prune_delivered = prune_delivered
         self._stop_asked = False
-        self._forbidden = False
         self._lost = 0
         self._gaps: set[int] = set()
         self._rate_from = (time.monotonic(), 0)
@@ -112,11 +133,18 @@ class Forwarder:
         """Asks it to end soon; safe in a signal handler."""
         self._stop_asked = True
 
+    @property
+    def stop_asked(self) -> bool:
+        """Whether it ended, or will, before its time."""
+        return self._stop_asked
+
     def run(self, report: Callable[[Status], None] | None = None, every_s: float = 1.0) -> Status:
-        """Forwards until the end; the last status. Raises Undeliverable or Forbidden where it
-        stands before a record, with the cursor durable up to there."""
+        """Forwards until the end; the last status. Raises Undeliverable where it was to drain
+        and a lane stands, with the cursor durable up to there."""
         report_due_s = 0.0
         try:
+            if self._engine.poison == "dead-letter":
+                self._engine.aside |= self._dead.known(self._engine.committed.address)
             while not self._engine.over:
                 self._turn()
                 if report is not None and time.monotonic() >= report_due_s:
@@ -128,8 +156,9 @@ class Forwarder:
                 report(status)
         finally:
             self._cluster.disconnect()
+            self._dead.close()
             self._reader.close()
-        if self._engine.state is State.FAILED:
+        if self._drain_to is not None and not self._stop_asked and self._engine.standing:
             raise self._failure()
         return status
 
@@ -149,7 +178,7 @@ class Forwarder:
         wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
         if feed.waiting:
             self._do(feed.send())
-        elif engine.wants_batch:
+        elif engine.wants_batch and (self._cluster.reachable or not engine.outstanding):
             self._do(feed.read(0.0 if busy else wait_s))
         elif not busy:
             time.sleep(wait_s)
@@ -157,11 +186,9 @@ class Forwarder:
     def _drained(self) -> bool:
         if self._drain_to is None or self._engine.state is not State.SENDING:
             return False
-        if self._feed.pending:
-            return False
         if self._engine.position.address >= self._drain_to:
             return True
-        return self._feed.idle and not self._engine.outstanding  # what is left cannot be read
+        return self._feed.idle and self._engine.stopped_short  # what is left cannot be sent
 
     def _finish(self) -> None:
         """The last word of the notes: whether anything may still be in flight."""
@@ -171,26 +198,23 @@ class Forwarder:
         self._save_notes()
         self._prune()
 
-    def _failure(self) -> DestinationError:
-        reason, address = self._engine.failure, self._engine.failed_at
-        if self._forbidden:
-            return Forbidden(
-                f"the cluster refuses: {reason}",
-                hint="check credentials and rights, then start again: nothing is lost",
-            )
-        if reason == NO_TOPIC:
-            return Undeliverable(
-                f"the record at address {address} names no topic and there is no default",
-                hint="name one with --topic",
-                path=self._reader.path,
-                address=address,
-            )
-        where = "" if address is None else f"the record at address {address} "
+    def _failure(self) -> Undeliverable:
+        standing = self._engine.standing.items()
+        key, lane = min(standing, key=lambda item: item[1].behind or self._engine.frontier)
+        assert lane.closed is not None
+        assert lane.behind is not None
+        hint = "raise the topic's limits, or start with --poison dead-letter"
+        if lane.closed.code == "NO_TOPIC":
+            hint = "name a default with --topic, or start with --poison dead-letter"
         return Undeliverable(
-            f"{where}cannot be delivered: {reason}",
-            hint="raise the topic's limits, or move the cursor past it with `aolog cursor set`",
+            f"the record at address {lane.behind.address} cannot be delivered:"
+            f" {lane.closed.reason}",
+            hint=hint,
             path=self._reader.path,
-            address=address,
+            address=lane.behind.address,
+            lanes=len(standing),
+            refusal=lane.closed.code,
+            topic=key[0],
         )
 
     # --- commands and events ------------------------------------------------------------------
@@ -201,6 +225,8 @@ class Forwarder:
                 self._connect(careful=command.careful)
             elif isinstance(command, Commit):
                 self._commit(command.position)
+            elif isinstance(command, SetAside):
+                self._set_aside(command)
             else:
                 self._disconnect()
 
@@ -211,14 +237,28 @@ class Forwarder:
                 engine.delivered(event.lane, event.address, event.offset, now_s=time.monotonic())
             )
         elif isinstance(event, Forbade):
-            self._forbidden = True
-            self._do(engine.refused(event.reason, None, now_s=time.monotonic()))
-        elif event.address is not None:
-            self._do(engine.refused(event.reason, event.address, now_s=time.monotonic()))
+            _log.warning("refused: %s", event.reason)
+            if event.topic is not None:
+                self._topics.forbid(event.topic, event.reason)
+            self._do(engine.failed(event.reason, now_s=time.monotonic()))
+        elif event.suspect:
+            _log.warning("looking for what was refused: %s", event.reason)
+            self._do(engine.suspect(event.reason, event.code, event.lane, now_s=time.monotonic()))
         else:
             _log.warning("sending again from the cursor: %s", event.reason)
-            again = engine.suspect if event.suspect else engine.failed
-            self._do(again(event.reason, now_s=time.monotonic()))
+            self._do(engine.failed(event.reason, now_s=time.monotonic()))
+
+    def _set_aside(self, command: SetAside) -> None:
+        try:
+            self._dead.take(command.records, self._feed.records, self._feed.epoch)
+        except SyncFailed:
+            raise
+        except StorageError as error:
+            _log.warning("nothing can be set aside: %s", error)
+            self._do(self._engine.failed(str(error), now_s=time.monotonic()))
+            return
+        self._engine.set_aside(aside.position.address for aside in command.records)
+        self._do(self._feed.send())
 
     def _commit(self, position: Position) -> None:
         """Cursor durable, then notes, then pruning: in this order."""
@@ -242,6 +282,7 @@ class Forwarder:
             if note is not None:
                 note.address = max(note.address, lane.last_address)
                 note.offset = max(note.offset, lane.last_offset)
+                note.distrusted = lane.distrusted
         try:
             self._notes.save()
         except SyncFailed:
@@ -252,7 +293,6 @@ class Forwarder:
 
     def _connect(self, *, careful: bool) -> None:
         self._cluster.connect(careful=careful)
-        self._feed.connected(careful=careful)
         self._topics.forget()
         lanes = dict(self._notes.lanes)
         if not lanes:
@@ -260,7 +300,7 @@ class Forwarder:
             return
         reader = self._cluster.reader(self._asked_to_stop)
         try:
-            held = read_back(
+            arrivals = read_back(
                 reader,
                 lanes,
                 self._notes.source,
@@ -277,7 +317,8 @@ class Forwarder:
         if self._notes.clean:
             self._notes.clean = False  # before anything is sent: a crash is no clean stop
             self._save_notes()
-        self._do(self._engine.connected(held))
+        self._do(self._engine.connected(arrivals.held))
+        self._topics.heard(arrivals)
 
     def _asked_to_stop(self) -> bool:
         return self._stop_asked
@@ -285,10 +326,8 @@ class Forwarder:
     def _disconnect(self) -> None:
         self._cluster.disconnect()
         self._feed.forget()
-        if not self._engine.over:
-            self._go_back(self._engine.position)
 
-    def _go_back(self, position: Position) -> None:
+    def _go_to(self, position: Position) -> None:
         """To be read again from there; what retention has removed meanwhile is a gap."""
         try:
             self._reader.seek_position(*position)
@@ -325,19 +364,38 @@ class Forwarder:
         state = engine.state.value
         if engine.state is State.SENDING and not self._cluster.reachable:
             state = State.CONNECTING.value
+        elif engine.state is State.SENDING and engine.standing and engine.stopped_short:
+            state = "blocked"
         return Status(
             state=state,
             reachable=self._cluster.reachable,
             position=engine.position.address,
             committed=engine.committed.address,
             acknowledged=engine.acknowledged,
-            skipped=self._feed.skipped,
+            skipped=engine.skipped,
             outstanding=engine.outstanding,
             lag_records=lag.records,
             lag_bytes=lag.bytes,
             lag_seconds=lag.seconds,
             lost_records=self._lost,
             gaps=len(self._gaps),
-            error=engine.failure or (None if self._cluster.reachable else self._cluster.last_error),
+            error=self._error(),
             rate=self._rate,
+            dead_lettered=0 if self._dead.drop else self._dead.taken,
+            dropped=self._dead.taken if self._dead.drop else 0,
+            standing=len(engine.standing),
+            held_back=sum(lane.behind is not None for lane in engine.lanes.values()),
         )
+
+    def _error(self) -> str | None:
+        """What keeps it, or some lane, from going on."""
+        engine, cluster = self._engine, self._cluster
+        if cluster.forbidden is not None:
+            return f"{cluster.forbidden}; check credentials and rights"
+        if engine.failure is not None or not cluster.reachable:
+            return engine.failure or cluster.last_error
+        for (topic, partition), lane in engine.lanes.items():
+            if lane.closed is not None and lane.behind is not None:
+                where = f"{topic}/{partition}" if partition >= 0 else topic or "no topic"
+                return f"{where} waits at address {lane.behind.address}: {lane.closed.reason}"
+        return None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from bridge.errors import WrongSetting
-from bridge.stamp import decode_stamp
+from bridge.stamp import Stamp, decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +34,7 @@ __all__ = [
     "Failed",
     "Forbade",
     "KafkaEvent",
+    "NoAnswer",
     "NotReachable",
     "ReadBack",
     "Refused",
@@ -52,12 +53,15 @@ _FIXED: dict[str, object] = {
     "acks": "all",
     "message.timeout.ms": 0,  # an outage has no end; other values leave silent gaps
 }
+# An idempotent producer has one request in flight a partition (measured), so a partition's rate is
+# the request's size over the round trip: as large as brokers take by default.
+BATCH_BYTES = 1_000_000
+BATCH_BYTES_MIN = 16_000  # of a topic that takes less, records are sent in groups of a few
 _DEFAULTS: dict[str, object] = {
     "linger.ms": 5,
-    # An idempotent producer has one request in flight a partition (measured), so a partition's
-    # rate is the request's size over the round trip: as large as brokers take by default.
-    "batch.size": 1_000_000,
-    "queue.buffering.max.messages": 100_000,
+    # Both are more than the engine lets be outstanding: lanes that flow, lanes that are held, and
+    # a batch that is cut off nowhere.
+    "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 65_536,  # bounds memory while a backlog drains
     "retry.backoff.ms": 100,
     "retry.backoff.max.ms": 1_000,
@@ -66,13 +70,10 @@ _DEFAULTS: dict[str, object] = {
     "socket.keepalive.enable": True,
     "client.id": "aolog-bridge",
 }
-_CAREFUL: dict[str, object] = {
-    "batch.num.messages": 1,
-    "linger.ms": 0,
-    "max.in.flight.requests.per.connection": 1,
-}
+MESSAGE_BYTES_MAX = 1_000_000  # the client's default
 ANSWER_S = 5.0  # how long a question may take before the cluster counts as out of reach
-_NAME_WAIT_S = 1.0  # ends with the first callback; it may lag behind the error by a moment
+_NAME_WAIT_S = 1.0  # ends with the first that names a lane; it lags behind the error by a moment
+_NAME_POLL_S = 0.05
 _PURGE_POLLS = 20  # a second at most; what is left then goes with the producer
 _OTHER_NAMES = {  # the client's aliases
     "request.required.acks": "acks",
@@ -83,7 +84,7 @@ _FOREIGN = ("test.mock.", "transactional.id", "bootstrap.servers")
 _CALLBACKS = ("_cb", "on_delivery", "logger")
 _CONSUMER_ONLY = {"linger.ms", "compression.type", "compression.codec"}
 
-# Found in no partition however long one waits: the record or the rights are wrong.
+# Taken by no partition however long one waits: the record is wrong.
 _NEVER = {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.INVALID_RECORD,
@@ -95,12 +96,16 @@ _NO_TOPIC = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- the library's public names begin so
 }
-_FORBIDDEN = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+_FORBIDDEN = {  # by the cluster as a whole
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,  # noqa: SLF001 -- the library's public names begin so
     KafkaError._SSL,  # noqa: SLF001 -- as above
+}
+_FOLLOWS = {  # another error, which is told by itself
+    KafkaError._FATAL,  # noqa: SLF001 -- as above
+    KafkaError._PURGE_QUEUE,  # noqa: SLF001 -- as above
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001 -- as above
 }
 
 
@@ -108,8 +113,17 @@ class NotReachable(Exception):
     """The cluster did not answer, or not yet as it will. Try again later."""
 
 
+class NoAnswer(NotReachable):
+    """One partition did not answer; others may."""
+
+
 class Refused(Exception):
-    """The client itself will never send the record."""
+    """The client, or the cluster for all of the topic, will never take the record. code: Kafka's
+    name for the reason."""
+
+    def __init__(self, reason: str, code: str) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class Delivered(NamedTuple):
@@ -122,17 +136,20 @@ class Delivered(NamedTuple):
 
 class Failed(NamedTuple):
     """Something was not delivered. suspect: the cluster refused a request, and it may be for one
-    record in it. address: of the refused record, where it is known (in careful mode)."""
+    record in it. code: Kafka's name for the reason. lane: where that is known."""
 
     reason: str
     suspect: bool
-    address: int | None
+    code: str = ""
+    lane: LaneKey | None = None
 
 
 class Forbade(NamedTuple):
-    """The cluster does not know us or does not let us: no retry helps until somebody acts."""
+    """The cluster does not know us, does not let us in, or (topic) not into this topic: no retry
+    helps until somebody acts."""
 
     reason: str
+    topic: str | None = None
 
 
 KafkaEvent = Delivered | Failed | Forbade
@@ -172,15 +189,23 @@ class Cluster:
         self._producer: Producer | None = None
         self._generation = 0
         self._careful = False
+        self._naming = False
         self._events: deque[KafkaEvent] = deque()
         self.reachable = False
         self.last_error: str | None = None
+        self.forbidden: str | None = None
+        self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
+
+    @property
+    def message_bytes_max(self) -> int:
+        """What a record may take at most, its headers included."""
+        return int(self._settings.get("message.max.bytes", MESSAGE_BYTES_MAX))
 
     # --- producing ----------------------------------------------------------------------------
 
     def connect(self, *, careful: bool = False) -> None:
-        """A new producer; it reaches for the cluster in the background. careful: one record a
-        request, one request at a time, so that a refusal names its record."""
+        """A new producer; it reaches for the cluster in the background. careful: a refusal is
+        looked for, so it is worth waiting until its lane is named."""
         self.disconnect()
         self._careful = careful
         self._generation += 1
@@ -189,13 +214,20 @@ class Cluster:
                 **_DEFAULTS,
                 **self._settings,
                 **_FIXED,
-                **(_CAREFUL if careful else {}),
+                "batch.size": self._batch_bytes,
                 "error_cb": partial(self._on_error, self._generation),
                 "stats_cb": self._on_stats,
                 "statistics.interval.ms": 1_000,
             },
             logger=_client_log,
         )
+
+    def narrow(self, *, explained: bool) -> None:
+        """A request was refused for its size: the next connection makes smaller ones, until one
+        record alone turns out to be the reason (explained)."""
+        whole = int(self._settings.get("batch.size", BATCH_BYTES))
+        fewer = min(whole, max(BATCH_BYTES_MIN, self._batch_bytes // 4))
+        self._batch_bytes = whole if explained else fewer
 
     def disconnect(self) -> None:
         """What is not delivered is forgotten here; it is in the log. What was told before still
@@ -240,7 +272,7 @@ class Cluster:
         except KafkaException as error:
             code = error.args[0].code()
             if code in _NEVER:
-                raise Refused(_words(error)) from error
+                raise Refused(_words(error), error.args[0].name()) from error
             if code != KafkaError._FATAL:  # noqa: SLF001 -- a public name
                 self._fail(error.args[0], None)
             return False  # the next poll tells why
@@ -263,22 +295,36 @@ class Cluster:
         try:
             self._producer.poll(timeout_s)
         except KafkaException as error:
-            if self._careful:  # the refused record's own callback names it: it comes at once
-                with contextlib.suppress(KafkaException):
-                    self._producer.poll(_NAME_WAIT_S)
-            self._fail(error.args[0], None)
+            if not self._named():
+                self._fail(error.args[0], None)
             self._generation += 1
+
+    def _named(self) -> bool:
+        """Waits for the callback that says which lane's request was refused; whether it came.
+        There is none where none of the refused records carries one."""
+        assert self._producer is not None
+        self._naming = True
+        wait_s = _NAME_WAIT_S if self._careful else _NAME_POLL_S
+        try:
+            for _ in range(int(wait_s / _NAME_POLL_S)):
+                with contextlib.suppress(KafkaException):
+                    self._producer.poll(_NAME_POLL_S)
+                if any(isinstance(event, Failed | Forbade) for event in self._events):
+                    return True
+        finally:
+            self._naming = False
+        return False
 
     def _on_delivery(
         self, generation: int, lane: LaneKey, address: int, error: KafkaError | None, message: Any
     ) -> None:
         if generation != self._generation:
             return
-        if error is None:
+        if error is not None:
+            self._fail(error, lane)
+        elif not self._naming:
             offset = message.offset()
             self._events.append(Delivered(lane, address, -1 if offset is None else offset))
-        else:
-            self._fail(error, address)
 
     def _on_error(self, generation: int, error: KafkaError) -> None:
         self.last_error = error.str()
@@ -291,20 +337,23 @@ class Cluster:
         else:
             _log.debug("%s", error)
 
-    def _fail(self, error: KafkaError, address: int | None) -> None:
+    def _fail(self, error: KafkaError, lane: LaneKey | None) -> None:
         code, reason = error.code(), f"{error.name()}: {error.str()}"
         if code in _FORBIDDEN:
+            self.forbidden = reason
             self._events.append(Forbade(reason))
-            return
-        refused = code in _NEVER
-        gap = code == KafkaError._GAPLESS_GUARANTEE  # noqa: SLF001 -- a public name
-        known = address if refused and self._careful else None
-        self._events.append(Failed(reason, refused or gap, known))
+        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED and lane is not None:
+            self._events.append(Forbade(reason, lane[0]))
+        elif lane is None or code not in _FOLLOWS:
+            gap = code == KafkaError._GAPLESS_GUARANTEE  # noqa: SLF001 -- a public name
+            self._events.append(Failed(reason, code in _NEVER or gap, error.name(), lane))
 
     def _on_stats(self, text: str) -> None:
         brokers = json.loads(text)["brokers"].values()
         up = [b for b in brokers if b["state"] == "UP" and b["nodeid"] >= 0]
         self.reachable = bool(up)
+        if up:
+            self.forbidden = None
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -319,12 +368,15 @@ class Cluster:
         if found.error is None:
             self.reachable = True
             return len(found.partitions)
-        if found.error.code() in _FORBIDDEN:
+        code = found.error.code()
+        if code in _FORBIDDEN:
             self._fail(found.error, None)
-        if found.error.code() in _NO_TOPIC:
+        if code in _NO_TOPIC:
             return 0
-        if found.error.code() == KafkaError.TOPIC_EXCEPTION:
-            raise Refused(f"{topic!r} is no name for a topic")
+        if code == KafkaError.TOPIC_EXCEPTION:
+            raise Refused(f"{topic!r} is no name for a topic", found.error.name())
+        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise Refused(f"topic {topic!r} is not ours to use", found.error.name())
         raise NotReachable(found.error.str())
 
     def reader(self, give_up: Callable[[], bool]) -> ReadBack:
@@ -351,34 +403,39 @@ class ReadBack:
             logger=_client_log,
         )
 
-    def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; 0 if there is no such topic, and none is created.
-        Raises NotReachable."""
+    def leaders(self, topic: str) -> dict[int, int]:
+        """The broker that leads each partition of a topic, -1 where none does; nothing if there
+        is no such topic, or none for us, and none is created. Raises NotReachable."""
         try:
             found = self._consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
             raise NotReachable(_words(error)) from error
-        if found.error is not None and found.error.code() not in _NO_TOPIC:
+        if found.error is not None and found.error.code() not in {
+            *_NO_TOPIC,
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        }:
             raise NotReachable(found.error.str())
-        return len(found.partitions)
+        return {number: partition.leader for number, partition in found.partitions.items()}
 
-    def ends(self, lane: LaneKey) -> tuple[int, int]:
-        """(first offset, offset behind the last). Raises NotReachable."""
+    def ends(self, lane: LaneKey, timeout_s: float | None = None) -> tuple[int, int]:
+        """(first offset, offset behind the last). Raises NoAnswer, and NotReachable where it is
+        to give up."""
         self._mind(lane)
+        timeout_s = ANSWER_S if timeout_s is None else timeout_s
         try:
-            found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=ANSWER_S)
+            found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
         except KafkaException as error:
-            raise NotReachable(_words(error)) from error
+            raise NoAnswer(_words(error)) from error
         if found is None:
-            raise NotReachable(f"no answer for the ends of {lane[0]}/{lane[1]}")
+            raise NoAnswer(f"no answer for the ends of {lane[0]}/{lane[1]}")
         return int(found[0]), int(found[1])
 
     def last_stamp(
         self, lane: LaneKey, source: bytes, begin: int, end: int, below: int
     ) -> int | None:
         """The greatest address stamped by `source` in [begin, end); None if there is none.
-        Records of strangers are passed over. Raises NotReachable if nothing comes for so long,
-        and where it is to give up."""
+        Records of strangers are passed over. Raises NoAnswer if nothing comes for so long, and
+        NotReachable where it is to give up."""
         greatest: int | None = None
         at = begin
         patience_s = ANSWER_S * 2
@@ -390,7 +447,7 @@ class ReadBack:
                 if not messages:
                     patience_s -= 0.2
                     if patience_s <= 0:
-                        raise NotReachable(f"{lane[0]}/{lane[1]} could not be read back")
+                        raise NoAnswer(f"{lane[0]}/{lane[1]} could not be read back")
                     at = max(at, self._position(lane))
                 for message in messages:
                     if message.error() is not None:
@@ -400,10 +457,31 @@ class ReadBack:
                     if stamp is not None and stamp.topic_uuid == source and stamp.address < below:
                         greatest = max(stamp.address, -1 if greatest is None else greatest)
         except KafkaException as error:
-            raise NotReachable(_words(error)) from error
+            raise NoAnswer(_words(error)) from error
         finally:
             self._consumer.unassign()
         return greatest
+
+    def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:
+        """The stamp of the message at an offset, or of the next one behind it; None if it has
+        none, or there is no message. Raises NoAnswer, NotReachable."""
+        first, end = self.ends(lane)
+        if not first <= offset < end:
+            return None
+        self._consumer.assign([TopicPartition(*lane, offset)])
+        patience_s = ANSWER_S
+        try:
+            while patience_s > 0:
+                for message in self._consumer.consume(1, timeout=0.2):
+                    if message.error() is None:
+                        return decode_stamp(message.headers())
+                self._mind(lane)
+                patience_s -= 0.2
+        except KafkaException as error:
+            raise NoAnswer(_words(error)) from error
+        finally:
+            self._consumer.unassign()
+        raise NoAnswer(f"{lane[0]}/{lane[1]} could not be read")
 
     def _mind(self, lane: LaneKey) -> None:
         """Raises where it is to give up: many lanes, or a long one, take long."""

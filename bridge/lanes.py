@@ -21,19 +21,25 @@ if TYPE_CHECKING:
     from aolog.storage import Storage
     from bridge.engine import LaneKey
 
-__all__ = ["LaneNote", "LaneNotes"]
+__all__ = ["LaneNote", "LaneNotes", "notes_path"]
 
 _log = logging.getLogger("bridge")
 _VERSION = 1
 
 
+def notes_path(log_path: str, cursor: str) -> str:
+    """Where the notes of a cursor are."""
+    return cursor_path(log_path, cursor).removesuffix(".cursor") + ".lanes"
+
+
 @dataclass(slots=True)
 class LaneNote:
     """offset: reading back begins there. address: the last that the lane is known to hold, -1
-    if none."""
+    if none. distrusted: a hole was found in it, so what it is seen to hold proves nothing."""
 
     offset: int
     address: int = -1
+    distrusted: bool = False
 
 
 @dataclass(slots=True)
@@ -55,7 +61,7 @@ class LaneNotes:
         cls, log_path: str, cursor: str, storage: Storage, *, topic_uuid: bytes | None, begun: bool
     ) -> LaneNotes:
         """What was saved. begun: whether there is a cursor, so that there ought to be notes."""
-        path = cursor_path(log_path, cursor).removesuffix(".cursor") + ".lanes"
+        path = notes_path(log_path, cursor)
         fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun)
         try:
             file = storage.open_read(path)
@@ -72,7 +78,7 @@ class LaneNotes:
             source = bytes.fromhex(saved["source"])
             lanes = {
                 (str(lane["topic"]), int(lane["partition"])): LaneNote(
-                    int(lane["offset"]), int(lane["address"])
+                    int(lane["offset"]), int(lane["address"]), bool(lane.get("distrusted"))
                 )
                 for lane in saved["lanes"]
             }
@@ -94,7 +100,13 @@ class LaneNotes:
     def save(self) -> None:
         """Durable on return. Raises StorageFull and the like; what was saved before stays."""
         lanes = [
-            {"topic": topic, "partition": partition, "offset": note.offset, "address": note.address}
+            {
+                "topic": topic,
+                "partition": partition,
+                "offset": note.offset,
+                "address": note.address,
+                "distrusted": note.distrusted,
+            }
             for (topic, partition), note in sorted(self.lanes.items())
         ]
         saved = {

@@ -12,6 +12,8 @@ class Status(NamedTuple):
 
     acknowledged, skipped: records since it started; skipped were in Kafka already. lag_records,
     lag_bytes, lag_seconds: not yet acknowledged. lost_records: in gaps that it had to pass.
+    dead_lettered, dropped: records that will never be taken, since it started. held_back: lanes
+    whose records wait in the log; standing: those of them that wait until somebody acts.
     """
 
     state: str
@@ -28,3 +30,7 @@ class Status(NamedTuple):
     gaps: int
     error: str | None
     rate: float
+    dead_lettered: int = 0
+    dropped: int = 0
+    standing: int = 0
+    held_back: int = 0

@@ -1,24 +1,45 @@
-"""Topics: into how many lanes each is cut, found and noted before the first record is sent."""
+"""Topics: into how many lanes each is cut, found and noted before the first record is sent.
+
+What is not there yet closes its lanes and no others: a topic that is missing or not ours its
+lane without a partition, a partition that does not answer its own. It is asked for again now
+and then, in a question short enough that the client's queue does not run dry meanwhile.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from bridge.arrivals import read_back
-from bridge.kafka import Cluster, Refused
+from bridge.arrivals import Arrivals, read_back
+from bridge.kafka import Cluster, NoAnswer, Refused
+from bridge.lane import NO_PARTITION, Refusal
 from bridge.lanes import LaneNote, LaneNotes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
-    from bridge.engine import Engine
+    from bridge.engine import Engine, LaneKey
+    from bridge.kafka import ReadBack
 
 __all__ = ["Topics"]
 
 _log = logging.getLogger("bridge")
 TOPIC_WAIT_S = 30.0  # a topic that is being created appears within seconds
+TOPIC_PAUSE_S = 0.2  # before one that is waited for is asked for again
+REFUSED_PAUSE_S = 10.0  # and one that is missing for long
+FORBIDDEN_PAUSE_S = 60.0  # asking for rights means to send a record, and a new connection if not
+SILENT_PAUSE_S = 5.0
+SILENT_ANSWER_S = 2.0  # a question may need a connection first; what is queued goes on meanwhile
+UNKNOWN = "UNKNOWN_TOPIC_OR_PART"
+
+
+class _Missing(NamedTuple):
+    """A topic that cannot be used now. since_s: when it was first asked for."""
+
+    refusal: Refusal
+    since_s: float
+    again_s: float
 
 
 class Topics:
@@ -42,37 +63,87 @@ class Topics:
         self._below = below
         self._give_up = give_up
         self._partitions: dict[str, int] = {}
-        self._asked_s: dict[str, float] = {}
+        self._missing: dict[str, _Missing] = {}
+        self._silent: dict[LaneKey, float] = {}
 
     def forget(self) -> None:
         """A new connection may find other partitions."""
         self._partitions.clear()
-        self._asked_s.clear()
 
-    def partitions(self, topic: str) -> int:
-        """How many a topic that was found has."""
-        return self._partitions[topic]
+    def partitions(self, topic: str) -> int | None:
+        """How many a topic that was found has; else None."""
+        return self._partitions.get(topic)
 
-    def find(self, topic: str) -> bool:
-        """Whether the topic's lanes are known and noted; else ask again in a moment. Raises
-        Refused if there is no such topic and none appears, NotReachable, and StorageError where
-        the notes cannot be saved."""
-        if topic in self._partitions:
-            return True
-        asked_s = self._asked_s.setdefault(topic, time.monotonic())
+    def refusal(self, topic: str) -> Refusal:
+        """Why a topic that was looked for cannot be used."""
+        return self._missing[topic].refusal
+
+    def look(self, topics: Collection[str]) -> None:
+        """Finds those that were never looked for. Raises NotReachable, and StorageError where the
+        notes cannot be saved."""
+        for topic in set(topics) - self._partitions.keys() - self._missing.keys():
+            self._find(topic, time.monotonic())
+
+    def look_again(self) -> None:
+        """Asks for what was missing, where it is time to. As `look`; to be called before it is
+        decided from where to read, since what is found was left behind."""
+        now_s = time.monotonic()
+        for topic in [t for t, missing in self._missing.items() if missing.again_s <= now_s]:
+            self._find(topic, now_s)
+        silent = [key for key, again_s in self._silent.items() if again_s <= now_s]
+        if silent:
+            self._ask_again(silent)
+
+    def forbid(self, topic: str, reason: str) -> None:
+        """A record was refused for all of the topic."""
+        refusal = Refusal(reason, reason.partition(":")[0])
+        now_s = time.monotonic()
+        self._partitions.pop(topic, None)
+        self._close(topic, _Missing(refusal, now_s, now_s + FORBIDDEN_PAUSE_S))
+
+    def heard(self, arrivals: Arrivals) -> None:
+        """What reading back has found: lanes that did not answer stay closed."""
+        for key in arrivals.held:
+            if self._silent.pop(key, None) is not None:
+                self._engine.open(key)
+        again_s = time.monotonic() + SILENT_PAUSE_S
+        for key, reason in arrivals.silent.items():
+            if key not in self._silent:
+                _log.warning("%s/%d is not there, its records wait: %s", *key, reason)
+            self._silent[key] = again_s
+            self._engine.close(key, Refusal(reason, "LEADER_NOT_AVAILABLE", passing=True))
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _find(self, topic: str, now_s: float) -> None:
+        since_s = self._missing[topic].since_s if topic in self._missing else now_s
         try:
             partitions = self._in_use(topic, self._cluster.partitions(topic))
-            if partitions:
-                self._note(topic, partitions)
-        except BaseException:
-            del self._asked_s[topic]
-            raise
-        if partitions:
-            self._partitions[topic] = partitions
-            del self._asked_s[topic]
-        elif time.monotonic() - asked_s > TOPIC_WAIT_S:
-            raise Refused(f"there is no topic {topic!r}")
-        return bool(partitions)
+        except Refused as error:
+            refusal, pause_s = Refusal(str(error), error.code), REFUSED_PAUSE_S
+            partitions = 0
+        else:
+            waited = now_s - since_s > TOPIC_WAIT_S
+            refusal = Refusal(f"there is no topic {topic!r}", UNKNOWN, passing=not waited)
+            pause_s = REFUSED_PAUSE_S if waited else TOPIC_PAUSE_S
+        if not partitions:
+            self._close(topic, _Missing(refusal, since_s, now_s + pause_s))
+            return
+        self._note(topic, partitions)
+        self._partitions[topic] = partitions
+        self._missing.pop(topic, None)
+        self._engine.open((topic, NO_PARTITION))
+
+    def _close(self, topic: str, missing: _Missing) -> None:
+        before = self._missing.get(topic)
+        if before is None or before.refusal != missing.refusal:
+            _log.warning("topic %s cannot be used: %s", topic, missing.refusal.reason)
+        self._missing[topic] = missing
+        key = (topic, NO_PARTITION)
+        if missing.refusal.passing or self._engine.poison == "stop":
+            self._engine.close(key, missing.refusal)
+        else:
+            self._engine.open(key)  # its records are set aside
 
     def _in_use(self, topic: str, partitions: int) -> int:
         """Into how many lanes the topic's records are cut. Where one has records that the cursor
@@ -88,30 +159,78 @@ class Topics:
         """Before a lane is first used it is durable from where to read it back."""
         notes = self._notes
         new = [key for p in range(partitions) if (key := (topic, p)) not in notes.lanes]
-        if not new:
-            return
+        if new:
+            self._ask(new, None)
+
+    def _ask_again(self, keys: list[LaneKey]) -> None:
+        """What lies in lanes that did not answer before."""
+        known = {key: note for key in keys if (note := self._notes.lanes.get(key)) is not None}
+        new = [key for key in keys if key not in known]
+        if new:
+            self._ask(new, SILENT_ANSWER_S)
+        if known:
+            reader = self._cluster.reader(self._give_up)
+            try:
+                self.heard(self._read_back(reader, known, SILENT_ANSWER_S, clean=False))
+            finally:
+                reader.close()
+
+    def _ask(self, new: list[LaneKey], answer_s: float | None) -> None:
+        """Notes lanes that were never used."""
+        notes = self._notes
         reader = self._cluster.reader(self._give_up)
+        found: dict[LaneKey, LaneNote] = {}
+        held: dict[LaneKey, int] = {}
+        silent: dict[LaneKey, str] = {}
+        away = {-1: "no broker leads it"}
         try:
+            leaders = {topic: reader.leaders(topic) for topic in {key[0] for key in new}}
             for key in new:
-                first, end = reader.ends(key)
-                notes.lanes[key] = LaneNote(first if notes.lost else end)
-            if notes.lost:
-                _log.warning("reading %s back from its begin", topic)
-                held = read_back(
-                    reader,
-                    {key: notes.lanes[key] for key in new},
-                    notes.source,
-                    below=self._below(),
-                    clean=notes.clean,
-                    distrusts=self._engine.distrusts,
-                )
-                for key, address in held.items():
-                    self._engine.note_held(key, address)
-            notes.clean = False
-            notes.save()
-        except BaseException:
-            for key in new:
-                notes.lanes.pop(key, None)
-            raise
+                leader = leaders[key[0]].get(key[1], -1)
+                if leader in away:
+                    silent[key] = away[leader]
+                    continue
+                try:
+                    first, end = reader.ends(key, answer_s)
+                except NoAnswer as error:
+                    away[leader] = silent[key] = str(error)
+                else:
+                    found[key] = LaneNote(first if notes.lost else end)
+            if notes.lost and found:
+                _log.warning("reading %s back from its begin", new[0][0])
+                held, more = self._read_back(reader, found, answer_s, clean=notes.clean)
+                silent.update(more)
         finally:
             reader.close()
+        answered = {key: note for key, note in found.items() if key not in silent}
+        if answered:
+            was_clean, notes.clean = notes.clean, False
+            notes.lanes.update(answered)
+            try:
+                notes.save()
+            except BaseException:
+                notes.clean = was_clean
+                for key in answered:
+                    del notes.lanes[key]
+                raise
+        for key, address in held.items():
+            if key in answered:
+                self._engine.note_held(key, address)
+        self.heard(Arrivals(dict.fromkeys(answered, -1), silent))
+
+    def _read_back(
+        self, reader: ReadBack, lanes: dict[LaneKey, LaneNote], answer_s: float | None, *,
+        clean: bool,
+    ) -> Arrivals:  # fmt: skip  # as a call
+        arrivals = read_back(
+            reader,
+            lanes,
+            self._notes.source,
+            below=self._below(),
+            clean=clean,
+            distrusts=self._engine.distrusts,
+            answer_s=answer_s,
+        )
+        for key, address in arrivals.held.items():
+            self._engine.note_held(key, address)
+        return arrivals

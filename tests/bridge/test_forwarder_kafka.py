@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from aolog import Reader, Writer
 from bridge import topics
+from bridge.dead_letter import read_dead_letter
 from bridge.errors import Undeliverable
 from bridge.routing import partition_of_key
 from tests.bridge.conftest import (
@@ -159,7 +160,7 @@ def test_a_record_too_large_for_its_topic_is_named_among_its_neighbours(
         append(writer, range(400))
         large = writer.append(b"x" * 30_000, key=b"k3")
         append(writer, range(400, 700))
-    process = start(name)
+    process = start(name, "--drain")
     assert process.end() == 6
     told = json.loads(process.stderr.splitlines()[-1])["error"]
     assert (told["code"], told["address"]) == ("undeliverable", large)
@@ -196,11 +197,36 @@ def test_a_lanes_very_first_record_may_be_refused_and_nothing_behind_it_slips_th
 def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_no_obstacle(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
 ) -> None:
-    name = topic(1, {"max.message.bytes": "5000"})
+    # The records are of 1970: Kafka would let go of them while this takes its time.
+    name = topic(1, {"max.message.bytes": "5000", "retention.ms": "-1"})
     with Writer(log) as writer:
         append(writer, range(300), size=1000, keys=1)
     forward_to(name).end()
     assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
+
+
+@pytest.mark.timeout(180)
+def test_a_few_poisonous_records_among_100_000_cost_seconds_and_no_neighbour(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+) -> None:
+    """10 s."""
+    name = topic(2, {"max.message.bytes": "900000"})
+    large = []
+    with Writer(log) as writer:
+        for number in range(4):
+            append(writer, range(number * 25_000, number * 25_000 + 25_000), size=100)
+            large.append(writer.append(b"x" * 950_000, key=b"k%d" % number))
+    begin_s = time.monotonic()
+    status = forward_to(name, poison="dead-letter").end()
+    took_s = time.monotonic() - begin_s
+    assert status.dead_lettered == 4
+    with Reader(log / "dead-letter") as reader:
+        letters = [read_dead_letter(record) for record in reader]
+    assert [letter.origin.address for letter in letters if letter is not None] == large
+    rest = [record for record in records_of(log) if record.address not in large]
+    assert len(rest) == 100_000
+    assert_arrived(rest, messages_in(kafka, name, 2), topic=name)
+    assert took_s < 60
 
 
 def test_a_record_without_a_key_is_named_where_a_compacted_topic_refuses_it(
@@ -226,7 +252,7 @@ def test_a_name_that_can_be_no_topics_is_refused_at_once(
 ) -> None:
     with Writer(log) as writer:
         append(writer, range(5))
-    process = start("no/topic")
+    process = start("no/topic", "--drain")
     assert process.end(20) == 6
     assert "no/topic" in process.stderr
     assert process.stderr.splitlines()[-1].startswith('{"error"')
@@ -252,6 +278,24 @@ def test_a_topic_that_does_not_exist_is_waited_for_and_then_named_or_used(
     kafka.create_topic(name)
     run.end()
     assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
+
+
+def test_a_topic_that_is_missing_keeps_no_other_waiting_and_is_caught_up_once_it_is_there(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+) -> None:
+    name, late = topic(1), f"late-{time.time_ns()}"
+    with Writer(log) as writer:
+        for number in range(6000):
+            writer.append(b"%d" % number, topic=late if number % 3 == 0 else None)
+    run = forward_to(name, drain=False)
+    status = run.until(lambda s: s.acknowledged == 4000)
+    assert (status.held_back, status.committed) == (1, records_of(log)[0].address)
+    kafka.create_topic(late)
+    run.until(lambda s: s.acknowledged == 6000)
+    assert run.stop().lag_records == 0
+    records = records_of(log)
+    assert_arrived([r for r in records if r.topic], messages_in(kafka, late), topic=late)
+    assert_arrived([r for r in records if not r.topic], messages_in(kafka, name), topic=name)
 
 
 def test_a_topic_that_was_deleted_does_not_keep_the_others_waiting(

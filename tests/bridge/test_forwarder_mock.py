@@ -20,7 +20,7 @@ from aolog.storage import Storage
 from bridge import forwarder as forwarder_module
 from bridge import kafka, topics
 from bridge.engine import Engine, Position, State
-from bridge.errors import Forbidden, Undeliverable
+from bridge.errors import Undeliverable
 from bridge.forwarder import Forwarder
 from bridge.kafka import Cluster, Failed
 from bridge.status import Status
@@ -41,7 +41,7 @@ from tests.bridge.conftest import (
 if TYPE_CHECKING:
     from bridge.embedded import EmbeddedBroker
 
-PRODUCE = 0  # the number of the request in Kafka's protocol
+PRODUCE, INIT_PRODUCER_ID = 0, 22  # numbers of requests in Kafka's protocol
 ONE_AT_A_TIME = {"max.in.flight": "1"}  # the mock does not judge order: see bridge/embedded.py
 
 Forward = Callable[..., Run]
@@ -124,7 +124,7 @@ def test_a_record_without_any_topic_stops_it_before_that_record(
         writer.append(b"1", topic=TOPIC)
         nowhere = writer.append(b"2")
     with pytest.raises(Undeliverable, match="no topic") as caught:
-        forward(topic=None).end()
+        forward(topic=None, drain=True).end()
     assert caught.value.details["address"] == nowhere
     assert cursor_of(log) == nowhere
     assert len(consume(broker.bootstrap_servers)) == 1
@@ -401,7 +401,7 @@ def test_sigterm_under_load_ends_it_in_seconds_with_the_cursor_at_what_was_ackno
         "-X", "batch.num.messages=20", "-X", "queue.buffering.max.messages=2000",
         "--stop-seconds", "1.5",
     )  # fmt: skip  # a command line
-    process.until(lambda s: s["acknowledged"] > 200)
+    process.until(lambda s: s["acknowledged"] > 2000)
     assert process.terminate() == 0
     last = process.statuses[-1]
     assert last["state"] == "stopped"
@@ -498,9 +498,8 @@ class Refusals:
     def __init__(self, broker: EmbeddedBroker, patch: pytest.MonkeyPatch, *stages: list[int]):
         self._broker = broker
         self._stages = list(stages)
-        self.noticed: list[tuple[str, str, Position]] = []
-        for name in ("suspect", "refused"):
-            patch.setattr(Engine, name, self._watched(name, getattr(Engine, name)))
+        self.noticed: list[tuple[str, Position]] = []
+        patch.setattr(Engine, "suspect", self._watched(Engine.suspect))
         self._next()
 
     def _next(self) -> None:
@@ -509,9 +508,9 @@ class Refusals:
             stage = self._stages.pop(0)
             self._broker.push_request_errors(PRODUCE, [*stage, stage[-1]])
 
-    def _watched(self, name: str, original: Callable[..., object]) -> Callable[..., object]:
+    def _watched(self, original: Callable[..., object]) -> Callable[..., object]:
         def watched(engine: Engine, reason: str, *arguments: object, now_s: float) -> object:
-            self.noticed.append((name, reason, engine.position))
+            self.noticed.append((reason, engine.position))
             self._next()
             return original(engine, reason, *arguments, now_s=now_s)
 
@@ -564,8 +563,7 @@ def test_failed_records_without_a_callback_are_not_passed_and_arrive_in_the_end(
     refusals._next = lambda: (callbacks.extend(marked), original())  # type: ignore[assignment]
     status = in_tens(log, forward).end()
     records = records_of(log)
-    (what, reason, position), = refusals.noticed  # it happened once  # fmt: skip
-    assert what == "suspect"
+    (reason, position), = refusals.noticed  # it happened once  # fmt: skip
     assert "_GAPLESS_GUARANTEE" in reason
     assert position.address == records[1].address  # only the opener was acknowledged
     failed = {r.address for r in records[21:31]}
@@ -583,16 +581,19 @@ def test_a_record_that_is_refused_again_is_named_and_stood_before_with_all_befor
     refuse: Callable[..., Refusals],
     error: int,
 ) -> None:
-    # Opener, 1 to 10, 11 to 20, then 21 to 30 refused; carefully 21, 22, and 23 refused.
-    refuse([0, 0, 0, error], [0, 0, error])
+    # Opener, 1 to 10, 11 to 20, then 21 to 30 refused; again 21 as the opener, then refused
+    # until one record alone is.
+    refuse([0, 0, 0, error], [0, error], [0, error], [0, error])
     run = in_tens(log, forward)
     with pytest.raises(Undeliverable) as caught:
         run.end()
     records = records_of(log)
-    assert caught.value.details["address"] == records[23].address
+    stood = cursor_of(log)
+    assert caught.value.details["address"] == stood
     assert caught.value.exit_status == 6
-    assert cursor_of(log) == records[23].address
-    assert_arrived(records[:23], consume(broker.bootstrap_servers))
+    before = [r for r in records if r.address < stood]
+    assert 21 <= len(before) <= 31
+    assert_arrived(before, consume(broker.bootstrap_servers))
     forward(drain=True).end()  # and later it is taken
     assert_arrived(records, consume(broker.bootstrap_servers))
 
@@ -603,6 +604,9 @@ def test_a_first_request_that_is_refused_lets_no_other_of_its_lane_through(
     """Kafka, and the mock, take a second request of a producer whose first they refused."""
     fill(log, 300, keys=1)
     broker.push_request_errors(PRODUCE, [10])  # no other request of the lane may follow
+    with pytest.raises(Undeliverable):
+        forward(drain=True, settings={"batch.num.messages": "1"}).end()
+    assert consume(broker.bootstrap_servers) == []
     forward(drain=True, settings={"batch.num.messages": "1"}).end()
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
@@ -643,15 +647,44 @@ def test_a_client_that_calls_vanished_records_delivered_is_found_out(
     assert any("have no offset" in reason for reason in found)
 
 
-def test_no_rights_end_it_with_a_reason(
+def test_wrong_credentials_are_an_outage_with_a_reason(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
-    broker.push_request_errors(PRODUCE, [29] * 50)
-    with pytest.raises(Forbidden, match="TOPIC_AUTHORIZATION_FAILED") as caught:
-        in_tens(log, forward).end()
-    assert (caught.value.exit_status, caught.value.code) == (6, "forbidden")
-    assert consume(broker.bootstrap_servers) == []
-    assert cursor_of(log) <= records_of(log)[0].address
+    """31: CLUSTER_AUTHORIZATION_FAILED, here to the request for a producer's number."""
+    broker.push_request_errors(INIT_PRODUCER_ID, [31] * 500)
+    fill(log, 100)
+    run = forward(drain=True)
+    status = run.until(lambda s: s.error and "AUTHORIZATION" in s.error)
+    assert "check credentials and rights" in (status.error or "")
+    assert status.state in {"connecting", "backing_off", "sending"}
+    assert run.alive
+    broker.clear_request_errors(INIT_PRODUCER_ID)
+    run.end()
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+def test_no_rights_to_a_topic_stand_its_lanes_and_no_others(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    broker.create_topic("own", 1)
+    fill(log, 100, keys=1)
+    run = forward(topic=TOPIC)
+    run.until(lambda s: s.acknowledged == 100)
+    broker.push_request_errors(PRODUCE, [29])
+    with Writer(log) as writer:
+        for number in range(100):
+            writer.append(b"%d" % number, topic="own")
+    run.until(lambda s: s.standing == 1)
+    with Writer(log) as writer:
+        append(writer, range(100, 200), keys=1)
+    status = run.until(lambda s: s.acknowledged == 200 and s.state == "blocked")
+    assert status.standing == 1
+    assert "TOPIC_AUTHORIZATION_FAILED" in (status.error or "")
+    run.stop()
+    forward(drain=True).end()
+    assert len(consume(broker.bootstrap_servers, "own", 1)) == 100
+    rest = [record for record in records_of(log) if record.topic is None]
+    assert_arrived(rest, consume(broker.bootstrap_servers))
 
 
 def test_a_record_too_large_for_the_client_is_named_and_everything_before_it_is_delivered(
@@ -661,14 +694,16 @@ def test_a_record_too_large_for_the_client_is_named_and_everything_before_it_is_
         append(writer, range(300))
         large = writer.append(b"x" * 3_000_000, key=b"k")
         append(writer, range(300, 400))
-    process = run()
+    process = run("--drain")
     assert process.end() == 6
     told = json.loads(process.stderr.splitlines()[-1])["error"]
     assert (told["code"], told["address"], told["path"]) == ("undeliverable", large, str(log))
     assert str(large) in told["message"]
-    assert process.statuses[-1]["state"] == "failed"
+    assert process.statuses[-1]["standing"] == 1
     assert cursor_of(log) == large
-    assert_arrived(records_of(log)[:300], consume(broker.bootstrap_servers))
+    arrived = {m.address for m in consume(broker.bootstrap_servers)}
+    assert arrived.issuperset(r.address for r in records_of(log)[:300])
+    assert large < max(arrived)  # other partitions go on
     assert run("-X", "message.max.bytes=4000000", "--drain").end() == 0
     arrived = consume(broker.bootstrap_servers)
     assert {m.address for m in arrived} == {r.address for r in records_of(log)}
@@ -690,11 +725,13 @@ def test_a_topic_that_does_not_exist_is_waited_for_and_then_named(
         append(writer, range(20, 40))
     begin_s = time.monotonic()
     with pytest.raises(Undeliverable, match="no topic 'nowhere'") as caught:
-        forward().end()
+        forward(drain=True).end()
     assert time.monotonic() - begin_s > 0.5
     assert caught.value.details["address"] == nowhere
     assert cursor_of(log) == nowhere
-    assert_arrived(records_of(log)[:20], consume(broker.bootstrap_servers))
+    others = [record for record in records_of(log) if record.topic is None]
+    assert len(others) == 40
+    assert_arrived(others, consume(broker.bootstrap_servers))
 
 
 def test_a_topic_that_is_created_meanwhile_is_used(
@@ -722,7 +759,7 @@ def test_a_failure_that_is_told_while_a_topic_is_asked_for_is_no_accident(
     def telling(self: Cluster, topic: str) -> int:
         if not told:
             told.append(topic)
-            self._events.append(Failed("an error from elsewhere", suspect=False, address=None))
+            self._events.append(Failed("an error from elsewhere", suspect=False))
         return partitions(self, topic)
 
     monkeypatch.setattr(Cluster, "partitions", telling)
@@ -978,7 +1015,7 @@ def test_the_status_counts_what_is_pending_and_what_is_under_way(
 def test_every_state_of_the_engine_has_a_name_in_the_status() -> None:
     assert "state" in Status._fields
     assert {state.value for state in State} == {
-        "connecting", "sending", "backing_off", "stopping", "stopped", "failed",
+        "connecting", "sending", "backing_off", "stopping", "stopped",
     }  # fmt: skip
 
 

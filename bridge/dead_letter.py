@@ -1,0 +1,157 @@
+"""Dead letters: records that the destination will never take, in a log of their own.
+
+    LOG/dead-letter/         of the cursor "bridge"; LOG/dead-letter-NAME/ of another
+
+A record keeps its key, value, headers, timestamp and topic; behind its headers come five more:
+
+    aolog-reason         words              aolog-destination   TOPIC/PARTITION it was to go to,
+    aolog-code           Kafka's name                           -1 where that was not known
+    aolog-origin         the stamp (stamp.py): log, epoch, address, timestamp
+    aolog-refused-at     ISO 8601, UTC
+
+It is durable before the cursor passes the record. What was set aside and not passed before a
+crash is known by its origin, and neither set aside nor sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog import Reader, Writer
+from aolog.checks import RECORD_BYTES_MAX
+from aolog.errors import NotALog
+from bridge.stamp import Stamp, decode_stamp, encode_stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aolog import Record
+    from aolog.storage import Storage
+    from bridge.engine import Aside
+
+__all__ = ["ORIGIN", "DeadLetter", "DeadLetters", "dead_letter_path", "read_dead_letter"]
+
+_log = logging.getLogger("bridge")
+_HEADERS = 5
+ORIGIN = "aolog-origin"
+
+
+class DeadLetter(NamedTuple):
+    """What a record of a dead-letter log says of itself. headers: those that it had."""
+
+    reason: str
+    code: str
+    origin: Stamp
+    topic: str
+    partition: int
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def dead_letter_path(log_path: str, cursor: str) -> str:
+    """The directory of the dead-letter log."""
+    return f"{log_path}/dead-letter" + ("" if cursor == "bridge" else f"-{cursor}")
+
+
+def read_dead_letter(record: Record) -> DeadLetter | None:
+    """None if the record is none."""
+    added = dict(record.headers[-_HEADERS:])
+    origin = added.get(ORIGIN)
+    stamp = None if origin is None else decode_stamp([("aolog", origin)])
+    if stamp is None:
+        return None
+    topic, _, partition = (added.get("aolog-destination") or b"/-1").decode().rpartition("/")
+    return DeadLetter(
+        (added.get("aolog-reason") or b"").decode(),
+        (added.get("aolog-code") or b"").decode(),
+        stamp,
+        topic,
+        int(partition),
+        tuple(record.headers[:-_HEADERS]),
+    )
+
+
+class DeadLetters:
+    """Sets records aside. The log is made when the first comes. drop: they are only counted and
+    told. source: the UUID in the stamps. taken: how many, since it was made."""
+
+    def __init__(
+        self, log_path: str, cursor: str, source: bytes, storage: Storage, *, drop: bool = False
+    ) -> None:
+        self.path = dead_letter_path(log_path, cursor)
+        self.drop = drop
+        self.taken = 0
+        self._source = source
+        self._storage = storage
+        self._writer: Writer | None = None
+        self._appended: set[int] = set()  # and perhaps not durable: a full disk is tried again
+
+    def known(self, begin: int) -> set[int]:
+        """Addresses from `begin` on of records that were set aside before; all of the dead
+        letters are looked through. Raises what Reader raises."""
+        found: set[int] = set()
+        if not self._storage.exists(self.path):
+            return found
+        try:
+            reader = Reader(self.path, storage=self._storage)
+        except NotALog:  # a crash before its first slab
+            return found
+        with reader:
+            for record in reader:
+                letter = read_dead_letter(record)
+                if letter is None or letter.origin.topic_uuid != self._source:
+                    continue
+                if letter.origin.address >= begin:
+                    found.add(letter.origin.address)
+        return found
+
+    def take(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
+        """Sets records aside, durably on return. records: by address. epoch: of the log where
+        they are. Raises what Writer raises; where that may pass, it can be called again."""
+        first = asides[0]
+        _log.warning(
+            "%s %d records from address %d on: %s",
+            "dropped" if self.drop else "set aside",
+            len(asides),
+            first.position.address,
+            first.refusal.reason,
+        )
+        if not self.drop:
+            self._append(asides, records, epoch)
+        self.taken += len(asides)
+
+    def _append(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
+        if self._writer is None:
+            self._writer = Writer(
+                self.path, sync="never", flush_seconds=None, max_record_bytes=RECORD_BYTES_MAX
+            )
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").encode()
+        for position, (topic, partition), refusal in asides:
+            if position.address in self._appended:
+                continue
+            record = records[position.address]
+            origin = encode_stamp(self._source, epoch, record.address, record.timestamp)
+            self._writer.append(
+                record.value,
+                key=record.key,
+                headers=(
+                    *record.headers,
+                    ("aolog-reason", refusal.reason.encode()),
+                    ("aolog-code", refusal.code.encode()),
+                    (ORIGIN, origin),
+                    ("aolog-destination", f"{topic}/{partition}".encode()),
+                    ("aolog-refused-at", now),
+                ),
+                timestamp=record.timestamp,
+                topic=record.topic,
+            )
+            self._appended.add(position.address)
+        self._writer.sync()
+        self._appended.clear()
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

@@ -1,0 +1,102 @@
+"""Sending again: a range of a log, or its dead letters.
+
+A range goes out as the bridge sends it, under a cursor of its own, "replay", which is removed
+when all of it was acknowledged. Its records carry the same stamps as before, so only what every
+bridge of the log has passed may be replayed: stamps further on would make a bridge that restarts
+take what lies before them for delivered.
+
+Dead letters go to the topics that they were meant for, with the headers that they had, and an
+`aolog-origin`; their stamps are those of the dead-letter log, whose cursor "replay" advances as
+they are acknowledged. What is refused again stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aolog import Reader, Record
+from aolog.cursor import cursor_path, read_position
+from aolog.errors import UsageError
+from aolog.storage import Storage
+from bridge.dead_letter import ORIGIN, dead_letter_path, read_dead_letter
+from bridge.forwarder import Forwarder
+from bridge.lanes import LaneNotes, notes_path
+from bridge.seeking import bridge_cursors, forget
+from bridge.stamp import encode_stamp
+
+if TYPE_CHECKING:
+    from bridge.engine import Poison
+
+__all__ = ["CURSOR", "finished", "replay_dead_letters", "replay_range"]
+
+CURSOR = "replay"
+
+
+def replay_range(
+    path: str, begin: int, end: int, *, topic: str | None, poison: Poison = "stop", **options: Any
+) -> Forwarder:
+    """A forwarder that sends [begin, end) again and ends. options: of Forwarder. Raises
+    UsageError where a bridge has not passed the range, CursorLocked where a replay runs."""
+    storage = Storage()
+    if end <= begin:
+        raise UsageError(f"nothing lies from {begin} to {end}", hint="give --from before --to")
+    for name in bridge_cursors(path, storage):
+        if name != CURSOR and (stands := read_position(path, name, storage).address) < end:
+            raise UsageError(
+                f"bridge {name!r} has passed {stands} only, and not yet {end}",
+                hint="replay what it has passed; it sends the rest itself",
+                path=path,
+            )
+    with Reader(path, begin, cursor=CURSOR) as reader:  # what an earlier one left is begun anew
+        forget(reader, CURSOR, storage)
+        reader.seek(begin)
+        reader.commit()
+    return Forwarder(path, topic=topic, cursor=CURSOR, until=end, poison=poison, **options)
+
+
+def finished(path: str) -> None:
+    """Removes the cursor of a replay that has ended, so that it protects nothing any more."""
+    storage = Storage()
+    for each in (cursor_path(path, CURSOR), notes_path(path, CURSOR)):
+        if storage.exists(each):
+            storage.unlink(each)
+
+
+def replay_dead_letters(
+    path: str, *, cursor: str = "bridge", poison: Poison = "stop", **options: Any
+) -> Forwarder:
+    """A forwarder that sends the dead letters of a log's bridge that were not sent again yet, and
+    ends. Raises UsageError if there are none, CursorLocked where another does."""
+    storage = Storage()
+    dead = dead_letter_path(path, cursor)
+    if not storage.exists(dead):
+        raise UsageError("there are no dead letters", path=path)
+    with Reader(path) as reader:
+        notes = LaneNotes.load(
+            reader.path, cursor, storage, topic_uuid=reader.topic_uuid, begun=False
+        )
+    return Forwarder(
+        dead,
+        topic=None,
+        cursor=CURSOR,
+        drain=True,
+        poison=poison,
+        view=_as_it_was,
+        keyless=notes.source,
+        **options,
+    )
+
+
+def _as_it_was(record: Record) -> Record:
+    letter = read_dead_letter(record)
+    if letter is None:
+        return record
+    origin = encode_stamp(*letter.origin)
+    return Record(
+        record.address,
+        letter.origin.timestamp_us if letter.origin.timestamp_us is not None else record.timestamp,
+        record.key,
+        record.value,
+        (*letter.headers, (ORIGIN, origin)),
+        letter.topic or record.topic,
+    )

@@ -1,0 +1,121 @@
+"""Where a bridge goes on: its cursor moved by hand, while no bridge runs.
+
+The cursor is half of it. The notes beside it say what each lane holds, and what a lane holds is
+not sent again: so whoever goes back to have records sent once more must have the lanes forget.
+Records between an old place and a new one further on are never sent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog import Reader
+from aolog.cursor import cursor_names, read_position
+from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
+from aolog.storage import Storage
+from bridge.errors import DestinationError
+from bridge.kafka import Cluster, NotReachable
+from bridge.lanes import LaneNotes, notes_path
+
+if TYPE_CHECKING:
+    from aolog.reader import Start
+
+__all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "seek"]
+
+_KAFKA = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]+)@(?P<offset>[0-9]+)")
+
+
+class Moved(NamedTuple):
+    """What a seek did, or would do. before: None if the cursor is a new one. forgot: whether
+    what lies in the destination will be sent again."""
+
+    cursor: str
+    before: int | None
+    address: int
+    forgot: bool
+    done: bool
+
+
+def bridge_cursors(path: str, storage: Storage) -> list[str]:
+    """Names of the cursors of a log that a bridge has used."""
+    return [n for n in cursor_names(path, storage) if storage.exists(notes_path(path, n))]
+
+
+def address_in_kafka(
+    path: str, where: str, cursor: str, bootstrap_servers: str, settings: dict[str, str]
+) -> int:
+    """The address of the record at TOPIC/PARTITION@OFFSET. Raises UsageError if that is not how
+    it is written, or no record of this log is there; DestinationError if nobody answers."""
+    match = _KAFKA.fullmatch(where)
+    if match is None:
+        raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
+    lane, offset = (match["topic"], int(match["partition"])), int(match["offset"])
+    with Reader(path) as reader:
+        notes = LaneNotes.load(
+            reader.path, cursor, Storage(), topic_uuid=reader.topic_uuid, begun=False
+        )
+    looking = Cluster(bootstrap_servers, settings).reader(bool)
+    try:
+        stamp = looking.stamp_at(lane, offset)
+    except NotReachable as error:
+        raise DestinationError(f"{where}: {error}", hint="try again later") from error
+    finally:
+        looking.close()
+    if stamp is None or stamp.topic_uuid != notes.source:
+        raise UsageError(
+            f"no record of this log is at {where}",
+            hint="the header aolog of a message says which log it came from",
+            path=path,
+        )
+    return stamp.address
+
+
+def place(path: str, start: Start, ordinal: int | None = None) -> int:
+    """The address of a place in a log, as Reader takes it. Raises what Reader raises."""
+    with Reader(path, "earliest" if ordinal is not None else start) as reader:
+        return reader.seek(ordinal=ordinal) if ordinal is not None else reader.tell()
+
+
+def seek(
+    path: str, address: int, *, cursor: str, only_missing: bool = False, dry_run: bool = False
+) -> Moved:
+    """Moves a bridge's cursor; durable on return. Going back, the lanes forget what they hold,
+    unless only what is missing in the destination is to be sent.
+
+    Raises CursorLocked while a bridge runs, and what Reader raises.
+    """
+    storage = Storage()
+    try:
+        before = read_position(path, cursor, storage).address
+    except NoSuchCursor:
+        before = None
+    back = before is not None and address < before
+    forgets = back and not only_missing
+    with _held(path, address, cursor) as reader:
+        if not dry_run:
+            if forgets or before is None:
+                forget(reader, cursor, storage)  # first: with the cursor moved they would hold
+            reader.seek(address)
+            reader.commit()
+    return Moved(cursor, before, address, forgets, not dry_run)
+
+
+def _held(path: str, address: int, cursor: str) -> Reader:
+    try:
+        return Reader(path, address, cursor=cursor)
+    except (CursorForeign, CursorDiverged) as error:
+        raise UsageError(
+            f"the cursor is of another log, or of another course of this one: {error.reason}",
+            hint="set it anew with `aolog cursor set`",
+            path=path,
+        ) from error
+
+
+def forget(reader: Reader, cursor: str, storage: Storage) -> None:
+    """The lanes of a cursor hold nothing, as far as its notes say; durable on return. To be
+    called by who holds the cursor."""
+    notes = LaneNotes.load(reader.path, cursor, storage, topic_uuid=reader.topic_uuid, begun=False)
+    notes.lanes.clear()
+    notes.lost = False
+    notes.save()

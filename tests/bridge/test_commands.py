@@ -1,0 +1,309 @@
+"""seek, replay and cursors: what they move, what is sent then, and what they refuse first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from aolog import Reader, Writer
+from aolog.errors import CursorLocked, UsageError
+from bridge.cli import main
+from bridge.embedded import EmbeddedBroker
+from bridge.replaying import replay_range
+from bridge.seeking import seek
+from tests.bridge.conftest import (
+    PARTITIONS,
+    TOPIC,
+    Run,
+    append,
+    assert_arrived,
+    consume,
+    cursor_of,
+    fill,
+    records_of,
+)
+
+Forward = Callable[..., Run]
+NOWHERE = "127.0.0.1:1"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def told(*arguments: object) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output + str(result.stderr)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def refused(*arguments: object, status: int = 2) -> str:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (status, "")
+    return result.stderr
+
+
+@pytest.fixture
+def delivered(broker: EmbeddedBroker, log: Path, forward: Forward) -> list[int]:
+    """Addresses of 1,000 records that were delivered."""
+    fill(log, 1000)
+    forward(drain=True).end()
+    return [record.address for record in records_of(log)]
+
+
+# --- seek -----------------------------------------------------------------------------------
+
+
+def test_a_seek_back_sends_what_lies_between_once_more(
+    broker: EmbeddedBroker, log: Path, forward: Forward, delivered: list[int]
+) -> None:
+    moved = told("seek", log, "--to", delivered[600])
+    assert moved == {
+        "cursor": "bridge",
+        "before": cursor_before(log),
+        "address": delivered[600],
+        "forgot": True,
+        "done": True,
+    }
+    assert cursor_of(log) == delivered[600]
+    assert forward(drain=True).end().acknowledged == 400
+    arrived = [m.address for m in consume(broker.bootstrap_servers)]
+    assert sorted(arrived) == sorted(delivered + delivered[600:])
+
+
+def cursor_before(log: Path) -> int:
+    with Reader(log) as reader:
+        return reader.end()
+
+
+def test_a_seek_back_for_what_is_missing_sends_only_that(
+    broker: EmbeddedBroker, log: Path, forward: Forward, delivered: list[int]
+) -> None:
+    assert told("seek", log, "--to", delivered[600], "--only-missing")["forgot"] is False
+    with Writer(log) as writer:
+        append(writer, range(1000, 1100))
+    status = forward(drain=True).end()
+    assert (status.acknowledged, status.skipped) == (100, 400)
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+def test_a_seek_forward_leaves_out_what_lies_between(
+    broker: EmbeddedBroker, log: Path, forward: Forward, delivered: list[int]
+) -> None:
+    with Writer(log) as writer:
+        append(writer, range(1000, 1100))
+    records = records_of(log)
+    run("seek", log, "--to", records[1050].address)
+    assert forward(drain=True).end().acknowledged == 50
+    assert_arrived(records[:1000] + records[1050:], consume(broker.bootstrap_servers))
+
+
+def test_places_are_addresses_times_ordinals_cursors_and_offsets_in_kafka(
+    broker: EmbeddedBroker, log: Path, delivered: list[int]
+) -> None:
+    def place(text: object) -> int:
+        moved = told(
+            "seek", log, "--to", text, "--dry-run", "--bootstrap-servers", broker.bootstrap_servers
+        )
+        assert moved["done"] is False
+        return int(moved["address"])
+
+    with Reader(log, delivered[70], cursor="other") as reader:
+        reader.commit()
+    before = cursor_of(log)
+    assert place("earliest") == 0 or place("earliest") <= delivered[0]
+    assert place("latest") == before
+    assert place("ordinal:10") == delivered[10]
+    assert place("cursor:other") == delivered[70]
+    assert place("1970-01-01T00:05:00.2331Z") == delivered[300]
+    message = consume(broker.bootstrap_servers)[500]
+    where = f"kafka:{message.topic}/{message.partition}@{message.offset}"
+    assert place(where) == message.address
+    assert cursor_of(log) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("nonsense", "no place in a log"),
+        ("kafka:t/0@5", "needs --bootstrap-servers"),
+        ("cursor:none", "no cursor"),
+        ("99999999999", "end"),
+    ],
+)
+def test_a_place_that_is_none_is_refused_before_anything_moves(
+    log: Path, delivered: list[int], place: str, words: str
+) -> None:
+    before = cursor_of(log)
+    assert words in refused("seek", log, "--to", place)
+    assert cursor_of(log) == before
+
+
+@pytest.mark.parametrize("where", [f"{TOPIC}/0@99999", "t", f"{TOPIC}/0@x", "empty/0@0"])
+def test_an_offset_at_which_no_record_of_the_log_lies_is_refused(
+    broker: EmbeddedBroker, log: Path, delivered: list[int], where: str
+) -> None:
+    broker.create_topic("empty", 1)
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    refused("seek", log, "--to", f"kafka:{where}", *servers)
+
+
+def test_a_record_of_another_log_is_no_place_in_this(
+    broker: EmbeddedBroker, log: Path, tmp_path: Path, delivered: list[int]
+) -> None:
+    fill(tmp_path / "other", 10)
+    (message, *_) = consume(broker.bootstrap_servers)
+    where = f"kafka:{TOPIC}/{message.partition}@{message.offset}"
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    assert "of this log" in refused("seek", tmp_path / "other", "--to", where, *servers)
+
+
+def test_a_seek_while_a_bridge_runs_is_refused(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 10)
+    running = forward()
+    running.until(lambda s: s.acknowledged == 10)
+    with pytest.raises(CursorLocked):
+        seek(str(log), 0, cursor="bridge")
+    assert refused("seek", log, "--to", "earliest", status=5)
+
+
+def test_a_seek_before_the_first_run_is_where_it_begins(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 100)
+    records = records_of(log)
+    assert seek(str(log), records[40].address, cursor="bridge").before is None
+    assert forward(drain=True).end().acknowledged == 60
+    assert_arrived(records[40:], consume(broker.bootstrap_servers))
+
+
+# --- replay ---------------------------------------------------------------------------------
+
+
+def test_a_range_is_sent_again_and_the_bridge_does_not_notice(
+    broker: EmbeddedBroker, log: Path, forward: Forward, delivered: list[int]
+) -> None:
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    before = cursor_of(log)
+    arguments = ("replay", log, "--from", delivered[100], "--to", delivered[301], *servers)
+    assert told(*arguments, "--dry-run")["records"] == 201
+    assert len(consume(broker.bootstrap_servers)) == 1000
+    status = told(*arguments, "--topic", TOPIC)
+    assert (status["acknowledged"], status["state"]) == (201, "stopped")
+    arrived = sorted(m.address for m in consume(broker.bootstrap_servers))
+    assert arrived == sorted(delivered + delivered[100:301])
+    assert cursor_of(log) == before
+    assert sorted(p.name for p in (log / "cursors").iterdir()) == ["bridge.cursor", "bridge.lanes"]
+    with Writer(log) as writer:
+        append(writer, range(1000, 1010))
+    status = forward(drain=True).end()
+    assert (status.acknowledged, status.skipped) == (10, 0)
+
+
+def test_a_range_may_go_to_another_topic(
+    broker: EmbeddedBroker, log: Path, delivered: list[int]
+) -> None:
+    broker.create_topic("again", 1)
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    run("replay", log, "--from", "ordinal:5", "--to", "ordinal:9", "--topic", "again", *servers)
+    assert [m.address for m in consume(broker.bootstrap_servers, "again", 1)] == delivered[5:9]
+
+
+def test_what_the_bridge_has_not_passed_is_not_replayed(
+    broker: EmbeddedBroker, log: Path, delivered: list[int]
+) -> None:
+    """Its stamps would make a restart take what lies before them for delivered."""
+    with Writer(log) as writer:
+        append(writer, range(1000, 1010))
+    with pytest.raises(UsageError, match="not yet"):
+        replay_range(str(log), 0, cursor_before(log), topic=TOPIC, bootstrap_servers=NOWHERE)
+    assert not (log / "cursors/replay.cursor").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--from", "earliest"),
+        ("--to", "latest"),
+        ("--dead-letter", "--from", "earliest", "--to", "latest"),
+        ("--dead-letter", "--topic", "t"),
+        ("--from", "latest", "--to", "earliest"),
+        ("--from", "x", "--to", "latest"),
+        ("--from", "earliest", "--to", "latest", "-X", "acks=0"),
+        ("--dead-letter",),
+    ],
+)
+def test_a_replay_that_says_nothing_clear_is_refused(log: Path, arguments: tuple[str, ...]) -> None:
+    fill(log, 10)
+    refused("replay", log, "--bootstrap-servers", NOWHERE, *arguments)
+    assert not (log / "cursors").exists()
+
+
+def test_dead_letters_go_where_they_were_meant_to_and_only_once(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    broker.create_topic("own", 2)
+    large = []
+    with Writer(log) as writer:
+        append(writer, range(100))
+        for number, topic in enumerate([None, "own", None]):
+            key = None if number == 2 else b"k%d" % number
+            value = b"%d" % number * 2_000_000
+            large.append(writer.append(value, key=key, topic=topic, headers=[("h", b"1")]))
+    forward(drain=True, poison="dead-letter").end()
+    arguments = (
+        "replay", log, "--dead-letter", "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    listed = [json.loads(line) for line in run(*arguments, "--dry-run", "--json").stdout.split("\n")
+              if line]  # fmt: skip  # one list
+    assert [(each["topic"], each["origin"]) for each in listed] == [
+        (TOPIC, large[0]),
+        ("own", large[1]),
+        (TOPIC, large[2]),
+    ]
+    assert "1 records are" not in refused(*arguments, status=6)  # they are too large as before
+    larger = (*arguments, "-X", "message.max.bytes=4000000")
+    assert told(*larger)["acknowledged"] == 3
+    assert told(*larger)["acknowledged"] == 0
+    own = consume(broker.bootstrap_servers, "own", 2)
+    here = [m for m in consume(broker.bootstrap_servers) if len(m.value or b"") > 1000]
+    assert [m.value for m in own] == [b"1" * 2_000_000]
+    assert {m.value for m in here} == {b"0" * 2_000_000, b"2" * 2_000_000}
+    planned = {each["origin"]: each["partition"] for each in listed}
+    (keyless,) = [m for m in here if m.key is None]
+    assert keyless.partition == planned[large[2]]
+    for message in (*own, *here):
+        assert message.headers[0] == ("h", b"1")
+        assert [name for name, _ in message.headers] == ["h", "aolog-origin"]
+    with Writer(log) as writer:
+        append(writer, range(100, 120))
+    status = forward(drain=True, poison="dead-letter").end()
+    assert (status.acknowledged, status.skipped, status.dead_lettered) == (20, 0, 0)
+
+
+# --- cursors --------------------------------------------------------------------------------
+
+
+def test_cursors_says_where_bridges_stand_and_what_their_lanes_hold(
+    log: Path, delivered: list[int]
+) -> None:
+    with Reader(log, cursor="no-bridge") as reader:
+        reader.commit()
+    (line,) = run("cursors", log, "--json").stdout.splitlines()
+    found = json.loads(line)
+    assert (found["name"], found["address"]) == ("bridge", cursor_of(log))
+    assert found["lag"]["records"] == 0
+    assert [lane["partition"] for lane in found["lanes"]] == list(range(PARTITIONS))
+    assert max(lane["address"] for lane in found["lanes"]) == delivered[-1]
+    words = run("cursors", log).stdout
+    assert f"bridge: address {cursor_of(log)}, 0 records to go" in words
+    assert f"{TOPIC}/3  holds up to" in words
+    assert "no-bridge" not in words
