@@ -202,7 +202,9 @@ class Child:
     def kill(self) -> list[str]:
         """SIGKILL; what it said that was not read yet, whole lines only."""
         self.process.send_signal(signal.SIGKILL)
-        out, _ = self.process.communicate()
+        assert self.process.stdout is not None
+        out = self.process.stdout.read()  # communicate() passes over what `line` has in its buffer
+        self.process.wait()
         return [line.decode() for line in out.split(b"\n")[:-1]]
 
     def wait(self) -> tuple[str, str]:

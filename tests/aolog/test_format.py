@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import struct
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -191,7 +190,7 @@ def test_the_codecs_are_the_documents():
 def test_a_slab_says_in_its_version_whether_bodies_may_be_compressed():
     table = fields("## Slab header")
     for compressed in (False, True):
-        copy = replace(HEADER, compressed=compressed).encode()
+        copy = HEADER._replace(compressed=compressed).encode()
         assert table["version"].unpack(copy) == 2 + compressed
     assert table["version"].meaning.startswith("2; 3 where")
 

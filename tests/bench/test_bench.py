@@ -30,7 +30,7 @@ LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no record
 CASES_RUN = [case for case in CASES if case not in CASES_ON_REQUEST]
 CASES_OF_PANELS = {"memory"}
 CASES_OF_RECORDS = [
-    case for case in CASES_RUN if case not in {"opening", "memory", "scale", "compression"}
+    case for case in CASES_RUN if case not in {"opening", "memory", "scale", "seek", "compression"}
 ]
 
 
