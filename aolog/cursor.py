@@ -255,16 +255,15 @@ class CursorFile:
         if self._file is None:
             self._create(position)
             return
-        if not self._settled:
+        if not self._settled:  # before the other copy is written over, which may be the durable one
             self._storage.sync_directory(parent_of(self.path))
-        if same:
             self._file.datasync()
             self._settled = True
+        if same:
             return
         sequence = self._sequence + 1
         self._file.pwrite_all([_encode(position, sequence)], COPIES[sequence % 2])
         self._file.datasync()
-        self._settled = True
         self._sequence, self.position = sequence, position
 
     def mend(self, keep: Callable[[bytes], None]) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import aolog
 from aolog.retention import prune
 from aolog.storage import Storage
-from aolog.testing import Call, Killed, SimulatedSystem
+from aolog.testing import Call, Effect, Killed, SimulatedSystem
 
 LOG = "/data/log"
 
@@ -49,6 +49,38 @@ def test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next(
     for survivor in system.power_cut(limit=100):
         with aolog.Reader(LOG, storage=Storage(survivor.system)) as reader:
             assert b"kept" in [record.value for record in reader]
+
+
+@pytest.mark.parametrize("n", range(1, 40))
+def test_a_commit_over_one_that_was_not_durable_never_costs_both_copies(n: int) -> None:
+    """The process died between its write and its sync; then the power fails in the next commit,
+    which writes over the other copy: the only durable one."""
+    system = SimulatedSystem(piece_bytes=512)
+    with aolog.Writer(LOG, storage=Storage(system)) as log:
+        log.append_many([b"%d" % i for i in range(5)])
+
+    def commit(storage: Storage) -> None:
+        with aolog.Reader(LOG, storage=storage, cursor="c") as reader:
+            assert reader.read() is not None
+            reader.commit()
+
+    commit(Storage(system))
+
+    def died_before_its_sync(call: Call) -> None:
+        if call.name in {"fdatasync", "fsync"} and call.path.endswith(".cursor"):
+            raise Killed
+
+    system.before = died_before_its_sync
+    with pytest.raises(Killed):
+        commit(Storage(system))
+    system = system.kill()
+    system.faults = lambda call: (  # torn by the power cut
+        Effect(short=10) if call.name == "pwritev" and call.size > 10 else None
+    )
+    killed_at(n, system, commit)
+    for survivor in system.power_cut(limit=300):
+        with aolog.Reader(LOG, storage=Storage(survivor.system), cursor="c") as reader:
+            assert reader.tell() > 0
 
 
 @pytest.mark.parametrize("reads", [0, 1])

@@ -128,6 +128,11 @@ BY_HAND: dict[str, tuple[dict[str, Any], list[Step]]] = {
         [("append", 40), ("append", 40), ("append", 40), ("sync",), ("commit", "c", 1),
          ("commit_and_die", "c", 2), ("prune", 1), ("sync",)],
     ),
+    "commit_over_one_that_died": (
+        {"batch_bytes": 200},
+        [("many", 3, 300), ("commit", "c", 2), ("sync",), ("short",), ("commit_and_die", "c", 1),
+         ("commit", "c", 2), ("commit", "c", 2)],
+    ),
     "prune_dies": (
         {"slab_bytes": TINY, "batch_bytes": 0},
         [("append", 40), ("append", 40), ("append", 40), ("sync",), ("prune_and_die", 1), ("prune", 1)],

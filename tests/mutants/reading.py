@@ -190,6 +190,10 @@ READING = (
            ("cursor::test_a_commit_is_durable_and_the_log_before_it",),
            (Edit("aolog/reader.py", "                    slab.file.datasync()\n",
                  "                    pass\n"),)),
+    Mutant("a_commit_writes_over_the_durable_copy_beside_one_that_is_not", "resume",
+           ("killed_creators::test_a_commit_over_one_that_was_not_durable_never_costs_both_copies",),
+           (Edit("aolog/cursor.py", "            self._file.datasync()\n            self._settled = True\n",
+                 "            self._settled = True\n"),)),
     # --- commit: needs no free space ---
     Mutant("a_commit_overwrites_the_only_good_copy", "commit",
            ("cursor::test_commits_take_turns_so_that_the_one_before_stays",),
