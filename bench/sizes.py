@@ -14,7 +14,7 @@ class Size(NamedTuple):
     sought. scale_records, scale_slabs: of the
     logs that show how a cost grows; scale_rounds of them. memory_bytes: of the log that a writer
     and readers go through, memory_rounds times. imports: rounds. instructions: thousands of
-    records."""
+    records. fleet_bridges: that are simulated."""
 
     records: int
     bytes_max: int
@@ -31,6 +31,7 @@ class Size(NamedTuple):
     memory_rounds: int
     imports: int
     instructions: int
+    fleet_bridges: int
 
     def records_of(self, record_bytes: int) -> int:
         return max(1, min(self.records, self.bytes_max // record_bytes))
@@ -54,6 +55,7 @@ SIZES = {
         memory_rounds=1,
         imports=1,
         instructions=1,
+        fleet_bridges=300,
     ),
     # 20 MB: as large as the last cache; ten times as much gave the same ratios
     "normal": Size(
@@ -72,6 +74,7 @@ SIZES = {
         memory_rounds=3,
         imports=21,
         instructions=20,
+        fleet_bridges=10_000,
     ),
     # several slabs
     "large": Size(
@@ -90,5 +93,6 @@ SIZES = {
         memory_rounds=3,
         imports=41,
         instructions=50,
+        fleet_bridges=10_000,
     ),
 }

@@ -21,7 +21,7 @@ __all__ = ["CASES", "CASES_ON_REQUEST", "CASES_WITH_TARGETS", "groups_of_case"]
 
 CASES = (
     "append", "append_many", "append_arrow", "append_large", "read", "arrow", "seek",
-    "durability", "opening", "memory", "scale", "compression",
+    "durability", "opening", "memory", "scale", "compression", "fleet",
     "instructions",
 )  # fmt: skip  # a table
 CASES_WITH_TARGETS = (

@@ -28,9 +28,11 @@ from bench.sizes import SIZES
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no records
 CASES_RUN = [case for case in CASES if case not in CASES_ON_REQUEST]
-CASES_OF_PANELS = {"memory"}
+CASES_OF_PANELS = {"memory", "fleet"}
 CASES_OF_RECORDS = [
-    case for case in CASES_RUN if case not in {"opening", "memory", "scale", "seek", "compression"}
+    case
+    for case in CASES_RUN
+    if case not in {"opening", "memory", "scale", "seek", "compression", "fleet"}
 ]
 
 
