@@ -14,7 +14,8 @@ class Size(NamedTuple):
     sought. scale_records, scale_slabs: of the
     logs that show how a cost grows; scale_rounds of them. memory_bytes: of the log that a writer
     and readers go through, memory_rounds times. imports: rounds. instructions: thousands of
-    records. fleet_bridges: that are simulated."""
+    records. fleet_bridges, fleet_outage_s: that are
+    simulated."""
 
     records: int
     bytes_max: int
@@ -32,6 +33,7 @@ class Size(NamedTuple):
     imports: int
     instructions: int
     fleet_bridges: int
+    fleet_outage_s: float
 
     def records_of(self, record_bytes: int) -> int:
         return max(1, min(self.records, self.bytes_max // record_bytes))
@@ -56,6 +58,7 @@ SIZES = {
         imports=1,
         instructions=1,
         fleet_bridges=300,
+        fleet_outage_s=60.0,
     ),
     # 20 MB: as large as the last cache; ten times as much gave the same ratios
     "normal": Size(
@@ -75,6 +78,7 @@ SIZES = {
         imports=21,
         instructions=20,
         fleet_bridges=10_000,
+        fleet_outage_s=3600.0,
     ),
     # several slabs
     "large": Size(
@@ -94,5 +98,6 @@ SIZES = {
         imports=41,
         instructions=50,
         fleet_bridges=10_000,
+        fleet_outage_s=3600.0,
     ),
 }

@@ -1,4 +1,4 @@
-"""fleet: ten thousand bridges after an hour without their cluster, with and without manners.
+"""fleet: bridges by the thousand after an hour without their cluster, with and without manners.
 
 A simulation (bench/fleet.py), so its seconds are the simulated cluster's and nothing here depends
 on this machine. Each probe is one set of manners; the figures are the worst that the cluster sees,
@@ -27,7 +27,11 @@ ATTEMPTS, WAIT_S, CONNECTED_S, RECOVERED_S = (
 
 
 def groups(plan: Plan) -> Iterator[Panel]:
-    fleet = Fleet(bridges=plan.size.fleet_bridges, greetings_per_s=plan.size.fleet_bridges / 10)
+    fleet = Fleet(
+        bridges=plan.size.fleet_bridges,
+        outage_s=plan.size.fleet_outage_s,
+        greetings_per_s=plan.size.fleet_bridges / 10,
+    )
     manners = {
         "none: fixed pauses, full requests": fleet._replace(jitter=False),
         "jitter": fleet,
@@ -37,7 +41,7 @@ def groups(plan: Plan) -> Iterator[Panel]:
     }
     yield Panel(
         "fleet",
-        f"{fleet.bridges:,} bridges after {fleet.outage_s / 3600:g} h without their cluster, which "
+        f"{fleet.bridges:,} bridges after {fleet.outage_s / 60:g} minutes without their cluster, which "
         f"serves {fleet.capacity:g} times what they write and opens "
         f"{fleet.greetings_per_s:,.0f} connections a second",
         "a simulation, the same from the same seed",
