@@ -47,6 +47,8 @@ _NOTHING = prove([])
 
 BATCHES = "aolog, batches of 64 KiB"
 SINGLES = "aolog, frames of one record"
+NEVER = "aolog, batches of 64 KiB, never synced"
+_SYNC_BYTES = 64 << 20
 READ_SINGLES = f"{limits.READ_AND_HASH}, the same"
 BATCHES_TARGET = Target(
     "opening behind batches, as a multiple of reading and hashing",
@@ -170,13 +172,16 @@ def _opening(what: str, slabs: int, call: Callable[[], int], note: str) -> Conte
 def _unsealed(plan: Plan, directory: str) -> Group:
     size = plan.size.unsealed_bytes
     batches, singles = Path(directory, "batches"), Path(directory, "singles")
+    never = Path(directory, "never-synced")
     _make_unsealed(batches, size, batch_bytes=_BATCH_BYTES)
     _make_unsealed(singles, size, batch_bytes=0)
+    _make_unsealed(never, size, batch_bytes=_BATCH_BYTES, sync_bytes=None)
     contenders = [
         _read_and_hash(batches, limits.READ_AND_HASH),
         _recovery(BATCHES, batches),
         _read_and_hash(singles, READ_SINGLES),
         _recovery(SINGLES, singles),
+        _recovery(NEVER, never, "what no sync covered is written and synced anew"),
     ]
     return Group(
         "opening",
@@ -190,8 +195,11 @@ def _unsealed(plan: Plan, directory: str) -> Group:
     )
 
 
-def _make_unsealed(directory: Path, size: int, *, batch_bytes: int) -> None:
-    """What a killed writer leaves: a copy of the slab before its seal."""
+def _make_unsealed(
+    directory: Path, size: int, *, batch_bytes: int, sync_bytes: int | None = _SYNC_BYTES
+) -> None:
+    """What a killed writer leaves: a copy of the slab before its seal. sync_bytes: it was synced
+    so often, as by default each second; the last time just before its last batch."""
     directory.mkdir()
     values = make_payloads(1_000, _VALUE_BYTES)
     with aolog.Writer(
@@ -203,6 +211,12 @@ def _make_unsealed(directory: Path, size: int, *, batch_bytes: int) -> None:
             for value in values:
                 writer.append(value)
             writer.flush()
+            if sync_bytes is not None and writer.end - writer.durable >= sync_bytes:
+                writer.sync()
+        if sync_bytes is not None:
+            writer.sync()
+            writer.append_many(values[:100])
+            writer.flush()
         end = writer.end
     os.truncate(slab, end)
 
@@ -212,7 +226,7 @@ def _read_and_hash(directory: Path, name: str) -> Contender:
     return Contender(name, read.promise, 1, read.session, None, _NOTHING, read.note)
 
 
-def _recovery(name: str, directory: Path) -> Contender:
+def _recovery(name: str, directory: Path, note: str = "") -> Contender:
     """Each opening begins a slab, which is taken away again."""
     path = log_path(str(directory))
     (slab,) = slab_paths(str(directory))
@@ -235,4 +249,4 @@ def _recovery(name: str, directory: Path) -> Contender:
             if other != slab:
                 other.unlink()
 
-    return Contender(name, Promise("-", "xxh3 a frame"), 1, session, None, _NOTHING)
+    return Contender(name, Promise("-", "xxh3 a frame"), 1, session, None, _NOTHING, note)
