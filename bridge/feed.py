@@ -9,12 +9,12 @@ from aolog.errors import StorageError, SyncFailed
 from bridge.engine import Command, Engine, LaneKey, Position
 from bridge.kafka import Cluster, NotReachable, Refused
 from bridge.planning import MARK_EVERY, Outgoing, plan
-from bridge.routing import partition_of
 from bridge.stamp import HEADER_NAME, encode_stamp
 
 if TYPE_CHECKING:
     from aolog import Reader, Record
     from aolog.batch import Batch
+    from bridge.routing import Routing
     from bridge.topics import Topics
 
 __all__ = ["NO_TOPIC", "Feed"]
@@ -28,7 +28,7 @@ SERVE_EVERY = 4096
 class Feed:
     """Sends a log's records as the engine wants them. What follows is told as its commands.
 
-    topic: for records that name none. source: the UUID in the stamps.
+    routing: where records go. source: the UUID in the stamps.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class Feed:
         cluster: Cluster,
         topics: Topics,
         *,
-        topic: str | None,
+        routing: Routing,
         source: bytes,
     ) -> None:
         self._reader = reader
         self._engine = engine
         self._cluster = cluster
         self._topics = topics
-        self._topic = topic
+        self._routing = routing
         self._source = source
         self._mark_every = MARK_EVERY
         self._batch: Batch | None = None
@@ -95,7 +95,9 @@ class Feed:
             engine.opened,
             mark_every=self._mark_every,
         )
-        self.skipped += len(records) - len(self.waiting)
+        if len(self.waiting) < len(records):
+            ours = sum(self._routing.of(record.topic) is not None for record in records)
+            self.skipped += ours - len(self.waiting)
         engine.read(read_to, marks)
         self._epoch = batch.frames[0].epoch
         return self.send() or engine.stands(now_s=time.monotonic())
@@ -142,20 +144,30 @@ class Feed:
         first = _first_ordinal(batch)
         return kept, Position(at, None if first is None else first + len(kept))
 
-    def _lane_of(self, record: Record) -> LaneKey:
-        topic = record.topic or self._topic
-        assert topic is not None
-        return topic, partition_of(record.key, self._source, self._topics.partitions(topic))
+    def _lane_of(self, record: Record) -> LaneKey | None:
+        """None: another cluster's."""
+        to = self._routing.of(record.topic)
+        if to is None:
+            return None
+        assert to.topic is not None
+        partitions = self._topics.partitions(to.topic)
+        return to.topic, to.partition_of(record.key, record.address, self._source, partitions)
 
     def _find(self, record: Record) -> list[Command] | None:
         """None if the lanes of the record's topic are known; else what follows from it."""
-        topic = record.topic or self._topic
+        to = self._routing.of(record.topic)
+        if to is None:
+            return None
         now_s = time.monotonic()
-        if topic is None:
+        if to.topic is None:
             return self._engine.refused(NO_TOPIC, record.address, now_s=now_s)
         try:
-            if self._topics.find(topic):
-                return None
+            if self._topics.find(to.topic):
+                there = self._topics.partitions(to.topic)
+                if isinstance(to.partition, str) or to.partition < there:
+                    return None
+                reason = f"there is no partition {to.partition} in topic {to.topic!r}"
+                return self._engine.refused(reason, record.address, now_s=now_s)
         except Refused as error:
             return self._engine.refused(str(error), record.address, now_s=now_s)
         except (NotReachable, StorageError) as error:

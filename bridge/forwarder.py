@@ -20,6 +20,7 @@ from bridge.errors import DestinationError, Forbidden, Undeliverable
 from bridge.feed import NO_TOPIC, Feed
 from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent, NotReachable
 from bridge.lanes import LaneNotes
+from bridge.routing import Routing
 from bridge.status import Status
 from bridge.topics import Topics
 
@@ -40,7 +41,8 @@ class Forwarder:
     """Forwards a log until it is told to stop, or with `drain` until what was there at the start
     is acknowledged.
 
-    topic: for records that name none; the log's own if None. prune_delivered: removes slabs that
+    topic: for records that name none; the log's own if None. routing: in place of topic, where
+    there are rules. prune_delivered: removes slabs that
     the cursor and every other protecting cursor have passed. Raises what Reader and `check`
     raise.
     """
@@ -49,8 +51,9 @@ class Forwarder:
         self,
         path: str | os.PathLike[str],
         *,
-        topic: str | None,
+        topic: str | None = None,
         bootstrap_servers: str,
+        routing: Routing | None = None,
         settings: dict[str, str] | None = None,
         cursor: str = CURSOR,
         drain: bool = False,
@@ -61,7 +64,8 @@ class Forwarder:
         self._storage = Storage()
         self._reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self._storage)
         try:
-            default_topic = topic if topic is not None else self._reader.topic
+            routing = routing or Routing(topic)
+            routing.of_log(self._reader.topic)
             uuid = self._reader.topic_uuid
             self._notes = LaneNotes.load(
                 self._reader.path, cursor, self._storage, topic_uuid=uuid,
@@ -95,7 +99,7 @@ class Forwarder:
             self._engine,
             self._cluster,
             self._topics,
-            topic=default_topic,
+            routing=routing,
             source=self._notes.source,
         )
         self._prune_delivered = prune_delivered

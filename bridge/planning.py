@@ -32,7 +32,7 @@ class Outgoing(NamedTuple):
 def plan(
     records: Iterable[Record],
     first_ordinal: int | None,
-    lane_of: Callable[[Record], LaneKey],
+    lane_of: Callable[[Record], LaneKey | None],
     holds: Callable[[LaneKey, int], bool],
     opened: Callable[[LaneKey], bool],
     *,
@@ -40,8 +40,8 @@ def plan(
 ) -> tuple[list[Outgoing], list[tuple[LaneKey, Mark]]]:
     """The records to send, in order, and the marks to enter before the first is sent.
 
-    first_ordinal: of the first record, None in format 1. holds: whether a lane has a record
-    already; such a one is left out. opened: whether a lane may be sent more than one record.
+    first_ordinal: of the first record, None in format 1. lane_of: None for a record that is left
+    out. holds: whether a lane has a record already; such a one is left out too. opened: whether a lane may be sent more than one record.
     """
     kept: list[tuple[Record, LaneKey]] = []
     open_marks: dict[LaneKey, list[tuple[int, int, int | None]]] = {}
@@ -49,7 +49,7 @@ def plan(
     marked: set[int] = set()
     for i, record in enumerate(records):
         lane = lane_of(record)
-        if holds(lane, record.address):
+        if lane is None or holds(lane, record.address):
             continue
         ordinal = None if first_ordinal is None else first_ordinal + i
         alone = lane not in open_marks and not opened(lane)

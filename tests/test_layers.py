@@ -27,6 +27,7 @@ PURE = {
     "aolog.recovery",
     "aolog.slab",
     "bridge.engine",
+    "bridge.routing",
 }
 IMPURE_LIBRARIES = {
     "asyncio", "concurrent", "datetime", "fcntl", "inotify_simple", "io", "logging", "mmap",
