@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from aolog.errors import AologError, UsageError
 
-__all__ = ["DestinationError", "Forbidden", "Undeliverable", "WrongSetting"]
+__all__ = [
+    "DestinationError",
+    "Forbidden",
+    "Undeliverable",
+    "WrongConfiguration",
+    "WrongSetting",
+]
 
 
 class WrongSetting(UsageError):
@@ -31,3 +37,15 @@ class Forbidden(DestinationError):
     """Authentication or authorisation failed: no waiting will help."""
 
     code = "forbidden"
+
+
+class WrongConfiguration(UsageError):
+    """The configuration is not as it should be; nothing was started or changed. `problems`: each
+    with its path in the file. Never holds a secret's value."""
+
+    code = "wrong_configuration"
+
+    def __init__(self, problems: list[str], *, path: str | None = None) -> None:
+        self.problems = problems
+        self.path = path
+        super().__init__("; ".join(problems), path=path, problems=problems)

@@ -1,64 +1,18 @@
-"""The command line of the bridge: `python -m bridge`, also `aolog-bridge`.
-
-Errors go to standard error in one line with their code; the exit status is one a class of error
-(see aolog.errors). Never a traceback for what the user, the disk or the cluster did.
-"""
+"""`run`: forward logs until told to stop, or until they are empty."""
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import click
-
-from aolog.cli.completion import completion_of
-from aolog.cli.failing import OUTPUT_CLOSED
-from aolog.cli.output import OutputClosed
-from aolog.errors import AologError
 
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["main"]
-
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-
-class _Group(click.Group):
-    """Turns this project's errors into one line and an exit status."""
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super().main(*args, **kwargs)
-        except AologError as error:
-            _fail(error, as_json="--json" in sys.argv)
-        except OutputClosed:
-            sys.exit(OUTPUT_CLOSED)
-
-
-def _fail(error: AologError, *, as_json: bool) -> NoReturn:
-    if as_json:
-        details = {k: v for k, v in error.details.items() if isinstance(v, str | int)}
-        told = {"code": error.code, "message": str(error), **details}
-        click.echo(json.dumps({"error": told}), err=True)
-    else:
-        click.echo(f"aolog-bridge: {error.code}: {error}", err=True)
-    sys.exit(error.exit_status)
-
-
-@click.group(cls=_Group, context_settings=_CONTEXT)
-@click.version_option(package_name="aolog", prog_name="aolog-bridge")
-def main() -> None:
-    """Drain append-only logs to Kafka: in order, through outages, crashes and restarts.
-
-    \b
-    Examples:
-      python -m bridge demo                     see it work, on a broker of its own
-      python -m bridge run --log /var/lib/app/log --topic events --bootstrap-servers kafka:9092
-    """
+__all__ = ["run"]
 
 
 def _settings(
@@ -73,7 +27,7 @@ def _settings(
     return found
 
 
-@main.command(short_help="Forward a log to a topic.")
+@click.command(short_help="Forward a log to a topic.")
 @click.option("--log", "path", required=True, type=click.Path(), help="Directory of the log.")
 @click.option("--topic", help="Topic for records that name none. Default: the log's own.")
 @click.option("--bootstrap-servers", required=True, metavar="HOST:PORT[,...]", help="The cluster.")
@@ -160,29 +114,3 @@ def run(
     signal.signal(signal.SIGINT, stop)
     with reporter(as_json=as_json, drain=drain) as report:
         forwarder.run(report, every_s=status_seconds)
-
-
-@main.command(short_help="Watch an outage and a kill lose nothing.")
-@click.argument("files", nargs=-1, type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
-@click.option("--keep", type=click.Path(), help="Keep the log in this directory.")
-def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
-    """Watch real records survive an outage and a kill on their way to an embedded broker.
-
-    Appends the lines of FILES (by default the text of this Python's standard library) to a log,
-    forwards them to a broker that goes down and comes back, kills the forwarding process once,
-    reads everything back and compares. Nothing leaves this machine.
-
-    \b
-    Examples:
-      python -m bridge demo
-      python -m bridge demo /var/log/syslog
-
-    Exit status 0 only if nothing is missing, repeated or out of order.
-    """
-    from bridge.demo import run_demo
-
-    sys.exit(run_demo(files, as_json=as_json, keep=keep))
-
-
-main.add_command(completion_of("aolog-bridge"))
