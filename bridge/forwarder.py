@@ -42,9 +42,8 @@ class Forwarder:
     is acknowledged.
 
     topic: for records that name none; the log's own if None. routing: in place of topic, where
-    there are rules. prune_delivered: removes slabs that
-    the cursor and every other protecting cursor have passed. Raises what Reader and `check`
-    raise.
+    there are rules. prune_delivered: removes slabs that the cursor and every other protecting
+    cursor have passed, or of them what retention lets go. Raises what Reader and `check` raise.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Forwarder:
         drain: bool = False,
         commit_s: float = 1.0,
         stop_s: float = 5.0,
-        prune_delivered: bool = False,
+        prune_delivered: bool | Retention = False,
     ) -> None:
         self._storage = Storage()
         self._reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self._storage)
@@ -102,8 +101,10 @@ class Forwarder:
             routing=routing,
             source=self._notes.source,
         )
-        self._prune_delivered = prune_delivered
+        keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
+        self._retention = keep or None
         self._stop_asked = False
+        self.moved_s = time.monotonic()  # when its thread last showed that it does not hang
         self._forbidden = False
         self._lost = 0
         self._gaps: set[int] = set()
@@ -140,7 +141,7 @@ class Forwarder:
     def _turn(self) -> None:
         """One round: time, what the cluster says, what the log has."""
         engine, feed = self._engine, self._feed
-        now_s = time.monotonic()
+        now_s = self.moved_s = time.monotonic()
         if self._stop_asked or self._drained():
             self._do(engine.stop(now_s=now_s))
         self._do(engine.tick(now_s))
@@ -234,9 +235,9 @@ class Forwarder:
 
     def _prune(self) -> None:
         """Lets go what every cursor has passed, if that was asked for."""
-        if not self._prune_delivered:
+        if self._retention is None:
             return
-        pruned = prune(self._reader.path, self._storage, Retention(max_slabs=1))
+        pruned = prune(self._reader.path, self._storage, self._retention)
         if pruned.slabs:
             _log.info("pruned %d slabs, up to address %d", pruned.slabs, pruned.end)
 
@@ -284,6 +285,7 @@ class Forwarder:
         self._do(self._engine.connected(held))
 
     def _asked_to_stop(self) -> bool:
+        self.moved_s = time.monotonic()
         return self._stop_asked
 
     def _disconnect(self) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import sys
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from types import FrameType
+from bridge.cli.running import run_many, run_one
 
 __all__ = ["run"]
 
@@ -27,90 +23,91 @@ def _settings(
     return found
 
 
-@click.command(short_help="Forward a log to a topic.")
-@click.option("--log", "path", required=True, type=click.Path(), help="Directory of the log.")
+@click.command(short_help="Forward logs to topics.")
+@click.option("--log", "path", type=click.Path(), help="Directory of one log.")
+@click.option("--root", type=click.Path(), help="A tree of logs; new ones are found as they come.")
+@click.option(
+    "--config", "file", type=click.Path(), help="A file in TOML or JSON; options go over it."
+)
 @click.option("--topic", help="Topic for records that name none. Default: the log's own.")
-@click.option("--bootstrap-servers", required=True, metavar="HOST:PORT[,...]", help="The cluster.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @click.option("--drain", is_flag=True, help="End when all that is there now is acknowledged.")
-@click.option("--cursor", default="bridge", show_default=True, help="Name of the cursor.")
+@click.option("--cursor", help="Name of the cursor.  [default: bridge]")
 @click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=_settings,
     help="A setting of librdkafka, such as compression.type=zstd. Repeatable.",
 )  # fmt: skip  # options read best one a line
 @click.option(
-    "--commit-seconds", default=1.0, show_default=True, type=click.FloatRange(0.01),
-    help="How often the cursor is committed.",
+    "--delivery", type=click.Choice(["at_least_once", "exactly_once"]),
+    help="What is promised.  [default: at_least_once]",
 )  # fmt: skip  # as above
 @click.option(
-    "--stop-seconds", default=5.0, show_default=True, type=click.FloatRange(0),
-    help="How long a stop waits for acknowledgements that are under way.",
+    "--commit-seconds", type=click.FloatRange(0.01),
+    help="How often the cursor is committed.  [default: 1.0]",
 )  # fmt: skip  # as above
-@click.option("--prune", is_flag=True, help="Remove slabs once every cursor has passed them.")
+@click.option(
+    "--stop-seconds", type=click.FloatRange(0),
+    help="How long a stop waits for acknowledgements that are under way.  [default: 5.0]",
+)  # fmt: skip  # as above
+@click.option(
+    "--prune", is_flag=True, default=None, help="Remove slabs once every cursor has passed them."
+)
+@click.option(
+    "--park-seconds", type=click.FloatRange(0),
+    help="With many logs: how long an idle one stays connected.  [default: 30.0]",
+)  # fmt: skip  # as above
+@click.option(
+    "--http", metavar="HOST:PORT",
+    help="Serve /metrics, /healthz, /readyz and /status. Without HOST: on loopback.",
+)  # fmt: skip  # as above
 @click.option("--json", "as_json", is_flag=True, help="Status as one JSON object a line.")
 @click.option(
-    "--status-seconds", default=1.0, show_default=True, type=click.FloatRange(0.05),
-    help="How often the status is told.",
+    "--status-seconds", type=click.FloatRange(0.05),
+    help="How often the status is told.  [default: 1.0]",
 )  # fmt: skip  # as above
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Of log lines.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def run(
-    path: str,
-    topic: str | None,
-    bootstrap_servers: str,
     *,
+    path: str | None,
+    root: str | None,
+    file: str | None,
     drain: bool,
-    cursor: str,
-    settings: dict[str, str],
-    commit_seconds: float,
-    stop_seconds: float,
-    prune: bool,
     as_json: bool,
-    status_seconds: float,
     verbose: bool,
+    **options: Any,
 ) -> None:
-    """Forward a log to a topic until stopped (SIGTERM, SIGINT), or with --drain until empty.
+    """Forward logs to topics until stopped (SIGTERM, SIGINT), or with --drain until empty.
 
     Records keep their key, headers and timestamp. A header "aolog" names where each came from,
     by which a restart knows what has arrived already. The cursor passes acknowledged records
-    only. An outage of any length is waited out.
+    only. An outage of any length is waited out. With a configuration file SIGHUP reads it again.
 
     \b
     Examples:
       python -m bridge run --log LOG --topic events --bootstrap-servers kafka:9092
       python -m bridge run --log LOG --bootstrap-servers kafka:9092 --drain --json
+      python -m bridge run --root /var/lib/app/logs --bootstrap-servers kafka:9092 --http :9100
+      python -m bridge run --config bridge.toml
       python -m bridge run --log LOG --topic t --bootstrap-servers k:9093 \\
           -X security.protocol=SSL -X ssl.ca.location=/etc/ssl/ca.pem
 
     \b
     Exit status: 0 stopped or drained, 2 usage, 3 damaged cursor, 4 storage, 5 the log's cursor
-    is in use, 6 the cluster refuses a record or us.
+    is in use, 6 the cluster refuses a record or us. With many logs: the greatest of theirs.
     """
-    from bridge.forwarder import Forwarder
-    from bridge.kafka import check
-    from bridge.report import reporter
-
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("bridge.librdkafka").setLevel(logging.INFO if verbose else logging.CRITICAL)
-    check(settings)
-    forwarder = Forwarder(
-        path,
-        topic=topic,
-        bootstrap_servers=bootstrap_servers,
-        settings=settings,
-        cursor=cursor,
-        drain=drain,
-        commit_s=commit_seconds,
-        stop_s=stop_seconds,
-        prune_delivered=prune,
-    )
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        forwarder.stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    with reporter(as_json=as_json, drain=drain) as report:
-        forwarder.run(report, every_s=status_seconds)
+    given = {name: value for name, value in options.items() if value is not None and value != {}}
+    if path is not None and root is not None:
+        raise click.UsageError("name a --log or a --root, not both")
+    if path is None and root is None and file is None:
+        raise click.UsageError("name a --log, a --root or a --config")
+    if file is None and "bootstrap_servers" not in given:
+        raise click.UsageError("name the cluster: --bootstrap-servers")
+    if path is not None and file is None:
+        run_one(path, given, drain=drain, as_json=as_json, verbose=verbose)
+        return
+    if root is not None:
+        given["root"] = root
+    if path is not None:
+        given["logs"] = [path]
+    run_many(file, given, drain=drain, as_json=as_json, verbose=verbose)

@@ -28,6 +28,7 @@ from bridge.forwarder import Forwarder
 from bridge.status import Status
 
 TOPIC = "t"
+NOWHERE = "127.0.0.1:1"  # nobody listens on port 1
 PARTITIONS = 4
 # One generous bound for whatever must happen soon; nothing here waits for it when all is well.
 SOON_S = 60.0
