@@ -190,6 +190,18 @@ class Config(_Table):
             raise ValueError(str(error)) from None
         return value
 
+    @field_validator("http")
+    @classmethod
+    def _http_is_an_address(cls, value: str | None) -> str | None:
+        from bridge.web import address_of
+
+        try:
+            if value is not None:
+                address_of(value)
+        except AologError as error:
+            raise ValueError(str(error)) from None
+        return value
+
     @property
     def default_cluster(self) -> str:
         """Where goes what no rule sends elsewhere."""

@@ -7,6 +7,7 @@ from aolog.errors import AologError, UsageError
 __all__ = [
     "DestinationError",
     "Forbidden",
+    "NotRunning",
     "Undeliverable",
     "WrongConfiguration",
     "WrongSetting",
@@ -37,6 +38,13 @@ class Forbidden(DestinationError):
     """Authentication or authorisation failed: no waiting will help."""
 
     code = "forbidden"
+
+
+class NotRunning(AologError):
+    """No bridge answers where `status` was told to ask. Start it, or name where it serves."""
+
+    code = "not_running"
+    exit_status = 6
 
 
 class WrongConfiguration(UsageError):

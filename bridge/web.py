@@ -31,6 +31,7 @@ __all__ = ["address_of", "serving"]
 
 _log = logging.getLogger("bridge.web")
 _JSON = "application/json"
+_LOOK_S = 0.2  # how long the end of the process may wait for this
 _REQUEST_S = 10.0  # a client that says nothing for so long is dropped
 
 
@@ -55,7 +56,9 @@ def serving(where: str, look: Callable[[], list[LogStatus]]) -> Iterator[tuple[s
         ) from None
     found = server.server_address
     at = (str(found[0]), int(found[1]))
-    thread = threading.Thread(target=server.serve_forever, name="http", daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, args=(_LOOK_S,), name="http", daemon=True
+    )
     thread.start()
     _log.info("listening on http://%s:%d", *at, extra={"event": "listening"})
     try:

@@ -17,6 +17,7 @@ from aolog.errors import AologError
 from bridge.cli.check_config import check_config
 from bridge.cli.demo import demo
 from bridge.cli.run import run
+from bridge.cli.status import status
 from bridge.errors import WrongConfiguration
 
 __all__ = ["main"]
@@ -77,5 +78,5 @@ def main() -> None:
     """
 
 
-for _command in (run, check_config, demo, completion_of("aolog-bridge")):
+for _command in (run, status, check_config, demo, completion_of("aolog-bridge")):
     main.add_command(_command)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import sys
 from typing import Any
 
 import click
 
-from aolog.cli.output import counted, human_bytes, human_seconds, json_option, one_line, out, table
-from aolog.errors import LockedError, NoSuchCursor
+from aolog import Lag, Reader
+from aolog.cli.holder import Holders, require_log
+from aolog.cli.output import counted, human_bytes, human_seconds, json_option, out, table
+from aolog.cli.positions import Standing, standing
+from aolog.errors import NoSuchCursor
 from bridge.errors import NotRunning
 
 __all__ = ["status"]
@@ -45,7 +47,7 @@ def status(
       python -m bridge status --log /var/lib/app/log
 
     \b
-    Exit status: 0 it was told, 5 nobody answers there, 2 usage.
+    Exit status: 0 it was told, 2 usage, 6 nobody answers there.
     """
     if sum(given is not None for given in (http, file, path, root)) != 1:
         raise click.UsageError("name one of --http, --config, --log and --root")
@@ -56,10 +58,7 @@ def status(
         if config.http is None:
             raise click.UsageError("the configuration has no http; name a --log or a --root")
         http = config.http
-    if http is not None:
-        found = _ask(http)
-    else:
-        found = _from_disk(path, root, cursor)
+    found = _from_disk(path, root, cursor) if http is None else _ask(http)
     if as_json:
         out.json(found)
     else:
@@ -96,23 +95,46 @@ def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any
 
 def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
     """What the disk says of a log. Its cursor is looked at, and never held."""
-    from aolog import Reader
-    from aolog.cursor import read_position
-    from aolog.storage import Storage
-
     found: dict[str, Any] = {"log": name, "path": path, "cursor": cursor}
-    with Reader(path) as reader:
-        try:
-            position = read_position(path, cursor, Storage())
-            held = _is_held(path, cursor)
-        except NoSuchCursor:
-            return {**found, "state": "stopped", "committed": None, **reader.lag()._asdict()}
-        lag = reader.lag_from(position.address, position.ordinal)
-        return {
-            **found,
-            "state": "running" if held else "stopped",
-            "committed": position.address,
-            "lag_records": lag.records,
-            "lag_bytes": lag.bytes,
-            "lag_seconds": lag.seconds,
-        }
+    holders = Holders(require_log(path))
+    try:
+        stands = standing(path, cursor, holders)
+    except NoSuchCursor:
+        with Reader(path) as reader:
+            stands = Standing(cursor, "ok", None, reader.lag(), held=False)
+    lag = stands.lag or Lag(None, 0, None)
+    states = {True: "running", False: "stopped", None: "unknown"}
+    return {
+        **found,
+        "state": states[stands.held],
+        "committed": None if stands.position is None else stands.position.address,
+        "lag_records": lag.records,
+        "lag_bytes": lag.bytes,
+        "lag_seconds": lag.seconds,
+        "error": None if stands.state == "ok" else stands.state,
+    }
+
+
+def _tell(found: dict[str, Any]) -> None:
+    whole = found.get("overview")
+    if whole is not None:
+        pending = "?" if whole["lag_records"] is None else f"{whole['lag_records']:,}"
+        out.line(
+            f"{whole['state']}: {counted(whole['logs'], 'log')}, "
+            f"{whole['acknowledged']:,} acknowledged, {pending} pending"
+        )
+    head = ("LOG", "CLUSTER", "STATE", "LAG RECORDS", "LAG", "AGE", "ERROR")
+    rows = [
+        (
+            log["log"],
+            log.get("cluster"),
+            log["state"],
+            log.get("lag_records"),
+            None if log.get("lag_bytes") is None else human_bytes(log["lag_bytes"]),
+            None if log.get("lag_seconds") is None else human_seconds(log["lag_seconds"]),
+            log.get("error"),
+        )
+        for log in found["logs"]
+    ]
+    if rows:
+        out.line(table(head, rows))

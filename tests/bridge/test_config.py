@@ -108,6 +108,7 @@ def test_json_says_the_same_as_toml() -> None:
         ("active_max = 1.5", "active_max: input should be a valid integer"),
         ('delivery = "twice"', "delivery: input should be 'at_least_once' or 'exactly_once'"),
         ('cursor = "../x"', "cursor: '../x' is no name for a cursor"),
+        ('http = "x"', "http: 'x' is no HOST:PORT; such as 127.0.0.1:9100"),
         ('prune = "yes"', "prune: input should be a valid boolean, not str"),
         ("prune = {max_slab = 3}", "prune.max_slab: unknown key; did you mean 'max_slabs'?"),
         ('cluster = "mian"', "cluster: there is no cluster 'mian'; did you mean 'main'?"),
