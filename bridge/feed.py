@@ -173,6 +173,8 @@ class Feed:
         except (NotReachable, StorageError) as error:
             if isinstance(error, SyncFailed):
                 raise
+            if isinstance(error, NotReachable) and self._cluster.forbids():
+                return []
             self._cluster.last_error = str(error)
             return self._engine.failed(str(error), now_s=now_s)
         time.sleep(TOPIC_PAUSE_S)

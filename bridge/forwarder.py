@@ -274,6 +274,10 @@ class Forwarder:
                 distrusts=self._engine.distrusts,
             )
         except NotReachable as error:
+            if self._cluster.forbids():
+                for event in self._cluster.poll(0):
+                    self._take(event)
+                return
             self._cluster.last_error = str(error)
             self._do(self._engine.failed(str(error), now_s=time.monotonic()))
             return

@@ -252,6 +252,12 @@ class Cluster:
         while self._events:
             yield self._events.popleft()
 
+    def forbids(self) -> bool:
+        """Whether the cluster has said that it does not let us in; `poll` tells why. To be asked
+        where a question was not answered: the reason comes another way."""
+        self.serve()
+        return any(isinstance(event, Forbade) for event in self._events)
+
     def serve(self, timeout_s: float = 0.0) -> None:
         """Lets the client work through its callbacks; what they say waits for `poll`.
 
@@ -321,6 +327,7 @@ class Cluster:
             return len(found.partitions)
         if found.error.code() in _FORBIDDEN:
             self._fail(found.error, None)
+            return 0  # to be asked again, but the next poll tells why there is no use in it
         if found.error.code() in _NO_TOPIC:
             return 0
         if found.error.code() == KafkaError.TOPIC_EXCEPTION:
