@@ -9,6 +9,7 @@ from aolog.errors import StorageError, SyncFailed
 from bridge.engine import Command, Engine, LaneKey, Position
 from bridge.kafka import Cluster, NotReachable, Refused
 from bridge.planning import MARK_EVERY, Outgoing, plan
+from bridge.routing import partition_of
 from bridge.stamp import HEADER_NAME, encode_stamp
 
 if TYPE_CHECKING:
@@ -82,10 +83,13 @@ class Feed:
             return engine.stands(now_s=time.monotonic())
         self._batch = batch
         records, read_to = self._until_refused(batch)
+        found: set[str | None] = set()
         for record in records:
-            told = self._find(record)
-            if told is not None:
-                return told
+            if record.topic not in found:
+                told = self._find(record)
+                if told is not None:
+                    return told
+                found.add(record.topic)
         self._batch = None
         self.waiting, marks = plan(
             records,
@@ -151,6 +155,8 @@ class Feed:
             return None
         assert to.topic is not None
         partitions = self._topics.partitions(to.topic)
+        if to.partition == "key":  # as nearly always: a call less
+            return to.topic, partition_of(record.key, self._source, partitions)
         return to.topic, to.partition_of(record.key, record.address, self._source, partitions)
 
     def _find(self, record: Record) -> list[Command] | None:

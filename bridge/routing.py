@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import xxhash
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "Destination",
@@ -122,6 +122,20 @@ class Destination(NamedTuple):
         return self.partition
 
 
+class _Found(dict[str | None, Destination | None]):
+    """What was decided, by the topic that a record names."""
+
+    def __init__(self, decide: Callable[[str | None], Destination | None]) -> None:
+        super().__init__()
+        self._decide = decide
+
+    def __missing__(self, topic: str | None) -> Destination | None:
+        if len(self) >= _TOPICS_REMEMBERED:
+            self.clear()
+        found = self[topic] = self._decide(topic)
+        return found
+
+
 class Routing:
     """Where the records of one log go on one cluster. Not thread-safe.
 
@@ -144,7 +158,10 @@ class Routing:
         self._log = log
         self._cluster = cluster
         self._default_cluster = default_cluster
-        self._found: dict[str | None, Destination | None] = {}
+        self._found = _Found(self._decide)
+        self.of = self._found.__getitem__
+        """Where a record goes that names this topic; None: to another cluster. Asked for each
+        record: what was decided before costs what a dict costs."""
         self.of_log(None)
 
     def of_log(self, topic: str | None) -> None:
@@ -153,17 +170,8 @@ class Routing:
         self._rules = [rule for rule in self._all_rules if rule.concerns(self._log, topic)]
         self._found.clear()
 
-    def of(self, record_topic: str | None) -> Destination | None:
-        """Where a record goes that names this topic; None: to another cluster."""
-        try:
-            return self._found[record_topic]
-        except KeyError:
-            if len(self._found) >= _TOPICS_REMEMBERED:
-                self._found.clear()
-            found = self._found[record_topic] = self._decide(record_topic or None)
-            return found
-
     def _decide(self, record_topic: str | None) -> Destination | None:
+        record_topic = record_topic or None
         rule = next((r for r in self._rules if _matches(r.record_topic, record_topic)), Rule())
         if self._cluster is not None and (rule.cluster or self._default_cluster) != self._cluster:
             return None

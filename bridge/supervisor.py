@@ -42,6 +42,7 @@ _SCAN_SHARE = 50  # going through a large tree takes at most a fiftieth of the t
 _NEWS_S = 0.2  # how often news of the tree make it be gone through
 _QUEUE_KBYTES = 131_072  # of records in the client's memory, of all logs together; ...
 _QUEUE_KBYTES_MIN, _QUEUE_KBYTES_MAX = 4_096, 65_536  # ... but each has to fill a request or two
+_STATUS_S = 0.25  # how soon a log is seen to be idle
 _STOP_MARGIN_S = 1.0  # of the time to stop: for the last commit and leaving the cluster
 # What a running process cannot change; a new configuration's other value is named, and not taken.
 _FIXED = ("root", "cursor", "delivery", "http", "log_format", "status_seconds")
@@ -218,8 +219,9 @@ class Supervisor:
         task.start(
             drain=self._drain,
             stop_s=max(0.0, self._config.stop_seconds - _STOP_MARGIN_S),
-            status_s=min(self._config.status_seconds, 1.0),
+            status_s=min(self._config.status_seconds, _STATUS_S),
             queue_kbytes=min(_QUEUE_KBYTES_MAX, max(_QUEUE_KBYTES_MIN, share)),
+            before=lambda: self._watch(task, time.monotonic()),
         )
 
     def _make_room(self, running: list[Task], queued: int, now_s: float) -> None:
@@ -245,6 +247,8 @@ class Supervisor:
         for task in running:
             if task.ending is not None or self._drain:
                 continue
+            if task.forwarder is None:
+                continue  # it may find nothing to do, watched since before it looked
             if task.idle_s is None:
                 if task.watched_s is not None:
                     self._unwatch(task)
@@ -295,7 +299,11 @@ class Supervisor:
                 task.stands(error)
             else:
                 task.waits(error)
-        elif self._stop_at_s is not None or ending == "stop" or (self._drain and ending is None):
+        elif (
+            self._stop_at_s is not None
+            or ending == "stop"
+            or (self._drain and ending in {None, "park"})
+        ):
             task.phase = Phase.DONE
         elif ending == "park" and not task.grew:
             task.phase = Phase.PARKED

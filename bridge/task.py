@@ -14,8 +14,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aolog import Reader
+from aolog.cursor import read_position
 from aolog.errors import AologError, CorruptionError, CursorLocked, NotALog, UsageError
-from bridge.errors import Undeliverable, WrongConfiguration
+from aolog.retention import prune
+from aolog.storage import Storage
+from bridge.errors import WrongConfiguration
 from bridge.forwarder import Forwarder
 from bridge.loglines import naming
 from bridge.overview import LogStatus, Phase, state_of
@@ -23,6 +27,7 @@ from bridge.routing import Routing, Rule
 
 if TYPE_CHECKING:
     import queue
+    from collections.abc import Callable
 
     from bridge.status import Status
 
@@ -31,6 +36,8 @@ __all__ = ["Plan", "Task", "supported"]
 _log = logging.getLogger("bridge.supervisor")
 _RETRY_S, _RETRY_MAX_S = 1.0, 60.0
 _LOCKED_S = 2.0  # another bridge has the cursor: how often it is asked whether it still does
+# What the destination says that no waiting changes; whoever was fenced would only fence back.
+_PERMANENT = {"undeliverable", "fenced", "not_isolated", "cursor_topic_unfit"}
 _GOOD_S = 60.0  # a forwarder that ran so long did not fail at once
 
 
@@ -119,8 +126,16 @@ class Task:
 
     # --- the supervisor's side ----------------------------------------------------------------
 
-    def start(self, *, drain: bool, stop_s: float, status_s: float, queue_kbytes: int) -> None:
-        """Begins to forward, in a thread of its own."""
+    def start(
+        self,
+        *,
+        drain: bool,
+        stop_s: float,
+        status_s: float,
+        queue_kbytes: int,
+        before: Callable[[], None],
+    ) -> None:
+        """Begins to forward, in a thread of its own. before: called before that begins."""
         now_s = time.monotonic()
         self.phase, self.since_s, self.told_s = Phase.RUNNING, now_s, now_s
         self.ending, self.watched_s, self.grew, self.idle_s = None, None, False, None
@@ -134,6 +149,7 @@ class Task:
             target=self._run, args=(more, status_s), name=f"{self.name} to {self.plan.cluster}",
             daemon=True,
         )  # fmt: skip  # one thing
+        before()
         self.thread.start()
 
     def stop(self, why: str) -> None:
@@ -186,7 +202,9 @@ class Task:
         error = self.error
         if isinstance(error, NotALog):  # its first slab may be on its way
             return False
-        return isinstance(error, Undeliverable | CorruptionError | UsageError)
+        if isinstance(error, AologError) and error.code in _PERMANENT:
+            return True
+        return isinstance(error, CorruptionError | UsageError)
 
     @property
     def exit_status(self) -> int:
@@ -227,6 +245,9 @@ class Task:
     def _run(self, more: dict[str, Any], status_s: float) -> None:
         with naming(self.name):
             try:
+                if self._has_nothing_to_do():
+                    self.ending = self.ending or "park"
+                    return
                 forwarder = self.plan.forwarder(self.name, self.path, **more)
                 self.status = None
                 self.forwarder = forwarder
@@ -237,6 +258,23 @@ class Task:
                 self.error = error
             finally:
                 self.ended.put(self)
+
+    def _has_nothing_to_do(self) -> bool:
+        """Whether the cursor is at the log's end: then the cluster need not be asked. Of thousands
+        of logs, most are so when the process starts."""
+        storage = Storage()
+        try:
+            position = read_position(self.path, self.plan.options["cursor"], storage)
+            with Reader(self.path, storage=storage) as reader:
+                reader.stand_at(position)
+                lag = reader.lag()
+        except (AologError, FileNotFoundError):
+            return False  # the forwarder will say what it is
+        if lag.bytes and lag.records != 0:
+            return False
+        if retention := self.plan.options["prune_delivered"]:
+            prune(self.path, storage, retention)
+        return True
 
     def _report(self, status: Status) -> None:
         self.status = status

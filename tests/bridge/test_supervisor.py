@@ -210,6 +210,29 @@ def test_an_idle_log_costs_no_thread_and_wakes_when_it_grows(
     assert_all_arrived(broker, root / "a", root / "b")
 
 
+def test_a_log_with_nothing_to_do_is_asleep_from_the_start_and_no_cluster_is_asked(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    for name in ("a", "b"):
+        fill(root / name, 50, slab_bytes=8192)
+    assert supervise(drain=True).end() == 0
+    fill(root / "b", 5)
+    away = supervise(prune=True, **{"clusters.bootstrap_servers": NOWHERE})
+    away.until(lambda logs: len(logs) == 2 and logs["a"].phase == "parked")
+    assert away["b"].state == "connecting"
+    assert len(list((root / "a").glob("*.slab"))) == 1  # what is passed goes all the same
+    assert away.stop() == 0
+    again = supervise()
+    again.until(lambda logs: len(logs) == 2 and logs["b"].acknowledged == 5)
+    fill(root / "a", 5)
+    again.until(lambda logs: logs["a"].acknowledged == 5)
+    assert again.stop() == 0
+    drained = supervise(drain=True)
+    assert drained.end() == 0
+    assert drained.overviews[-1].acknowledged == 0
+    assert len(consume(broker.bootstrap_servers)) == 110
+
+
 def test_what_is_appended_while_a_log_falls_asleep_is_never_left_behind(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
