@@ -168,6 +168,8 @@ class Task:
                 acknowledged=0, skipped=0, lost_records=0, gaps=0, outstanding=0, rate=0.0
             )
         self.thread = self.forwarder = None
+        if self.error is None:
+            self.last_error = None
         return self.error
 
     def waits(self, error: BaseException) -> None:
@@ -223,12 +225,15 @@ class Task:
             moved_s = self.told_s if forwarder is None else max(self.told_s, forwarder.moved_s)
             silent_s = time.monotonic() - moved_s
             reason = None if status is None else status.error
+        state = _state(phase, status)
+        if phase in {Phase.QUEUED, Phase.RUNNING} and forwarder is None and self.last_error:
+            state, reason = "blocked", self.last_error  # until the next try has come to something
         return LogStatus(
             log=self.name,
             path=self.path,
             cluster=self.plan.cluster,
             phase=phase,
-            state=_state(phase, status),
+            state=state,
             acknowledged=totals.acknowledged + (status.acknowledged if status else 0),
             skipped=totals.skipped + (status.skipped if status else 0),
             lost_records=totals.lost_records + (status.lost_records if status else 0),
