@@ -166,6 +166,11 @@ class Config(_Table):
     topic: str | None = Field(None, pattern=_TOPIC, description="for records that name none")
     cursor: str = "bridge"
     delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
+    cursor_topic: str = Field(
+        "aolog-bridge-cursors", pattern=_TOPIC, description="exactly_once: of cursor records"
+    )
+    transaction_records: int = Field(10_000, ge=1, description="exactly_once: at most in one")
+    transaction_seconds: float = Field(0.5, ge=0.001, le=30, description="exactly_once: at most")
     poison: Literal["stop", "drop", "dead-letter"] = "stop"
     prune: Annotated[
         Annotated[bool, Tag("_word")] | Annotated[Prune, Tag("_table")],

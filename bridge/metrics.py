@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -29,9 +30,11 @@ _COUNTERS: list[tuple[str, str, Callable[[LogStatus], int]]] = [
     ("gaps", "Gaps of the log that had to be passed.", lambda x: x.gaps),
     ("restarts", "Times that forwarding failed and was begun again.", lambda x: x.restarts),
 ]  # fmt: skip  # a table
+_LAGS: list[tuple[str, str, Callable[[LogStatus], float | None]]] = [
+    ("lag_records", "Records in the log that are not acknowledged.", lambda x: x.lag_records),
+    ("lag_bytes", "Bytes in the log behind the last acknowledged record.", lambda x: x.lag_bytes),
+]
 _GAUGES: list[tuple[str, str, Callable[[Any], float | None]]] = [
-    ("lag_records", "Records in the log that are not acknowledged.", lambda s: s.lag_records),
-    ("lag_bytes", "Bytes in the log behind the last acknowledged record.", lambda s: s.lag_bytes),
     ("lag_seconds", "Age of the oldest record that is not acknowledged.",
      lambda s: s.lag_seconds),
     ("outstanding_records", "Records sent and not acknowledged.", lambda s: s.outstanding),
@@ -54,13 +57,10 @@ class _Collector:
             for log in self._logs:
                 counter.add_metric([log.log, log.cluster], of(log))
             yield counter
+        for name, text, of_log in _LAGS:
+            yield self._gauge(name, text, of_log)
         for name, text, of_status in _GAUGES:
-            gauge = GaugeMetricFamily(f"aolog_bridge_{name}", text, labels=_LABELS)
-            for log in self._logs:
-                value = None if log.status is None else of_status(log.status)
-                if value is not None:
-                    gauge.add_metric([log.log, log.cluster], value)
-            yield gauge
+            yield self._gauge(name, text, partial(_of_status, of_status))
         state = GaugeMetricFamily(
             "aolog_bridge_state", "1 for the state that a log is in.", labels=[*_LABELS, "state"]
         )
@@ -76,6 +76,21 @@ class _Collector:
             logs.add_metric([phase], count)
         yield state
         yield logs
+
+    def _gauge(
+        self, name: str, text: str, of: Callable[[LogStatus], float | None]
+    ) -> GaugeMetricFamily:
+        """What is not known is left out."""
+        gauge = GaugeMetricFamily(f"aolog_bridge_{name}", text, labels=_LABELS)
+        for log in self._logs:
+            value = of(log)
+            if value is not None:
+                gauge.add_metric([log.log, log.cluster], value)
+        return gauge
+
+
+def _of_status(of: Callable[[Any], float | None], log: LogStatus) -> float | None:
+    return None if log.status is None else of(log.status)
 
 
 _process = CollectorRegistry()

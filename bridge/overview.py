@@ -41,7 +41,8 @@ class LogStatus(NamedTuple):
     """One log on its way to one cluster. Counts are since the process started.
 
     status: the last of its forwarder, None before there was one. silent_s: since its thread last
-    showed that it moves, None where none runs. code: of the error.
+    showed that it moves, None where none runs. code: of the error. asleep: it was looked at
+    and had nothing to do, so there was no forwarder to tell more.
     """
 
     log: str
@@ -58,6 +59,21 @@ class LogStatus(NamedTuple):
     error: str | None
     code: str | None
     status: Status | None
+    asleep: bool = False
+
+    @property
+    def lag_records(self) -> int | None:
+        """Not acknowledged; None if that is not known."""
+        if self.status is None:
+            return 0 if self.asleep else None
+        return self.status.lag_records
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """Behind the last acknowledged record; None if that is not known."""
+        if self.status is None:
+            return 0 if self.asleep else None
+        return self.status.lag_bytes
 
     @property
     def stuck(self) -> bool:
@@ -76,6 +92,7 @@ class LogStatus(NamedTuple):
         own = self._asdict()
         status = own.pop("status")
         shown = {} if status is None else status._asdict()
+        shown |= {"lag_records": self.lag_records, "lag_bytes": self.lag_bytes}
         for name in ("state", "acknowledged", "skipped", "lost_records", "gaps", "error"):
             shown.pop(name, None)
         return {**own, **shown}
@@ -113,6 +130,8 @@ def state_of(status: Status) -> str:
         return "blocked"
     if status.state == "connecting":
         return "connecting"
+    if getattr(status, "standing", 0):  # lanes that wait until somebody acts, where there are such
+        return "blocked"
     under_way = status.outstanding or 0
     sent = status.lag_bytes == 0 or (
         status.lag_records is not None and status.lag_records <= under_way
@@ -125,9 +144,9 @@ def overview(logs: Sequence[LogStatus], *, stopped: bool = False) -> Overview:
     """Of all. Its state is the worst of theirs."""
     phases = [log.phase for log in logs]
     known = [log.status for log in logs if log.status is not None]
-    whole = len(known) == len(logs)
     ages = [s.lag_seconds for s in known if s.lag_seconds is not None]
-    records = [s.lag_records for s in known]
+    records = [log.lag_records for log in logs]
+    sizes = [log.lag_bytes for log in logs]
     states = {log.state for log in logs} - {"stopped"}
     worst = next((s for s in ("blocked", "connecting", "draining") if s in states), "live")
     running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
@@ -142,13 +161,17 @@ def overview(logs: Sequence[LogStatus], *, stopped: bool = False) -> Overview:
         acknowledged=sum(log.acknowledged for log in logs),
         skipped=sum(log.skipped for log in logs),
         outstanding=sum(s.outstanding for s in running),
-        lag_records=sum(r for r in records if r is not None)
-        if whole and None not in records
-        else None,
-        lag_bytes=sum(s.lag_bytes for s in known) if whole else None,
+        lag_records=_sum(records),
+        lag_bytes=_sum(sizes),
         lag_seconds=max(ages, default=None),
         lost_records=sum(log.lost_records for log in logs),
         gaps=sum(log.gaps for log in logs),
         error=next((f"{log.log}: {log.error}" for log in logs if log.error), None),
         rate=sum(s.rate for s in running),
     )
+
+
+def _sum(parts: list[int | None]) -> int | None:
+    """None where one is not known."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None

@@ -26,7 +26,7 @@ from aolog.errors import AologError
 from bridge.errors import WrongConfiguration
 from bridge.overview import LogStatus, Overview, Phase, overview
 from bridge.routing import clusters_of
-from bridge.task import Plan, Task, supported
+from bridge.task import DEFAULTS, Plan, Task, supported
 from bridge.tree import Tree, growth
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ class Supervisor:
 
 def _plans(config: Config) -> dict[str, Plan]:
     """How logs are forwarded, by cluster."""
-    more = supported(delivery=(config.delivery, "at_least_once"), poison=(config.poison, "stop"))
+    more = supported({name: getattr(config, name) for name in DEFAULTS})
     several = len(config.clusters) > 1
     return {
         name: Plan(

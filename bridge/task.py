@@ -27,11 +27,11 @@ from bridge.routing import Routing, Rule
 
 if TYPE_CHECKING:
     import queue
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from bridge.status import Status
 
-__all__ = ["Plan", "Task", "supported"]
+__all__ = ["DEFAULTS", "Plan", "Task", "supported"]
 
 _log = logging.getLogger("bridge.supervisor")
 _RETRY_S, _RETRY_MAX_S = 1.0, 60.0
@@ -67,15 +67,29 @@ class Plan(NamedTuple):
         return Forwarder(path, routing=routing, settings=settings, **options)
 
 
-def supported(**options: Any) -> dict[str, Any]:
-    """Options of the forwarder's that not every version of it has: by name, (value, default).
-    Raises WrongConfiguration where one is asked for that it does not have."""
+# Options of the forwarder's that not every version of it has, and what they are if not given.
+DEFAULTS: dict[str, Any] = {
+    "delivery": "at_least_once",
+    "cursor_topic": "aolog-bridge-cursors",
+    "transaction_records": 10_000,
+    "transaction_seconds": 0.5,
+    "poison": "stop",
+}
+
+
+def supported(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what was given, what this version's forwarder takes. Raises WrongConfiguration where
+    something else than the default is asked for that it does not have."""
     known = inspect.signature(Forwarder).parameters
-    missing = [name for name, (value, default) in options.items() if value != default]
-    problems = [f"{name}: not in this version" for name in missing if name not in known]
+    asked = {name: given[name] for name in DEFAULTS if name in given}
+    problems = [
+        f"{name}: {value!r} is not in this version"
+        for name, value in asked.items()
+        if name not in known and value != DEFAULTS[name]
+    ]
     if problems:
         raise WrongConfiguration(problems)
-    return {name: value for name, (value, _) in options.items() if name in known}
+    return {name: value for name, value in asked.items() if name in known}
 
 
 @dataclass(slots=True)
@@ -123,6 +137,7 @@ class Task:
     status: Status | None = None
     told_s: float = 0.0
     idle_s: float | None = None
+    asleep: bool = False
 
     # --- the supervisor's side ----------------------------------------------------------------
 
@@ -139,6 +154,7 @@ class Task:
         now_s = time.monotonic()
         self.phase, self.since_s, self.told_s = Phase.RUNNING, now_s, now_s
         self.ending, self.watched_s, self.grew, self.idle_s = None, None, False, None
+        self.asleep = False
         self.error = None
         more = {
             "drain": drain,
@@ -243,6 +259,7 @@ class Task:
             error=reason,
             code=None if error is None else _code(error),
             status=status,
+            asleep=self.asleep,
         )
 
     # --- the thread's side --------------------------------------------------------------------
@@ -252,6 +269,7 @@ class Task:
             try:
                 if self._has_nothing_to_do():
                     self.ending = self.ending or "park"
+                    self.asleep = True
                     return
                 forwarder = self.plan.forwarder(self.name, self.path, **more)
                 self.status = None

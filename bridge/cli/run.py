@@ -42,6 +42,22 @@ def _settings(
     help="What is promised.  [default: at_least_once]",
 )  # fmt: skip  # as above
 @click.option(
+    "--cursor-topic", metavar="TOPIC",
+    help="exactly_once: the compacted topic of cursor records.  [default: aolog-bridge-cursors]",
+)  # fmt: skip  # as above
+@click.option(
+    "--transaction-records", type=click.IntRange(1),
+    help="exactly_once: a transaction is committed at so many records.  [default: 10000]",
+)  # fmt: skip  # as above
+@click.option(
+    "--transaction-seconds", type=click.FloatRange(0.001, 30),
+    help="exactly_once: or after so long. No consumer sees a record before.  [default: 0.5]",
+)  # fmt: skip  # as above
+@click.option(
+    "--poison", type=click.Choice(["stop", "dead-letter", "drop"]),
+    help="What becomes of a record that will never be taken.  [default: stop]",
+)  # fmt: skip  # as above
+@click.option(
     "--commit-seconds", type=click.FloatRange(0.01),
     help="How often the cursor is committed.  [default: 1.0]",
 )  # fmt: skip  # as above

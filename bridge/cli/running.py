@@ -40,7 +40,7 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
         commit_s=given.get("commit_seconds", 1.0),
         stop_s=given.get("stop_seconds", 5.0),
         prune_delivered=given.get("prune", False),
-        **supported(delivery=(given.get("delivery", "at_least_once"), "at_least_once")),
+        **supported(given),
     )
     _on_signals(forwarder.stop, None)
     one = One(path, forwarder)

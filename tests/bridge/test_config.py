@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pickle
 from collections.abc import Callable
@@ -17,7 +18,9 @@ from hypothesis import strategies as st
 from bridge.config import Config
 from bridge.configfile import load, load_text
 from bridge.errors import WrongConfiguration
+from bridge.forwarder import Forwarder
 from bridge.routing import Rule
+from bridge.task import DEFAULTS, supported
 from tests.bridge.conftest import Process, fill
 
 LEAST = 'root = "logs"\n[clusters.main]\nbootstrap_servers = "kafka:9092"\n'
@@ -176,6 +179,18 @@ def test_several_clusters_need_a_default_and_cursors_of_their_own() -> None:
     assert problems_of(two) == ["cluster: is missing; say which of main, b is the default"]
     same = 'cluster = "main"\n' + two + 'cursor = "bridge"\n'
     assert problems_of(same) == ["clusters.b.cursor: is that of cluster 'main'; each needs its own"]
+
+
+def test_what_the_forwarder_does_not_have_is_refused_and_not_passed_over() -> None:
+    known = inspect.signature(Forwarder).parameters
+    for name, other in {"delivery": "exactly_once", "poison": "drop"}.items():
+        assert supported({name: DEFAULTS[name]}).keys() <= known.keys()
+        if name in known:
+            assert supported({name: other}) == {name: other}
+        else:
+            with pytest.raises(WrongConfiguration, match=f"{name}: '{other}' is not in this"):
+                supported({name: other})
+    assert {name: getattr(load_text(LEAST), name) for name in DEFAULTS} == DEFAULTS
 
 
 # --- options over the file ------------------------------------------------------------------

@@ -220,6 +220,7 @@ def test_a_log_with_nothing_to_do_is_asleep_from_the_start_and_no_cluster_is_ask
     away = supervise(prune=True, **{"clusters.bootstrap_servers": NOWHERE})
     away.until(lambda logs: len(logs) == 2 and logs["a"].phase == "parked")
     assert away["b"].state == "connecting"
+    assert (away["a"].lag_records, away["a"].state) == (0, "live")
     assert len(list((root / "a").glob("*.slab"))) == 1  # what is passed goes all the same
     assert away.stop() == 0
     again = supervise()

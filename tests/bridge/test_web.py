@@ -82,6 +82,7 @@ def test_all_together_are_in_the_worst_state_and_unknown_lag_stays_so() -> None:
     unknown = LOG._replace(status=STATUS._replace(lag_records=None))
     assert overview([LOG, unknown]).lag_records is None
     assert overview([LOG, LOG._replace(status=None)]).lag_bytes is None
+    assert overview([LOG, PARKED._replace(status=None, asleep=True)]).lag_bytes == 90
 
 
 # --- the endpoint ---------------------------------------------------------------------------
