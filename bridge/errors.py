@@ -11,7 +11,14 @@ if TYPE_CHECKING:
 
     from bridge.provider import Message
 
-__all__ = ["DestinationError", "NotDelivered", "Undeliverable", "WrongSetting"]
+__all__ = [
+    "DestinationError",
+    "NotDelivered",
+    "NotRunning",
+    "Undeliverable",
+    "WrongConfiguration",
+    "WrongSetting",
+]
 
 
 class WrongSetting(UsageError):
@@ -46,3 +53,22 @@ class NotDelivered(DestinationError):
             hint="send `undelivered` again, in order",
         )
         self.undelivered = list(undelivered)
+
+
+class NotRunning(AologError):
+    """No bridge answers where `status` was told to ask. Start it, or name where it serves."""
+
+    code = "not_running"
+    exit_status = 6
+
+
+class WrongConfiguration(UsageError):
+    """The configuration is not as it should be; nothing was started or changed. `problems`: each
+    with its path in the file. Never holds a secret's value."""
+
+    code = "wrong_configuration"
+
+    def __init__(self, problems: list[str], *, path: str | None = None) -> None:
+        self.problems = problems
+        self.path = path
+        super().__init__("; ".join(problems), path=path, problems=problems)

@@ -12,11 +12,13 @@ from bridge.lane import NO_PARTITION, Refusal
 from bridge.planning import Outgoing, Poisonous, plan
 from bridge.routing import partition_of
 from bridge.stamp import HEADER_NAME, encode_stamp
+from bridge.topics import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog import Reader, Record
+    from bridge.routing import Routing
     from bridge.topics import Topics
 
 __all__ = ["Feed"]
@@ -29,10 +31,10 @@ SERVE_EVERY = 4096
 class Feed:
     """Sends a log's records as the engine wants them. What follows is told as its commands.
 
-    topic: for records that name none. source: the UUID in the stamps. go_to: makes the reader
-    stand at a position. view: what becomes of each record that is read. keyless: the UUID that
-    chooses the partition of records without a key, if it is not `source`. records: of the batch that was read last, by address, where a command
-    names them.
+    routing: where records go. source: the UUID in the stamps. go_to: makes the reader stand at
+    a position. view: what becomes of each record that is read. keyless: the UUID that chooses
+    the partition of records without a key, if it is not `source`. records: of the batch that was
+    read last, by address, where a command names them.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class Feed:
         cluster: Cluster,
         topics: Topics,
         *,
-        topic: str | None,
+        routing: Routing,
         source: bytes,
         go_to: Callable[[Position], None],
         view: Callable[[Record], Record] | None = None,
@@ -52,7 +54,7 @@ class Feed:
         self._engine = engine
         self._cluster = cluster
         self._topics = topics
-        self._topic = topic
+        self._routing = routing
         self._source = source
         self._go_to = go_to
         self._view = view
@@ -90,7 +92,8 @@ class Feed:
         records = [record for record in batch if record.address < engine.until]
         if self._view is not None:
             records = list(map(self._view, records))
-        topics = {topic for record in records if (topic := record.topic or self._topic)}
+        named = map(self._routing.of, {record.topic for record in records})
+        topics = {to.topic for to in named if to is not None and to.topic is not None}
         told = self._ask(lambda: self._topics.look(topics))
         if told is not None:
             self._go_to(begin)
@@ -142,8 +145,12 @@ class Feed:
     def _stands(self) -> Position:
         return Position(self._reader.tell(), self._reader.ordinal)
 
-    def _lane_of(self, record: Record) -> LaneKey:
-        topic = record.topic or self._topic
+    def _lane_of(self, record: Record) -> LaneKey | None:
+        """None: another cluster's. Raises Poisonous."""
+        to = self._routing.of(record.topic)
+        if to is None:
+            return None
+        topic = to.topic
         if topic is None:
             raise Poisonous(("", NO_PARTITION), NO_TOPIC)
         partitions = self._topics.partitions(topic)
@@ -152,7 +159,13 @@ class Feed:
             if self._engine.lane(key).closed is not None:
                 return key  # it waits there
             raise Poisonous(key, refusal)
-        key = topic, partition_of(record.key, self._keyless, partitions)
+        if to.partition == "key":  # as nearly always: a call less
+            key = topic, partition_of(record.key, self._keyless, partitions)
+        else:
+            key = topic, to.partition_of(record.key, record.address, self._keyless, partitions)
+            if key[1] >= partitions:
+                reason = f"there is no partition {key[1]} in topic {topic!r}"
+                raise Poisonous(key, Refusal(reason, UNKNOWN))
         if self._engine.refusals and record.address in self._engine.refusals:
             raise Poisonous(key, self._engine.refusals[record.address])
         return key
@@ -164,8 +177,7 @@ class Feed:
         except (NotReachable, StorageError) as error:
             if isinstance(error, SyncFailed):
                 raise
-            self._cluster.last_error = str(error)
-            return self._engine.failed(str(error), now_s=time.monotonic())
+            return self._engine.failed(self._cluster.unanswered(error), now_s=time.monotonic())
         return None
 
 

@@ -21,6 +21,7 @@ from bridge.errors import Undeliverable
 from bridge.feed import Feed
 from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent, NotReachable
 from bridge.lanes import LaneNotes
+from bridge.routing import Routing
 from bridge.status import Status
 from bridge.topics import Topics
 
@@ -43,11 +44,12 @@ class Forwarder:
     """Forwards a log until it is told to stop, or with `drain` until what was there at the start
     is acknowledged.
 
-    topic: for records that name none; the log's own if None. poison: what becomes of a record
+    topic: for records that name none; the log's own if None. routing: in place of topic, where
+    there are rules. poison: what becomes of a record
     that will never be taken: "stop": its lane stands before it, the others go on; "dead-letter":
     it goes to the log in LOG/dead-letter; "drop": it is counted, logged and passed.
-    prune_delivered: removes slabs that the cursor and every other protecting cursor have passed.
-    until: it drains up to this address and no further. view, keyless: see Feed. Raises what Reader
+    prune_delivered: removes slabs that the cursor and every other protecting cursor have passed,
+    or of them what retention lets go. until: it drains up to this address and no further. view, keyless: see Feed. Raises what Reader
     and `check` raise.
     """
 
@@ -55,15 +57,16 @@ class Forwarder:
         self,
         path: str | os.PathLike[str],
         *,
-        topic: str | None,
+        topic: str | None = None,
         bootstrap_servers: str,
+        routing: Routing | None = None,
         settings: dict[str, str] | None = None,
         cursor: str = CURSOR,
         drain: bool = False,
         commit_s: float = 1.0,
         stop_s: float = 5.0,
         poison: Poison = "stop",
-        prune_delivered: bool = False,
+        prune_delivered: bool | Retention = False,
         until: int | None = None,
         view: Callable[[Record], Record] | None = None,
         keyless: bytes | None = None,
@@ -71,7 +74,8 @@ class Forwarder:
         self._storage = Storage()
         self._reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self._storage)
         try:
-            default_topic = topic if topic is not None else self._reader.topic
+            routing = routing or Routing(topic)
+            routing.of_log(self._reader.topic)
             uuid = self._reader.topic_uuid
             self._notes = LaneNotes.load(
                 self._reader.path, cursor, self._storage, topic_uuid=uuid,
@@ -114,14 +118,16 @@ class Forwarder:
             self._engine,
             self._cluster,
             self._topics,
-            topic=default_topic,
+            routing=routing,
             source=self._notes.source,
             go_to=self._go_to,
             view=view,
             keyless=keyless,
         )
-        self._prune_delivered = prune_delivered
+        keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
+        self._retention = keep or None
         self._stop_asked = False
+        self.moved_s = time.monotonic()  # when its thread last showed that it does not hang
         self._lost = 0
         self._gaps: set[int] = set()
         self._rate_from = (time.monotonic(), 0)
@@ -165,7 +171,7 @@ class Forwarder:
     def _turn(self) -> None:
         """One round: time, what the cluster says, what the log has."""
         engine, feed = self._engine, self._feed
-        now_s = time.monotonic()
+        now_s = self.moved_s = time.monotonic()
         if self._stop_asked or self._drained():
             self._do(engine.stop(now_s=now_s))
         self._do(engine.tick(now_s))
@@ -270,9 +276,9 @@ class Forwarder:
 
     def _prune(self) -> None:
         """Lets go what every cursor has passed, if that was asked for."""
-        if not self._prune_delivered:
+        if self._retention is None:
             return
-        pruned = prune(self._reader.path, self._storage, Retention(max_slabs=1))
+        pruned = prune(self._reader.path, self._storage, self._retention)
         if pruned.slabs:
             _log.info("pruned %d slabs, up to address %d", pruned.slabs, pruned.end)
 
@@ -309,8 +315,8 @@ class Forwarder:
                 distrusts=self._engine.distrusts,
             )
         except NotReachable as error:
-            self._cluster.last_error = str(error)
-            self._do(self._engine.failed(str(error), now_s=time.monotonic()))
+            reason = self._cluster.unanswered(error)
+            self._do(self._engine.failed(reason, now_s=time.monotonic()))
             return
         finally:
             reader.close()
@@ -321,6 +327,7 @@ class Forwarder:
         self._topics.heard(arrivals)
 
     def _asked_to_stop(self) -> bool:
+        self.moved_s = time.monotonic()
         return self._stop_asked
 
     def _disconnect(self) -> None:

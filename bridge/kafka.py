@@ -284,6 +284,13 @@ class Cluster:
         while self._events:
             yield self._events.popleft()
 
+    def unanswered(self, error: Exception) -> str:
+        """Why a question was not answered, for status and logs. That the cluster does not let us
+        in comes another way than the answer, so it is listened for."""
+        self.serve()
+        self.last_error = self.forbidden or str(error)
+        return self.last_error
+
     def serve(self, timeout_s: float = 0.0) -> None:
         """Lets the client work through its callbacks; what they say waits for `poll`.
 

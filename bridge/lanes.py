@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aolog.cursor import cursor_path
+from aolog.errors import StorageFailed
 
 if TYPE_CHECKING:
     from aolog.storage import Storage
@@ -116,5 +117,8 @@ class LaneNotes:
             "lost": self.lost,
             "lanes": lanes,
         }
-        self.storage.make_directory(os.path.dirname(self.path))  # noqa: PTH120 -- as in storage
+        directory = os.path.dirname(self.path)  # noqa: PTH120 -- as in storage
+        if not self.storage.exists(os.path.dirname(directory)):  # noqa: PTH120 -- as above
+            raise StorageFailed("the log was removed", path=self.path)
+        self.storage.make_directory(directory)
         self.storage.write_file(self.path, [json.dumps(saved, indent=1).encode()])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-__all__ = ["Status"]
+__all__ = ["COUNTED", "NOTHING", "Status"]
+
+COUNTED = ("acknowledged", "skipped", "lost_records", "gaps", "dead_lettered", "dropped")
+"""Fields that count since the forwarder started: sums over forwarders mean something."""
+NOTHING: dict[str, Any] = dict.fromkeys(COUNTED, 0)
 
 
 class Status(NamedTuple):
@@ -34,3 +38,7 @@ class Status(NamedTuple):
     dropped: int = 0
     standing: int = 0
     held_back: int = 0
+
+    def counted(self) -> dict[str, Any]:
+        """What COUNTED names."""
+        return {name: getattr(self, name) for name in COUNTED}

@@ -28,6 +28,7 @@ from bridge.forwarder import Forwarder
 from bridge.status import Status
 
 TOPIC = "t"
+NOWHERE = "127.0.0.1:1"  # nobody listens on port 1
 PARTITIONS = 4
 # One generous bound for whatever must happen soon; nothing here waits for it when all is well.
 SOON_S = 60.0
@@ -245,13 +246,22 @@ def wait_until(reached: Callable[[], object], seconds: float = SOON_S) -> None:
 
 
 @pytest.fixture
+def committed() -> dict[str, list[int]]:
+    """The cursor's addresses by log and cursor, as forwarders commit them; to be cleared where it
+    is moved by hand."""
+    return {}
+
+
+@pytest.fixture
 def forward(
-    broker: EmbeddedBroker, log: Path, monkeypatch: pytest.MonkeyPatch
+    broker: EmbeddedBroker,
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    committed: dict[str, list[int]],
 ) -> Iterator[Callable[..., Run]]:
     """Starts a forwarder on the log; whatever becomes of it, each commit is checked: nothing
     before the cursor is missing from the broker."""
     runs: list[Run] = []
-    committed: dict[str, list[int]] = {}  # by log and cursor
     commit = Forwarder._commit
 
     def watched(self: Forwarder, position: Any) -> None:

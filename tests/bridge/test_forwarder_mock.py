@@ -409,7 +409,8 @@ def test_sigterm_under_load_ends_it_in_seconds_with_the_cursor_at_what_was_ackno
     assert cursor_of(log) == last["committed"] == last["position"]
     arrived = {m.address for m in consume(broker.bootstrap_servers)}
     before = [r.address for r in records_of(log) if r.address < cursor_of(log)]
-    assert len(before) >= last["acknowledged"] - 2000 > 0
+    assert before
+    assert len(before) >= last["acknowledged"] - 2000  # lanes may be ahead by what is under way
     assert arrived.issuperset(before)
     broker.set_rtt_ms(0)
     forward(drain=True).end()
