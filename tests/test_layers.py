@@ -26,7 +26,9 @@ PURE = {
     "aolog.record",
     "aolog.recovery",
     "aolog.slab",
+    "bridge.cursor_record",
     "bridge.engine",
+    "bridge.transactions",
 }
 IMPURE_LIBRARIES = {
     "asyncio", "concurrent", "datetime", "fcntl", "inotify_simple", "io", "logging", "mmap",
@@ -218,8 +220,9 @@ def test_the_log_knows_nothing_of_the_bridge_or_of_kafka():
         assert {m for m in importers(library, run_time=False) if is_in(m, "aolog")} == set()
 
 
-def test_only_two_modules_import_the_kafka_client():
-    assert importers("confluent_kafka", run_time=False) <= {"bridge.kafka", "bridge.embedded"}
+def test_only_four_modules_import_the_kafka_client():
+    allowed = {"bridge.kafka", "bridge.transactional", "bridge.cursor_topic", "bridge.embedded"}
+    assert importers("confluent_kafka", run_time=False) <= allowed
 
 
 def test_only_the_arrow_module_imports_pyarrow():
