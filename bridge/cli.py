@@ -80,6 +80,23 @@ def _settings(
 @click.option("--drain", is_flag=True, help="End when all that is there now is acknowledged.")
 @click.option("--cursor", default="bridge", show_default=True, help="Name of the cursor.")
 @click.option(
+    "--delivery", default="at_least_once", show_default=True,
+    type=click.Choice(["at_least_once", "exactly_once"]),
+    help="What is promised; exactly_once is in transactions.",
+)  # fmt: skip  # options read best one a line
+@click.option(
+    "--cursor-topic", default="aolog-bridge-cursors", show_default=True, metavar="TOPIC",
+    help="exactly_once: the compacted topic of cursor records; made if it is missing.",
+)  # fmt: skip  # as above
+@click.option(
+    "--transaction-records", default=10_000, show_default=True, type=click.IntRange(1),
+    help="exactly_once: a transaction is committed at so many records.",
+)  # fmt: skip  # as above
+@click.option(
+    "--transaction-seconds", default=0.5, show_default=True, type=click.FloatRange(0.001, 30),
+    help="exactly_once: or after so long. No consumer sees a record before.",
+)  # fmt: skip  # as above
+@click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=_settings,
     help="A setting of librdkafka, such as compression.type=zstd. Repeatable.",
 )  # fmt: skip  # options read best one a line
@@ -105,6 +122,10 @@ def run(
     *,
     drain: bool,
     cursor: str,
+    delivery: str,
+    cursor_topic: str,
+    transaction_records: int,
+    transaction_seconds: float,
     settings: dict[str, str],
     commit_seconds: float,
     stop_seconds: float,
@@ -119,16 +140,23 @@ def run(
     by which a restart knows what has arrived already. The cursor passes acknowledged records
     only. An outage of any length is waited out.
 
+    With --delivery exactly_once, records and the cursor are committed together in transactions,
+    and consumers that read committed records see each of them once, whatever is killed. It is
+    refused where the cluster does not isolate transactions.
+
     \b
     Examples:
       python -m bridge run --log LOG --topic events --bootstrap-servers kafka:9092
       python -m bridge run --log LOG --bootstrap-servers kafka:9092 --drain --json
       python -m bridge run --log LOG --topic t --bootstrap-servers k:9093 \\
           -X security.protocol=SSL -X ssl.ca.location=/etc/ssl/ca.pem
+      python -m bridge run --log LOG --topic t --bootstrap-servers kafka:9092 \\
+          --delivery exactly_once
 
     \b
     Exit status: 0 stopped or drained, 2 usage, 3 damaged cursor, 4 storage, 5 the log's cursor
-    is in use, 6 the cluster refuses a record or us.
+    is in use, 6 the cluster refuses a record or us, 7 fenced: another bridge delivers this log,
+    8 the cluster or its cursor topic does not do for exactly_once.
     """
     from bridge.forwarder import Forwarder
     from bridge.kafka import check
@@ -151,6 +179,10 @@ def run(
         commit_s=commit_seconds,
         stop_s=stop_seconds,
         prune_delivered=prune,
+        delivery=delivery,
+        cursor_topic=cursor_topic,
+        transaction_records=transaction_records,
+        transaction_seconds=transaction_seconds,
     )
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

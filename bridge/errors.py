@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from aolog.errors import AologError, UsageError
 
-__all__ = ["DestinationError", "Forbidden", "Undeliverable", "WrongSetting"]
+__all__ = [
+    "CursorTopicUnfit",
+    "DestinationError",
+    "Fenced",
+    "Forbidden",
+    "NotIsolated",
+    "Undeliverable",
+    "WrongSetting",
+]
 
 
 class WrongSetting(UsageError):
@@ -31,3 +39,27 @@ class Forbidden(DestinationError):
     """Authentication or authorisation failed: no waiting will help."""
 
     code = "forbidden"
+
+
+class Fenced(DestinationError):
+    """Another bridge has taken over this log's delivery (exactly once). Nothing is lost or
+    repeated: it goes on where this one was cut off. Run one bridge a log."""
+
+    code = "fenced"
+    exit_status = 7
+
+
+class NotIsolated(DestinationError):
+    """The cluster shows records of aborted transactions, or has none: exactly once is not to be
+    had there. Nothing of the log was sent."""
+
+    code = "not_isolated"
+    exit_status = 8
+
+
+class CursorTopicUnfit(DestinationError):
+    """The topic for cursor records has several partitions, or is not compacted. Nothing was sent
+    or changed."""
+
+    code = "cursor_topic_unfit"
+    exit_status = 8

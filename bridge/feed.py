@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aolog.batch import Batch
     from bridge.topics import Topics
 
-__all__ = ["NO_TOPIC", "Feed"]
+__all__ = ["NO_TOPIC", "READ_BYTES", "TOPIC_PAUSE_S", "Feed", "first_ordinal", "milliseconds"]
 
 NO_TOPIC = "it names no topic and there is no default"
 READ_BYTES = 256 << 10  # a batch: a few thousand small records, a tick's worth of work
@@ -89,7 +89,7 @@ class Feed:
         self._batch = None
         self.waiting, marks = plan(
             records,
-            _first_ordinal(batch),
+            first_ordinal(batch),
             self._lane_of,
             engine.holds,
             engine.opened,
@@ -116,7 +116,7 @@ class Feed:
             mark = record.address if marked else None
             try:
                 sent = send(
-                    lane, record.value, record.key, _milliseconds(record.timestamp), headers, mark
+                    lane, record.value, record.key, milliseconds(record.timestamp), headers, mark
                 )
             except Refused as error:
                 return self._engine.refused(str(error), record.address, now_s=time.monotonic())
@@ -139,7 +139,7 @@ class Feed:
         kept = records if at is None else [r for r in records if r.address < at]
         if at is None or len(kept) == len(records):
             return records, Position(self._reader.tell(), self._reader.ordinal)
-        first = _first_ordinal(batch)
+        first = first_ordinal(batch)
         return kept, Position(at, None if first is None else first + len(kept))
 
     def _lane_of(self, record: Record) -> LaneKey:
@@ -167,12 +167,13 @@ class Feed:
         return []
 
 
-def _first_ordinal(batch: Batch) -> int | None:
+def first_ordinal(batch: Batch) -> int | None:
+    """Of the batch's first record; None in format 1."""
     frame = batch.frames[0]
     return None if frame.ordinal is None else frame.ordinal + frame.skip
 
 
-def _milliseconds(timestamp_us: int | None) -> int:
+def milliseconds(timestamp_us: int | None) -> int:
     """Kafka's timestamp: rounded down. 0 makes the client take the present, which is right for a
     record without one; what lies before 1970 Kafka cannot say, so it becomes its first
     millisecond and only the stamp has the truth."""

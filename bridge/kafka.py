@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 _log = logging.getLogger("bridge.kafka")
-_client_log = logging.getLogger("bridge.librdkafka")
-_client_log.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
+CLIENT_LOG = logging.getLogger("bridge.librdkafka")
+CLIENT_LOG.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
 
 # What the guarantees rest on; a user's setting for one of these is refused.
-_FIXED: dict[str, object] = {
+FIXED: dict[str, object] = {
     "enable.idempotence": True,  # a retry is neither stored twice nor out of order
     "enable.gapless.guarantee": True,  # nothing behind a record that failed is delivered
     "acks": "all",
@@ -81,21 +81,21 @@ _OTHER_NAMES = {  # the client's aliases
 }
 _FOREIGN = ("test.mock.", "transactional.id", "bootstrap.servers")
 _CALLBACKS = ("_cb", "on_delivery", "logger")
-_CONSUMER_ONLY = {"linger.ms", "compression.type", "compression.codec"}
+CONSUMER_ONLY = {"linger.ms", "compression.type", "compression.codec"}
 
 # Found in no partition however long one waits: the record or the rights are wrong.
-_NEVER = {
+NEVER = {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.INVALID_RECORD,
     KafkaError.TOPIC_EXCEPTION,
     KafkaError.RECORD_LIST_TOO_LARGE,
     KafkaError.INVALID_TIMESTAMP,
 }
-_NO_TOPIC = {
+NO_TOPIC = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- the library's public names begin so
 }
-_FORBIDDEN = {
+FORBIDDEN = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -143,20 +143,20 @@ def check(settings: dict[str, str]) -> None:
     give. Connects to nothing."""
     for key in settings:
         name = _OTHER_NAMES.get(key, key)
-        if name in _FIXED:
+        if name in FIXED:
             raise WrongSetting(
                 f"{key} is set by the bridge, its guarantees rest on it", hint="leave it out"
             )
         if name.startswith(_FOREIGN) or name.endswith(_CALLBACKS):
             raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
     try:
-        Producer({**_DEFAULTS, **settings, **_FIXED, "log_level": 0}, logger=_client_log)
+        Producer({**_DEFAULTS, **settings, **FIXED, "log_level": 0}, logger=CLIENT_LOG)
         ReadBack(dict(settings), bool).close()
     except (KafkaException, ValueError, TypeError, AttributeError) as error:
-        raise WrongSetting(f"the Kafka client refuses a setting: {_words(error)}") from None
+        raise WrongSetting(f"the Kafka client refuses a setting: {words(error)}") from None
 
 
-def _words(error: Exception) -> str:
+def words(error: Exception) -> str:
     first = error.args[0] if error.args else error
     return first.str() if isinstance(first, KafkaError) else str(first)
 
@@ -183,18 +183,20 @@ class Cluster:
         request, one request at a time, so that a refusal names its record."""
         self.disconnect()
         self._careful = careful
+        self._make({**FIXED, **(_CAREFUL if careful else {})})
+
+    def _make(self, fixed: dict[str, Any]) -> None:
         self._generation += 1
         self._producer = Producer(
             {
                 **_DEFAULTS,
                 **self._settings,
-                **_FIXED,
-                **(_CAREFUL if careful else {}),
+                **fixed,
                 "error_cb": partial(self._on_error, self._generation),
                 "stats_cb": self._on_stats,
                 "statistics.interval.ms": 1_000,
             },
-            logger=_client_log,
+            logger=CLIENT_LOG,
         )
 
     def disconnect(self) -> None:
@@ -239,8 +241,8 @@ class Cluster:
             return False
         except KafkaException as error:
             code = error.args[0].code()
-            if code in _NEVER:
-                raise Refused(_words(error)) from error
+            if code in NEVER:
+                raise Refused(words(error)) from error
             if code != KafkaError._FATAL:  # noqa: SLF001 -- a public name
                 self._fail(error.args[0], None)
             return False  # the next poll tells why
@@ -286,17 +288,17 @@ class Cluster:
             return
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 -- a public name
             self.reachable = False
-        if error.fatal() or error.code() in _FORBIDDEN:
+        if error.fatal() or error.code() in FORBIDDEN:
             self._fail(error, None)
         else:
             _log.debug("%s", error)
 
     def _fail(self, error: KafkaError, address: int | None) -> None:
         code, reason = error.code(), f"{error.name()}: {error.str()}"
-        if code in _FORBIDDEN:
+        if code in FORBIDDEN:
             self._events.append(Forbade(reason))
             return
-        refused = code in _NEVER
+        refused = code in NEVER
         gap = code == KafkaError._GAPLESS_GUARANTEE  # noqa: SLF001 -- a public name
         known = address if refused and self._careful else None
         self._events.append(Failed(reason, refused or gap, known))
@@ -315,13 +317,13 @@ class Cluster:
         try:
             found = self._producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
-            raise NotReachable(_words(error)) from error
+            raise NotReachable(words(error)) from error
         if found.error is None:
             self.reachable = True
             return len(found.partitions)
-        if found.error.code() in _FORBIDDEN:
+        if found.error.code() in FORBIDDEN:
             self._fail(found.error, None)
-        if found.error.code() in _NO_TOPIC:
+        if found.error.code() in NO_TOPIC:
             return 0
         if found.error.code() == KafkaError.TOPIC_EXCEPTION:
             raise Refused(f"{topic!r} is no name for a topic")
@@ -338,7 +340,7 @@ class ReadBack:
 
     def __init__(self, settings: dict[str, Any], give_up: Callable[[], bool]) -> None:
         self._give_up = give_up
-        kept = {k: v for k, v in settings.items() if k not in _CONSUMER_ONLY}
+        kept = {k: v for k, v in settings.items() if k not in CONSUMER_ONLY}
         self._consumer = Consumer(
             {
                 **kept,
@@ -348,7 +350,7 @@ class ReadBack:
                 "isolation.level": "read_uncommitted",
                 "fetch.wait.max.ms": 50,
             },
-            logger=_client_log,
+            logger=CLIENT_LOG,
         )
 
     def partitions(self, topic: str) -> int:
@@ -357,8 +359,8 @@ class ReadBack:
         try:
             found = self._consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
-            raise NotReachable(_words(error)) from error
-        if found.error is not None and found.error.code() not in _NO_TOPIC:
+            raise NotReachable(words(error)) from error
+        if found.error is not None and found.error.code() not in NO_TOPIC:
             raise NotReachable(found.error.str())
         return len(found.partitions)
 
@@ -368,7 +370,7 @@ class ReadBack:
         try:
             found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=ANSWER_S)
         except KafkaException as error:
-            raise NotReachable(_words(error)) from error
+            raise NotReachable(words(error)) from error
         if found is None:
             raise NotReachable(f"no answer for the ends of {lane[0]}/{lane[1]}")
         return int(found[0]), int(found[1])
@@ -400,7 +402,7 @@ class ReadBack:
                     if stamp is not None and stamp.topic_uuid == source and stamp.address < below:
                         greatest = max(stamp.address, -1 if greatest is None else greatest)
         except KafkaException as error:
-            raise NotReachable(_words(error)) from error
+            raise NotReachable(words(error)) from error
         finally:
             self._consumer.unassign()
         return greatest
@@ -444,7 +446,7 @@ class TopicReader:
                 "fetch.wait.max.ms": 20,
                 "reconnect.backoff.max.ms": 500,
             },
-            logger=_client_log,
+            logger=CLIENT_LOG,
         )
         self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
 

@@ -12,6 +12,7 @@ class Status(NamedTuple):
 
     acknowledged, skipped: records since it started; skipped were in Kafka already. lag_records,
     lag_bytes, lag_seconds: not yet acknowledged. lost_records: in gaps that it had to pass.
+    With exactly_once `acknowledged` means committed, and `committed` is the local cursor.
     """
 
     state: str
@@ -28,3 +29,4 @@ class Status(NamedTuple):
     gaps: int
     error: str | None
     rate: float
+    delivery: str

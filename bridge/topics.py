@@ -15,32 +15,17 @@ if TYPE_CHECKING:
 
     from bridge.engine import Engine
 
-__all__ = ["Topics"]
+__all__ = ["NotedTopics", "Topics"]
 
 _log = logging.getLogger("bridge")
 TOPIC_WAIT_S = 30.0  # a topic that is being created appears within seconds
 
 
 class Topics:
-    """The topics of one log's records on one cluster.
+    """The topics of one log's records on one cluster."""
 
-    below: the log's end; stamps beyond it are not ours. give_up: asked now and then.
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        engine: Engine,
-        notes: LaneNotes,
-        *,
-        below: Callable[[], int],
-        give_up: Callable[[], bool],
-    ) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._engine = engine
-        self._notes = notes
-        self._below = below
-        self._give_up = give_up
         self._partitions: dict[str, int] = {}
         self._asked_s: dict[str, float] = {}
 
@@ -54,16 +39,13 @@ class Topics:
         return self._partitions[topic]
 
     def find(self, topic: str) -> bool:
-        """Whether the topic's lanes are known and noted; else ask again in a moment. Raises
-        Refused if there is no such topic and none appears, NotReachable, and StorageError where
-        the notes cannot be saved."""
+        """Whether the topic's lanes are known; else ask again in a moment. Raises Refused if
+        there is no such topic and none appears, NotReachable, and what `_use` raises."""
         if topic in self._partitions:
             return True
         asked_s = self._asked_s.setdefault(topic, time.monotonic())
         try:
-            partitions = self._in_use(topic, self._cluster.partitions(topic))
-            if partitions:
-                self._note(topic, partitions)
+            partitions = self._use(topic, self._cluster.partitions(topic))
         except BaseException:
             del self._asked_s[topic]
             raise
@@ -73,6 +55,39 @@ class Topics:
         elif time.monotonic() - asked_s > TOPIC_WAIT_S:
             raise Refused(f"there is no topic {topic!r}")
         return bool(partitions)
+
+    def _use(self, topic: str, partitions: int) -> int:  # noqa: ARG002 -- told to who overrides it
+        """Into how many lanes a topic of so many partitions is cut."""
+        return partitions
+
+
+class NotedTopics(Topics):
+    """Topics whose lanes are noted, durably, before they are first used.
+
+    below: the log's end; stamps beyond it are not ours. give_up: asked now and then.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        engine: Engine,
+        notes: LaneNotes,
+        *,
+        below: Callable[[], int],
+        give_up: Callable[[], bool],
+    ) -> None:
+        super().__init__(cluster)
+        self._engine = engine
+        self._notes = notes
+        self._below = below
+        self._give_up = give_up
+
+    def _use(self, topic: str, partitions: int) -> int:
+        """Raises NotReachable, and StorageError where the notes cannot be saved."""
+        partitions = self._in_use(topic, partitions)
+        if partitions:
+            self._note(topic, partitions)
+        return partitions
 
     def _in_use(self, topic: str, partitions: int) -> int:
         """Into how many lanes the topic's records are cut. Where one has records that the cursor

@@ -22,10 +22,13 @@
     backing_off  tick                            connecting   Connect
     any          broken                          backing_off  Save, Disconnect
     any          impossible                      failed       Save, Disconnect
+    sending      hurried, something open         committing   Commit
     sending      stop, something open            committing   Commit; then stopped
     sending      stop                            stopped      Save, Disconnect
     committing   committed after a stop          stopped      Save, Disconnect
-    committing   tick after a stop, late         stopped      Save, Disconnect
+    aborting     stop                            aborting     -
+    aborting     aborted after a stop            stopped      Save, Disconnect
+    any          tick after a stop, late         stopped      Save, Disconnect
     elsewhere    stop                            stopped      Save, Disconnect
 
 Why each record arrives once. A transaction holds records of the log from the committed position
@@ -251,6 +254,10 @@ class Transactions:
         self.moved(at)
         return self._commit() if self.outstanding else self._settle()
 
+    def hurry(self) -> list[Command]:
+        """No more comes for now: what is open need not wait until its time is over."""
+        return self._commit() if self.state is State.SENDING and self.outstanding else []
+
     # --- what became of it --------------------------------------------------------------------
 
     def committed(self, *, now_s: float) -> list[Command]:
@@ -304,6 +311,8 @@ class Transactions:
         """Nothing of the transaction will ever be seen."""
         if self.state is not State.ABORTING:
             return []
+        if self.stopping:
+            return self._end(State.STOPPED)
         if self.failed_at is not None:
             return self._settle()
         self.state = State.BACKING_OFF
@@ -355,12 +364,14 @@ class Transactions:
         self._stop_at_s = now_s + self._stop_s
         if self.state is State.SENDING and self.outstanding:
             return self._commit()
-        return [] if self.state is State.COMMITTING else self._end(State.STOPPED)
+        if self.state in {State.COMMITTING, State.ABORTING}:
+            return []
+        return self._end(State.STOPPED)
 
     def tick(self, now_s: float) -> list[Command]:
         """Time has passed."""
         if self.stopping and not self.over and now_s >= self._stop_at_s:
-            self.in_doubt = True
+            self.in_doubt = self.in_doubt or self.state is State.COMMITTING
             return self._end(State.STOPPED)
         if self.state is State.BACKING_OFF and now_s >= self._retry_at_s:
             if self._intact:
@@ -387,16 +398,12 @@ class Transactions:
 
     def _abort(self, now_s: float, *, at_once: bool) -> list[Command]:
         self._forget_open()
-        if self.stopping:
-            return self._end(State.STOPPED)
         self._back_off(now_s, at_once=at_once)
-        self.state = State.ABORTING
+        self.state = State.ABORTING  # also on the way to a stop: consumers wait for what is open
         return [Abort(self.position)]
 
     def _settle(self) -> list[Command]:
         assert self.failed_at is not None
-        if self.stopping:
-            return self._end(State.STOPPED)
         self.position = self.sent_to = self.failed_at
         self.state = State.SETTLING
         return [Settle(self.failed_at, self.failure or "")]

@@ -143,15 +143,20 @@ CASES: dict[tuple[str, str], Row] = {
     ("backing_off", "tick"): (broken, lambda m: m.tick(9.0)),
     ("any", "broken"): (committing, lambda m: m.broken("no", now_s=NOW)),
     ("any", "impossible"): (proving, lambda m: m.impossible("no")),
+    ("sending", "hurried, something open"): (lambda: open_with(2), lambda m: m.hurry()),
+    ("aborting", "stop"): (aborting, lambda m: m.stop(now_s=NOW)),
+    ("aborting", "aborted after a stop"): (
+        lambda: stopping(aborting(1)), lambda m: m.aborted(now_s=NOW),
+    ),
     ("sending", "stop, something open"): (lambda: open_with(2), lambda m: m.stop(now_s=NOW)),
     ("sending", "stop"): (sending, lambda m: m.stop(now_s=NOW)),
     ("committing", "committed after a stop"): (
         lambda: stopping(open_with(2)), lambda m: m.committed(now_s=NOW),
     ),
-    ("committing", "tick after a stop, late"): (
+    ("any", "tick after a stop, late"): (
         lambda: stopping(committing()), lambda m: m.tick(5.0),
     ),
-    ("elsewhere", "stop"): (aborting, lambda m: m.stop(now_s=NOW)),
+    ("elsewhere", "stop"): (proving, lambda m: m.stop(now_s=NOW)),
 }  # fmt: skip  # a table
 
 

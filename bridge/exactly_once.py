@@ -1,0 +1,411 @@
+"""Exactly once: the thin shell around `transactions`. Records and the cursor record behind them
+are committed together, or not at all.
+
+It owns the cluster and what was read ahead; it carries out the machine's commands and reports
+events to it. While a transaction is being committed (in a thread of `transactional`'s) the next
+one's records are read and made ready, so that a commit costs little more than its round trip.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+from aolog.cursor import Position as CursorPosition
+from aolog.errors import CursorDiverged, CursorForeign, StorageError, SyncFailed
+from bridge.cursor_record import CursorName, CursorRecord
+from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, Progress, undeliverable
+from bridge.engine import LaneKey, Position
+from bridge.errors import DestinationError, WrongSetting
+from bridge.feed import NO_TOPIC, READ_BYTES, TOPIC_PAUSE_S, first_ordinal, milliseconds
+from bridge.kafka import Failed, NotReachable, Refused
+from bridge.routing import partition_of
+from bridge.stamp import HEADER_NAME, encode_stamp
+from bridge.topics import Topics
+from bridge.transactional import (
+    Aborted,
+    Broke,
+    Committed,
+    Found,
+    Impossible,
+    Proven,
+    TransactionalCluster,
+    TransactionEvent,
+)
+from bridge.transactions import (
+    Abort,
+    Command,
+    Commit,
+    Connect,
+    Prove,
+    Save,
+    Settle,
+    State,
+    Transactions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aolog import Record
+    from aolog.batch import Batch
+    from bridge.lanes import LaneNotes
+    from bridge.source import Source
+
+__all__ = ["ExactlyOnce"]
+
+_log = logging.getLogger("bridge")
+_SERVE_EVERY = 4096  # records between two looks at what the client reports
+
+_Message: TypeAlias = tuple[
+    LaneKey, bytes | None, bytes | None, int, list[tuple[str, str | bytes | None]]
+]
+
+
+class _Ready:
+    """Records of one batch as the producer takes them. refusal: why the record at `end` can
+    never be sent, if it cannot."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.messages: list[_Message] = []
+        self.addresses: list[int] = []
+        self.next = 0
+        self.first_ordinal = first_ordinal(batch)
+        self.end = Position(0, None)
+        self.refusal: str | None = None
+
+    def position(self, i: int) -> Position:
+        if i == len(self.addresses):
+            return self.end
+        ordinal = None if self.first_ordinal is None else self.first_ordinal + i
+        return Position(self.addresses[i], ordinal)
+
+
+class ExactlyOnce:
+    """See the module, and bridge.delivery. topic: for records that name none. records, seconds:
+    how much, and for how long, a transaction takes up. give_up: asked now and then where
+    something takes long, in another thread too. Raises WrongSetting for a log of format 1."""
+
+    def __init__(
+        self,
+        source: Source,
+        notes: LaneNotes,
+        *,
+        topic: str | None,
+        bootstrap_servers: str,
+        settings: dict[str, str],
+        cursor_topic: str,
+        records: int,
+        seconds: float,
+        commit_s: float,
+        stop_s: float,
+        give_up: Callable[[], bool],
+    ) -> None:
+        uuid = source.reader.topic_uuid
+        if uuid is None:
+            raise WrongSetting(
+                "exactly once needs the log's UUID, and format 1 has none",
+                hint="use at_least_once",
+            )
+        self._uuid = uuid
+        self._source = source
+        self._notes = notes
+        notes.lanes.clear()
+        notes.delivery, notes.lost = EXACTLY_ONCE, False
+        notes.save()
+        source.reader.commit()  # from now on it protects what it has not passed
+        self._topic = topic
+        self._cluster = TransactionalCluster(
+            bootstrap_servers, settings, CursorName(uuid, source.cursor), cursor_topic, give_up
+        )
+        self._topics = Topics(self._cluster)
+        self._engine = Transactions(
+            source.position,
+            now_s=time.monotonic(),
+            records=records,
+            seconds=seconds,
+            save_s=commit_s,
+            stop_s=stop_s,
+            in_doubt=not notes.clean,
+        )
+        self._records = records
+        self._ready: deque[_Ready] = deque()
+        self._batch: Batch | None = None
+        self._ahead = 0
+        self._idle = False
+        self._skipped = 0
+        self._error: DestinationError | None = None
+
+    # --- a round ------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """As Delivery says."""
+        return self._engine.over
+
+    @property
+    def attempts(self) -> int:
+        """As Delivery says."""
+        return self._engine.attempts
+
+    def turn(self, now_s: float) -> None:
+        """As Delivery says."""
+        engine = self._engine
+        self._do(engine.tick(now_s))
+        if engine.over:
+            return
+        wants = engine.state in {State.SENDING, State.COMMITTING} and self._ahead < self._records
+        can_send = bool(self._ready) and engine.room > 0
+        wait_s = 0.0 if wants or can_send else min(IDLE_S, engine.seconds_to_tick(now_s))
+        if can_send and not wants:
+            wait_s = 0.0
+        for event in self._cluster.happened(wait_s):
+            self._take(event)
+        if self._ready and engine.room > 0:
+            self._send()
+        elif wants and not engine.over:
+            busy = self._cluster.calling or bool(engine.outstanding)
+            self._read(BUSY_S if busy else min(IDLE_S, engine.seconds_to_tick(now_s)))
+
+    def stop(self, now_s: float) -> None:
+        """As Delivery says."""
+        self._do(self._engine.stop(now_s=now_s))
+
+    def drain(self, to: int) -> bool:
+        """As Delivery says."""
+        engine = self._engine
+        if engine.state is not State.SENDING or self._batch is not None or self._ready:
+            return False
+        if engine.sent_to.address < to and not self._idle:
+            return False
+        self._do(engine.hurry())
+        return not engine.outstanding
+
+    def finish(self) -> None:
+        """The last word of the notes: whether the local cursor says all that the cluster has."""
+        self._notes.clean = not self._engine.in_doubt
+        try:
+            self._notes.save()
+        except SyncFailed:
+            raise
+        except StorageError as error:
+            _log.warning("notes were not saved: %s", error)
+        self._source.prune()
+
+    def error(self) -> DestinationError | None:
+        """As Delivery says."""
+        if self._engine.state is not State.FAILED:
+            return None
+        if self._error is not None:
+            return self._error
+        at = self._engine.failed_at
+        path = self._source.reader.path
+        return undeliverable(path, self._engine.failure, None if at is None else at.address)
+
+    def close(self) -> None:
+        """As Delivery says."""
+        self._cluster.disconnect()
+
+    def progress(self) -> Progress:
+        """As Delivery says."""
+        engine, cluster = self._engine, self._cluster
+        return Progress(
+            state=self._state(),
+            reachable=cluster.reachable,
+            position=engine.position,
+            committed=engine.saved,
+            acknowledged=engine.acknowledged,
+            skipped=self._skipped,
+            outstanding=engine.outstanding,
+            error=engine.failure or (None if cluster.reachable else cluster.last_error),
+        )
+
+    def _state(self) -> str:
+        state = self._engine.state
+        if self._engine.stopping and not self._engine.over:
+            return "stopping"
+        if state in {State.SENDING, State.COMMITTING}:
+            return "sending" if self._cluster.reachable else "connecting"
+        if state in {State.ABORTING, State.SETTLING}:
+            return "backing_off"
+        return "connecting" if state is State.PROVING else state.value
+
+    # --- commands and events ------------------------------------------------------------------
+
+    def _do(self, commands: list[Command]) -> None:
+        cluster = self._cluster
+        for command in commands:
+            if isinstance(command, Connect):
+                self._topics.forget()
+                cluster.open()
+            elif isinstance(command, Prove):
+                self._unclean()
+                cluster.prove(self._record(command.position))
+            elif isinstance(command, Commit):
+                cluster.commit(self._record(command.position), again=command.again)
+            elif isinstance(command, Abort):
+                cluster.abort()
+                self._go_back(command.position)
+            elif isinstance(command, Settle):
+                self._do(self._engine.settled(None, now_s=time.monotonic()))
+            elif isinstance(command, Save):
+                self._save(command.position)
+            else:
+                cluster.disconnect()
+                if not self._engine.over:
+                    self._go_back(self._engine.position)
+
+    def _take(self, event: TransactionEvent) -> None:
+        engine, now_s = self._engine, time.monotonic()
+        if isinstance(event, Found):
+            self._do(engine.found(self._resume(event.record), now_s=now_s))
+        elif isinstance(event, Proven):
+            self._do(engine.proven(now_s=now_s))
+        elif isinstance(event, Committed):
+            self._do(engine.committed(now_s=now_s))
+        elif isinstance(event, Aborted):
+            self._do(engine.aborted(now_s=now_s))
+        elif isinstance(event, Impossible):
+            self._error = event.error
+            self._do(engine.impossible(str(event.error)))
+        elif isinstance(event, Broke):
+            _log.warning("connecting anew: %s", event.reason)
+            self._do(engine.broken(event.reason, now_s=now_s))
+        elif isinstance(event, Failed):
+            _log.warning("the transaction is aborted: %s", event.reason)
+            again = engine.suspect if event.suspect else engine.failed
+            self._do(again(event.reason, now_s=now_s))
+        else:
+            self._do(engine.unanswered(event.reason))
+
+    def _record(self, position: Position) -> CursorRecord:
+        said = self._source.reader.position_at(*position)
+        return CursorRecord(
+            position.address, position.ordinal, self._uuid, said.epoch, self._cluster.owner
+        )
+
+    def _resume(self, record: CursorRecord | None) -> Position:
+        """Where to go on: at the cluster's cursor, or the local one where that is ahead (behind
+        what has no records, or moved on by hand). Raises CursorForeign, CursorDiverged."""
+        local, reader = self._engine.position, self._source.reader
+        if record is None:
+            self._go_back(local)
+            return local
+        address, ordinal, uuid, epoch, _ = record
+        try:
+            reader.end()  # looks which slabs there are now
+            reader.stand_at(CursorPosition(address, ordinal, uuid, epoch, protects=True))
+        except (CursorForeign, CursorDiverged) as error:
+            raise type(error)(
+                f"the cluster's cursor record does not fit the log: {error}",
+                hint="look at both; another --cursor begins anew, and sends all again",
+                path=reader.path,
+            ) from None
+        if address <= local.address:
+            self._go_back(local)
+            return local
+        if ordinal is not None and local.ordinal is not None and not self._engine.acknowledged:
+            self._skipped += max(0, ordinal - local.ordinal)
+        position = Position(address, ordinal)
+        self._go_back(position)
+        return position
+
+    def _unclean(self) -> None:
+        """Durable before anything is sent: the local cursor may be behind the cluster's."""
+        if self._notes.clean:
+            self._notes.clean = False
+            self._notes.save()
+
+    def _save(self, position: Position) -> None:
+        if position.address > self._engine.saved.address:
+            self._source.commit(position)
+            self._engine.saved_at(position)
+            self._source.prune()
+
+    def _go_back(self, position: Position) -> None:
+        self._ready.clear()
+        self._ahead = 0
+        self._batch = None
+        self._idle = False
+        self._source.go_back(position)
+
+    # --- from the log into the transaction ------------------------------------------------------
+
+    def _read(self, timeout_s: float) -> None:
+        """Reads a batch, waiting for one so long, and makes its records ready."""
+        reader, engine = self._source.reader, self._engine
+        batch = self._batch or reader.read_batch(READ_BYTES, timeout=timeout_s)
+        self._idle = batch is None
+        if batch is None:
+            if not self._ready:  # the position moves on over seals and gaps
+                engine.moved(self._source.position)
+            return
+        self._batch = batch
+        ready = _Ready(batch)
+        ready.end = self._source.position
+        epoch, uuid, default = batch.frames[0].epoch, self._uuid, self._topic
+        found: dict[str, int] = {}
+        for record in batch:
+            topic = record.topic or default
+            if topic not in found:
+                partitions = self._partitions(topic, ready, record)
+                if partitions is None:
+                    return
+                if not partitions:
+                    break
+                found[topic or ""] = partitions
+            assert topic is not None
+            stamp = encode_stamp(uuid, epoch, record.address, record.timestamp)
+            lane = topic, partition_of(record.key, uuid, found[topic])
+            headers: list[tuple[str, str | bytes | None]] = [*record.headers, (HEADER_NAME, stamp)]
+            ready.messages.append(
+                (lane, record.value, record.key, milliseconds(record.timestamp), headers)
+            )
+            ready.addresses.append(record.address)
+        self._batch = None
+        self._ahead += len(ready.messages)
+        self._ready.append(ready)
+
+    def _partitions(self, topic: str | None, ready: _Ready, record: Record) -> int | None:
+        """Of a topic; None: ask again, 0: the record is refused for ever."""
+        try:
+            if topic is None:
+                raise Refused(NO_TOPIC)
+            if self._topics.find(topic):
+                return self._topics.partitions(topic)
+        except Refused as error:
+            ready.refusal = str(error)
+            ordinal, sent = ready.first_ordinal, len(ready.addresses)
+            ready.end = Position(record.address, None if ordinal is None else ordinal + sent)
+            return 0
+        except NotReachable as error:
+            self._cluster.last_error = str(error)
+        time.sleep(TOPIC_PAUSE_S)
+        return None
+
+    def _send(self) -> None:
+        """Sends what is ready, as far as the transaction and the client's queue take it."""
+        ready, engine, put = self._ready[0], self._engine, self._cluster.put
+        begin = i = ready.next
+        refusal = None
+        try:
+            for message in ready.messages[begin : begin + engine.room]:
+                if not put(*message):
+                    break
+                i += 1
+        except Refused as error:
+            refusal = str(error)
+        self._ahead -= i - begin
+        ready.next = i
+        if i == len(ready.messages):
+            refusal = refusal or ready.refusal
+            if not ready.refusal:
+                self._ready.popleft()
+        now_s = time.monotonic()
+        first, to = ready.position(begin), ready.position(i)
+        if i > begin:
+            self._do(engine.sent(first, to, i - begin, now_s=now_s))
+        if refusal is not None:
+            self._do(engine.refused(refusal, to))
