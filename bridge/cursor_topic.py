@@ -5,6 +5,7 @@ One of the modules that speak to a Kafka cluster as a client; see `kafka`.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CursorTopic"]
 
+_log = logging.getLogger("bridge.kafka")
 _PARTITION = 0
 # Cursor records are small and each supersedes the one before: segments that close soon let the
 # cleaner remove them.
@@ -178,6 +180,7 @@ class CursorTopic:
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 -- a public name
                     heard_s, at = now_s, offset
                     if at < end:  # somebody's open transaction hides what follows
+                        _log.debug("waiting for an open transaction at offset %d", at)
                         time.sleep(_OPEN_PAUSE_S)
                         consumer.assign([TopicPartition(self.name, _PARTITION, at)])
         except KafkaException as error:

@@ -11,18 +11,18 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from aolog.cursor import Position as CursorPosition
 from aolog.errors import CursorDiverged, CursorForeign, StorageError, SyncFailed
 from bridge.cursor_record import CursorName, CursorRecord
 from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, Progress, undeliverable
-from bridge.engine import LaneKey, Position
+from bridge.engine import Position
 from bridge.errors import DestinationError, WrongSetting
 from bridge.feed import NO_TOPIC, READ_BYTES, TOPIC_PAUSE_S, first_ordinal, milliseconds
 from bridge.kafka import Failed, NotReachable, Refused
 from bridge.routing import partition_of
-from bridge.stamp import HEADER_NAME, encode_stamp
+from bridge.stamp import encode_stamp
 from bridge.topics import Topics
 from bridge.transactional import (
     Aborted,
@@ -47,40 +47,50 @@ from bridge.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from aolog import Record
     from aolog.batch import Batch
+    from bridge.engine import LaneKey
     from bridge.lanes import LaneNotes
     from bridge.source import Source
+    from bridge.transactional import Message
 
 __all__ = ["ExactlyOnce"]
 
 _log = logging.getLogger("bridge")
-_SERVE_EVERY = 4096  # records between two looks at what the client reports
-
-_Message: TypeAlias = tuple[
-    LaneKey, bytes | None, bytes | None, int, list[tuple[str, str | bytes | None]]
-]
 
 
 class _Ready:
     """Records of one batch as the producer takes them. refusal: why the record at `end` can
     never be sent, if it cannot."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.messages: list[_Message] = []
-        self.addresses: list[int] = []
-        self.next = 0
-        self.first_ordinal = first_ordinal(batch)
-        self.end = Position(0, None)
+    def __init__(self, records: list[Record], first: int | None, end: Position) -> None:
+        self.records = records
+        self.first_ordinal = first
+        self.end = end
         self.refusal: str | None = None
+        self.lanes: list[LaneKey] = []
+        self.stamps: list[bytes] = []
+        self.times_ms: list[int] = []
+        self.next = 0
+
+    def messages(self, room: int) -> Iterator[Message]:
+        """The next ones. Made as they go: thousands that are kept cost the collector dearly."""
+        part = slice(self.next, self.next + room)
+        columns = self.lanes[part], self.records[part], self.stamps[part], self.times_ms[part]
+        return zip(*columns, strict=True)
 
     def position(self, i: int) -> Position:
-        if i == len(self.addresses):
+        if i == len(self.records):
             return self.end
         ordinal = None if self.first_ordinal is None else self.first_ordinal + i
-        return Position(self.addresses[i], ordinal)
+        return Position(self.records[i].address, ordinal)
+
+    def refuse(self, i: int, reason: str) -> None:
+        """The record at i is refused; it and what follows are not sent."""
+        self.end, self.refusal = self.position(i), reason
+        del self.records[i:]
 
 
 class ExactlyOnce:
@@ -135,6 +145,7 @@ class ExactlyOnce:
         self._batch: Batch | None = None
         self._ahead = 0
         self._idle = False
+        self._full = False  # the client's queue
         self._skipped = 0
         self._error: DestinationError | None = None
 
@@ -156,18 +167,18 @@ class ExactlyOnce:
         self._do(engine.tick(now_s))
         if engine.over:
             return
+        wait_s = idle_s = min(IDLE_S, engine.seconds_to_tick(now_s))
         wants = engine.state in {State.SENDING, State.COMMITTING} and self._ahead < self._records
-        can_send = bool(self._ready) and engine.room > 0
-        wait_s = 0.0 if wants or can_send else min(IDLE_S, engine.seconds_to_tick(now_s))
-        if can_send and not wants:
+        if self._full:
+            wait_s = min(wait_s, BUSY_S)
+        elif wants or (self._ready and engine.room > 0):
             wait_s = 0.0
         for event in self._cluster.happened(wait_s):
             self._take(event)
         if self._ready and engine.room > 0:
             self._send()
         elif wants and not engine.over:
-            busy = self._cluster.calling or bool(engine.outstanding)
-            self._read(BUSY_S if busy else min(IDLE_S, engine.seconds_to_tick(now_s)))
+            self._read(BUSY_S if self._cluster.calling else idle_s)
 
     def stop(self, now_s: float) -> None:
         """As Delivery says."""
@@ -328,7 +339,7 @@ class ExactlyOnce:
         self._ready.clear()
         self._ahead = 0
         self._batch = None
-        self._idle = False
+        self._idle = self._full = False
         self._source.go_back(position)
 
     # --- from the log into the transaction ------------------------------------------------------
@@ -343,43 +354,40 @@ class ExactlyOnce:
                 engine.moved(self._source.position)
             return
         self._batch = batch
-        ready = _Ready(batch)
-        ready.end = self._source.position
-        epoch, uuid, default = batch.frames[0].epoch, self._uuid, self._topic
-        found: dict[str, int] = {}
-        for record in batch:
-            topic = record.topic or default
+        ready = _Ready(list(batch), first_ordinal(batch), self._source.position)
+        found: dict[str, dict[bytes | None, LaneKey]] = {}
+        for i, record in enumerate(ready.records):
+            topic = record.topic or self._topic or ""
             if topic not in found:
-                partitions = self._partitions(topic, ready, record)
-                if partitions is None:
+                known = self._find(topic)
+                if known is None:
                     return
-                if not partitions:
+                if known:
+                    ready.refuse(i, known)
                     break
-                found[topic or ""] = partitions
-            assert topic is not None
-            stamp = encode_stamp(uuid, epoch, record.address, record.timestamp)
-            lane = topic, partition_of(record.key, uuid, found[topic])
-            headers: list[tuple[str, str | bytes | None]] = [*record.headers, (HEADER_NAME, stamp)]
-            ready.messages.append(
-                (lane, record.value, record.key, milliseconds(record.timestamp), headers)
-            )
-            ready.addresses.append(record.address)
+                found[topic] = {}
+            lane = found[topic].get(record.key)
+            if lane is None:  # keys recur, and a look is cheaper than a hash
+                partitions = self._topics.partitions(topic)
+                lane = topic, partition_of(record.key, self._uuid, partitions)
+                found[topic][record.key] = lane
+            ready.lanes.append(lane)
+        epoch, uuid = batch.frames[0].epoch, self._uuid
+        ready.stamps = [encode_stamp(uuid, epoch, r.address, r.timestamp) for r in ready.records]
+        ready.times_ms = [milliseconds(r.timestamp) for r in ready.records]
         self._batch = None
-        self._ahead += len(ready.messages)
+        self._ahead += len(ready.records)
         self._ready.append(ready)
 
-    def _partitions(self, topic: str | None, ready: _Ready, record: Record) -> int | None:
-        """Of a topic; None: ask again, 0: the record is refused for ever."""
+    def _find(self, topic: str) -> str | None:
+        """Why nothing can ever be sent to a topic, empty if it can; None: ask again."""
+        if not topic:
+            return NO_TOPIC
         try:
-            if topic is None:
-                raise Refused(NO_TOPIC)
             if self._topics.find(topic):
-                return self._topics.partitions(topic)
+                return ""
         except Refused as error:
-            ready.refusal = str(error)
-            ordinal, sent = ready.first_ordinal, len(ready.addresses)
-            ready.end = Position(record.address, None if ordinal is None else ordinal + sent)
-            return 0
+            return str(error)
         except NotReachable as error:
             self._cluster.last_error = str(error)
         time.sleep(TOPIC_PAUSE_S)
@@ -387,19 +395,15 @@ class ExactlyOnce:
 
     def _send(self) -> None:
         """Sends what is ready, as far as the transaction and the client's queue take it."""
-        ready, engine, put = self._ready[0], self._engine, self._cluster.put
-        begin = i = ready.next
-        refusal = None
-        try:
-            for message in ready.messages[begin : begin + engine.room]:
-                if not put(*message):
-                    break
-                i += 1
-        except Refused as error:
-            refusal = str(error)
-        self._ahead -= i - begin
+        ready, engine = self._ready[0], self._engine
+        begin = ready.next
+        room = min(engine.room, len(ready.records) - begin)
+        put = self._cluster.put(ready.messages(room))
+        self._full = put.records < room
+        refusal, i = put.refusal, begin + put.records
+        self._ahead -= put.records
         ready.next = i
-        if i == len(ready.messages):
+        if i == len(ready.records):
             refusal = refusal or ready.refusal
             if not ready.refusal:
                 self._ready.popleft()

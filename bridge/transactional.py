@@ -29,13 +29,14 @@ from bridge.kafka import (
     Cluster,
     Failed,
     NotReachable,
-    Refused,
     words,
 )
+from bridge.stamp import HEADER_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from aolog import Record
     from bridge.engine import LaneKey
 
 __all__ = [
@@ -44,7 +45,9 @@ __all__ = [
     "Committed",
     "Found",
     "Impossible",
+    "Message",
     "Proven",
+    "Put",
     "TransactionEvent",
     "TransactionalCluster",
     "Unanswered",
@@ -68,6 +71,18 @@ _FENCING = {
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 }
+
+
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+Message: TypeAlias = "tuple[LaneKey, Record, bytes, int]"
+"""Where to, what, its stamp, and Kafka's timestamp in milliseconds."""
+
+
+class Put(NamedTuple):
+    """How many were queued, and why the next one can never be, if it cannot."""
+
+    records: int
+    refusal: str | None
 
 
 class Found(NamedTuple):
@@ -182,32 +197,31 @@ class TransactionalCluster(Cluster):
 
     # --- sending --------------------------------------------------------------------------------
 
-    def put(
-        self,
-        lane: LaneKey,
-        value: bytes | None,
-        key: bytes | None,
-        timestamp_ms: int,
-        headers: list[tuple[str, str | bytes | None]],
-    ) -> bool:
-        """Queues a record in the transaction, which begins with its first; False if the queue is
-        full, or something failed that `poll` tells. Raises Refused for what can never be sent."""
-        assert self._producer is not None
+    def put(self, messages: Iterable[Message]) -> Put:
+        """Queues records in the transaction, which begins with its first, up to one that can
+        never be sent, or until the queue is full or something failed that `happened` tells."""
+        producer = self._producer
+        assert producer is not None
+        produce, sent = producer.produce, 0
         try:
             if not self._begun:
-                self._producer.begin_transaction()
+                producer.begin_transaction()
                 self._begun = True
-            self._producer.produce(lane[0], value, key, lane[1], None, None, timestamp_ms, headers)
+            for (topic, partition), record, stamp, timestamp_ms in messages:
+                headers: Headers = [*record.headers, (HEADER_NAME, stamp)]
+                produce(
+                    topic, record.value, record.key, partition, None, None, timestamp_ms, headers
+                )
+                sent += 1
         except BufferError:
-            return False
+            pass
         except KafkaException as error:
             if error.args[0].code() in NEVER:
-                raise Refused(words(error)) from error
+                return Put(sent, words(error))
             self._await_reason()
             if not self._failures:
                 self._fail(error.args[0], None)
-            return False
-        return True
+        return Put(sent, None)
 
     @property
     def calling(self) -> bool:

@@ -79,6 +79,8 @@ _PROPERTIES: Final[Mapping[str, object]] = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.num.partitions": 1,
+    # How often it looks for transactions that are open for too long: 10 s by default.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
     "share.coordinator.state.topic.num.partitions": 1,
