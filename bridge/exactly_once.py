@@ -1,7 +1,7 @@
 """Exactly once: the thin shell around `transactions`. Records and the cursor record behind them
 are committed together, or not at all.
 
-It owns the cluster and what was read ahead; it carries out the machine's commands and reports
+It owns the cluster and what is read ahead; it carries out the machine's commands and reports
 events to it. While a transaction is being committed (in a thread of `transactional`'s) the next
 one's records are read and made ready, so that a commit costs little more than its round trip.
 """
@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from typing import TYPE_CHECKING
 
 from aolog.cursor import Position as CursorPosition
 from aolog.errors import CursorDiverged, CursorForeign, StorageError, SyncFailed
+from bridge.ahead import Ahead
 from bridge.cursor_record import CursorName, CursorRecord
 from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, Progress, undeliverable
 from bridge.engine import Position
 from bridge.errors import DestinationError, WrongSetting
-from bridge.feed import NO_TOPIC, READ_BYTES, TOPIC_PAUSE_S, first_ordinal, milliseconds
-from bridge.kafka import Failed, NotReachable, Refused
-from bridge.routing import partition_of
-from bridge.stamp import encode_stamp
+from bridge.kafka import Failed
 from bridge.topics import Topics
 from bridge.transactional import (
     Aborted,
@@ -31,6 +28,7 @@ from bridge.transactional import (
     Found,
     Impossible,
     Proven,
+    Put,
     TransactionalCluster,
     TransactionEvent,
 )
@@ -47,50 +45,14 @@ from bridge.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from aolog import Record
-    from aolog.batch import Batch
-    from bridge.engine import LaneKey
     from bridge.lanes import LaneNotes
     from bridge.source import Source
-    from bridge.transactional import Message
 
 __all__ = ["ExactlyOnce"]
 
 _log = logging.getLogger("bridge")
-
-
-class _Ready:
-    """Records of one batch as the producer takes them. refusal: why the record at `end` can
-    never be sent, if it cannot."""
-
-    def __init__(self, records: list[Record], first: int | None, end: Position) -> None:
-        self.records = records
-        self.first_ordinal = first
-        self.end = end
-        self.refusal: str | None = None
-        self.lanes: list[LaneKey] = []
-        self.stamps: list[bytes] = []
-        self.times_ms: list[int] = []
-        self.next = 0
-
-    def messages(self, room: int) -> Iterator[Message]:
-        """The next ones. Made as they go: thousands that are kept cost the collector dearly."""
-        part = slice(self.next, self.next + room)
-        columns = self.lanes[part], self.records[part], self.stamps[part], self.times_ms[part]
-        return zip(*columns, strict=True)
-
-    def position(self, i: int) -> Position:
-        if i == len(self.records):
-            return self.end
-        ordinal = None if self.first_ordinal is None else self.first_ordinal + i
-        return Position(self.records[i].address, ordinal)
-
-    def refuse(self, i: int, reason: str) -> None:
-        """The record at i is refused; it and what follows are not sent."""
-        self.end, self.refusal = self.position(i), reason
-        del self.records[i:]
 
 
 class ExactlyOnce:
@@ -126,7 +88,6 @@ class ExactlyOnce:
         notes.delivery, notes.lost = EXACTLY_ONCE, False
         notes.save()
         source.reader.commit()  # from now on it protects what it has not passed
-        self._topic = topic
         self._cluster = TransactionalCluster(
             bootstrap_servers, settings, CursorName(uuid, source.cursor), cursor_topic, give_up
         )
@@ -140,11 +101,9 @@ class ExactlyOnce:
             stop_s=stop_s,
             in_doubt=not notes.clean,
         )
-        self._records = records
-        self._ready: deque[_Ready] = deque()
-        self._batch: Batch | None = None
-        self._ahead = 0
-        self._idle = False
+        self._ahead = Ahead(
+            source, self._topics, self._cluster, topic=topic, uuid=uuid, records=records
+        )
         self._full = False  # the client's queue
         self._skipped = 0
         self._error: DestinationError | None = None
@@ -168,17 +127,20 @@ class ExactlyOnce:
         if engine.over:
             return
         wait_s = idle_s = min(IDLE_S, engine.seconds_to_tick(now_s))
-        wants = engine.state in {State.SENDING, State.COMMITTING} and self._ahead < self._records
+        wants = self._ahead.room and engine.state in {State.SENDING, State.COMMITTING}
+        can_send = bool(self._ahead.ready) and engine.room > 0
         if self._full:
             wait_s = min(wait_s, BUSY_S)
-        elif wants or (self._ready and engine.room > 0):
+        elif wants or can_send:
             wait_s = 0.0
         for event in self._cluster.happened(wait_s):
             self._take(event)
-        if self._ready and engine.room > 0:
+        if self._ahead.ready and engine.room > 0:
             self._send()
         elif wants and not engine.over:
-            self._read(BUSY_S if self._cluster.calling else idle_s)
+            self._ahead.read(BUSY_S if self._cluster.calling else idle_s)
+            if self._ahead.idle and self._ahead.empty:  # it moves on over seals and gaps
+                engine.moved(self._source.position)
 
     def stop(self, now_s: float) -> None:
         """As Delivery says."""
@@ -187,9 +149,9 @@ class ExactlyOnce:
     def drain(self, to: int) -> bool:
         """As Delivery says."""
         engine = self._engine
-        if engine.state is not State.SENDING or self._batch is not None or self._ready:
+        if engine.state is not State.SENDING or not self._ahead.empty:
             return False
-        if engine.sent_to.address < to and not self._idle:
+        if engine.sent_to.address < to and not self._ahead.idle:
             return False
         self._do(engine.hurry())
         return not engine.outstanding
@@ -336,80 +298,25 @@ class ExactlyOnce:
             self._source.prune()
 
     def _go_back(self, position: Position) -> None:
-        self._ready.clear()
-        self._ahead = 0
-        self._batch = None
-        self._idle = self._full = False
+        self._ahead.forget()
+        self._full = False
         self._source.go_back(position)
-
-    # --- from the log into the transaction ------------------------------------------------------
-
-    def _read(self, timeout_s: float) -> None:
-        """Reads a batch, waiting for one so long, and makes its records ready."""
-        reader, engine = self._source.reader, self._engine
-        batch = self._batch or reader.read_batch(READ_BYTES, timeout=timeout_s)
-        self._idle = batch is None
-        if batch is None:
-            if not self._ready:  # the position moves on over seals and gaps
-                engine.moved(self._source.position)
-            return
-        self._batch = batch
-        ready = _Ready(list(batch), first_ordinal(batch), self._source.position)
-        found: dict[str, dict[bytes | None, LaneKey]] = {}
-        for i, record in enumerate(ready.records):
-            topic = record.topic or self._topic or ""
-            if topic not in found:
-                known = self._find(topic)
-                if known is None:
-                    return
-                if known:
-                    ready.refuse(i, known)
-                    break
-                found[topic] = {}
-            lane = found[topic].get(record.key)
-            if lane is None:  # keys recur, and a look is cheaper than a hash
-                partitions = self._topics.partitions(topic)
-                lane = topic, partition_of(record.key, self._uuid, partitions)
-                found[topic][record.key] = lane
-            ready.lanes.append(lane)
-        epoch, uuid = batch.frames[0].epoch, self._uuid
-        ready.stamps = [encode_stamp(uuid, epoch, r.address, r.timestamp) for r in ready.records]
-        ready.times_ms = [milliseconds(r.timestamp) for r in ready.records]
-        self._batch = None
-        self._ahead += len(ready.records)
-        self._ready.append(ready)
-
-    def _find(self, topic: str) -> str | None:
-        """Why nothing can ever be sent to a topic, empty if it can; None: ask again."""
-        if not topic:
-            return NO_TOPIC
-        try:
-            if self._topics.find(topic):
-                return ""
-        except Refused as error:
-            return str(error)
-        except NotReachable as error:
-            self._cluster.last_error = str(error)
-        time.sleep(TOPIC_PAUSE_S)
-        return None
 
     def _send(self) -> None:
         """Sends what is ready, as far as the transaction and the client's queue take it."""
-        ready, engine = self._ready[0], self._engine
+        ready, engine = self._ahead.ready[0], self._engine
         begin = ready.next
         room = min(engine.room, len(ready.records) - begin)
-        put = self._cluster.put(ready.messages(room))
+        put = self._cluster.put(ready.messages(room)) if room else Put(0, None)
         self._full = put.records < room
-        refusal, i = put.refusal, begin + put.records
-        self._ahead -= put.records
-        ready.next = i
-        if i == len(ready.records):
+        self._ahead.taken(put.records)
+        end = begin + put.records
+        refusal = put.refusal
+        if end == len(ready.records):
             refusal = refusal or ready.refusal
-            if not ready.refusal:
-                self._ready.popleft()
         now_s = time.monotonic()
-        first, to = ready.position(begin), ready.position(i)
-        if i > begin:
-            self._do(engine.sent(first, to, i - begin, now_s=now_s))
+        first, to = ready.position(begin), ready.position(end)
+        if put.records:
+            self._do(engine.sent(first, to, put.records, now_s=now_s))
         if refusal is not None:
             self._do(engine.refused(refusal, to))

@@ -1,0 +1,163 @@
+"""What was read ahead of the transaction that is open: batches of the log as the producer takes
+them, with where each record goes and its stamp.
+
+Read while a transaction is being committed, so that the next one is sent without a pause.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from bridge.engine import Position
+from bridge.feed import NO_TOPIC, READ_BYTES, TOPIC_PAUSE_S, first_ordinal, milliseconds
+from bridge.kafka import NotReachable, Refused
+from bridge.routing import partition_of
+from bridge.stamp import encode_stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aolog import Record
+    from aolog.batch import Batch
+    from bridge.engine import LaneKey
+    from bridge.kafka import Cluster
+    from bridge.source import Source
+    from bridge.topics import Topics
+    from bridge.transactional import Message
+
+__all__ = ["Ahead", "Ready"]
+
+_BATCHES = 64  # of READ_BYTES each are held at most: 16 MiB
+
+
+class Ready:
+    """Records of one batch, and behind which position they end. refusal: why the record at `end`
+    can never be sent, if it cannot. next: of the first that was not taken."""
+
+    def __init__(self, records: list[Record], first: int | None, end: Position) -> None:
+        self.records = records
+        self.end = end
+        self.refusal: str | None = None
+        self.lanes: list[LaneKey] = []
+        self.stamps: list[bytes] = []
+        self.times_ms: list[int] = []
+        self.next = 0
+        self._first_ordinal = first
+
+    def messages(self, count: int) -> Iterator[Message]:
+        """The next ones. Made as they go: thousands that are kept cost the collector dearly."""
+        part = slice(self.next, self.next + count)
+        columns = self.lanes[part], self.records[part], self.stamps[part], self.times_ms[part]
+        return zip(*columns, strict=True)
+
+    def position(self, i: int) -> Position:
+        """Of the record at i, or of the end."""
+        if i == len(self.records):
+            return self.end
+        ordinal = None if self._first_ordinal is None else self._first_ordinal + i
+        return Position(self.records[i].address, ordinal)
+
+    def refuse(self, i: int, reason: str) -> None:
+        """The record at i is refused; it and what follows are not sent."""
+        self.end, self.refusal = self.position(i), reason
+        del self.records[i:]
+
+
+class Ahead:
+    """Reads a log as far ahead as `records`, or some megabytes. topic: for records that name
+    none. Not thread-safe. Raises what Reader raises."""
+
+    def __init__(
+        self,
+        source: Source,
+        topics: Topics,
+        cluster: Cluster,
+        *,
+        topic: str | None,
+        uuid: bytes,
+        records: int,
+    ) -> None:
+        self._source = source
+        self._topics = topics
+        self._cluster = cluster
+        self._topic = topic
+        self._uuid = uuid
+        self._records = records
+        self._held = 0
+        self._batch: Batch | None = None  # read, and not all of its topics are known yet
+        self.ready: deque[Ready] = deque()
+        self.idle = False
+
+    @property
+    def room(self) -> bool:
+        """Whether more may be read."""
+        return self._held < self._records and len(self.ready) < _BATCHES
+
+    @property
+    def empty(self) -> bool:
+        """Whether all that was read was taken."""
+        return not self.ready and self._batch is None
+
+    def forget(self) -> None:
+        """What was read will be read again."""
+        self.ready.clear()
+        self._held = 0
+        self._batch = None
+        self.idle = False
+
+    def taken(self, records: int) -> None:
+        """So many of the first batch were sent; it goes when it is empty and ends well."""
+        ready = self.ready[0]
+        ready.next += records
+        self._held -= records
+        if ready.next == len(ready.records) and ready.refusal is None:
+            self.ready.popleft()
+
+    def read(self, timeout_s: float) -> None:
+        """Reads a batch, waiting for one so long, and makes its records ready. idle: there was
+        none."""
+        batch = self._batch or self._source.reader.read_batch(READ_BYTES, timeout=timeout_s)
+        self.idle = batch is None
+        if batch is None:
+            return
+        self._batch = batch
+        ready = Ready(list(batch), first_ordinal(batch), self._source.position)
+        found: dict[str, dict[bytes | None, LaneKey]] = {}
+        for i, record in enumerate(ready.records):
+            topic = record.topic or self._topic or ""
+            if topic not in found:
+                known = self._find(topic)
+                if known is None:
+                    return
+                if known:
+                    ready.refuse(i, known)
+                    break
+                found[topic] = {}
+            lane = found[topic].get(record.key)
+            if lane is None:  # keys recur, and a look is cheaper than a hash
+                partitions = self._topics.partitions(topic)
+                lane = topic, partition_of(record.key, self._uuid, partitions)
+                found[topic][record.key] = lane
+            ready.lanes.append(lane)
+        epoch, uuid = batch.frames[0].epoch, self._uuid
+        ready.stamps = [encode_stamp(uuid, epoch, r.address, r.timestamp) for r in ready.records]
+        ready.times_ms = [milliseconds(r.timestamp) for r in ready.records]
+        self._batch = None
+        self._held += len(ready.records)
+        self.ready.append(ready)
+
+    def _find(self, topic: str) -> str | None:
+        """Why nothing can ever be sent to a topic, empty if it can; None: ask again."""
+        if not topic:
+            return NO_TOPIC
+        try:
+            if self._topics.find(topic):
+                return ""
+        except Refused as error:
+            return str(error)
+        except NotReachable as error:
+            self._cluster.last_error = str(error)
+        time.sleep(TOPIC_PAUSE_S)
+        return None
