@@ -83,11 +83,6 @@ def set_limit(kafka: KafkaServer, topic: str, max_message_bytes: int) -> None:
         future.result(30)
 
 
-# Records of test logs are years old: a commit's marker, which is of the present, ends their segment,
-# and retention by time would take it while the test runs.
-FOR_EVER = {"retention.ms": "-1"}
-
-
 # --- killed over and over -----------------------------------------------------------------------
 
 

@@ -20,7 +20,6 @@ from aolog.errors import CursorDiverged, CursorForeign
 from bridge.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
 from bridge.errors import CursorTopicUnfit, Undeliverable
 from tests.bridge.against_kafka import (
-    FOR_EVER,
     Budget,
     Start,
     committed_in,
@@ -84,7 +83,7 @@ def write_cursor(kafka: KafkaServer, log: Path, record: CursorRecord) -> None:
 def test_kills_lose_nothing_repeat_nothing_and_keep_the_order(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start, budget: Budget
 ) -> None:
-    name = topic(3, FOR_EVER)
+    name = topic(3)
     fill_mixed(log, budget.records)
     kills = kill_over_and_over(lambda: start(name, *SLOW), budget, seed=1)
     print(kills)
@@ -102,7 +101,7 @@ def test_kills_lose_nothing_repeat_nothing_and_keep_the_order(
 def test_a_broker_that_crashes_restarts_and_freezes_is_waited_for(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
-    count, name = 30_000, topic(3, FOR_EVER)
+    count, name = 30_000, topic(3)
     fill_mixed(log, count)
     process = start(
         name, *SLOW, "-X", "socket.timeout.ms=2000", "-X", "transaction.timeout.ms=5000"

@@ -20,7 +20,6 @@ from bridge import topics
 from bridge.errors import Undeliverable
 from bridge.routing import partition_of_key
 from tests.bridge.against_kafka import (
-    FOR_EVER,
     Budget,
     Start,
     fill_mixed,
@@ -62,7 +61,7 @@ SLOW = ("-X", "batch.num.messages=150", "-X", "queue.buffering.max.messages=1500
 def test_kills_lose_nothing_repeat_nothing_and_keep_the_order(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start, budget: Budget
 ) -> None:
-    name, partitions = topic(3, FOR_EVER), 3
+    name, partitions = topic(3), 3
     fill_mixed(log, budget.records)
     kills = kill_over_and_over(lambda: start(name, *SLOW), budget, seed=1)
     print(kills)
@@ -83,7 +82,7 @@ def test_a_broker_that_crashes_and_a_bridge_killed_meanwhile_lose_and_repeat_not
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     count, partitions = 20_000, 3
-    name = topic(partitions, FOR_EVER)
+    name = topic(partitions)
     fill_mixed(log, count)
     process = start(name, *SLOW)
     process.until(lambda s: s["acknowledged"] and s["lag_records"] < count * 0.9)

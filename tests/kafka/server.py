@@ -84,6 +84,9 @@ _PROPERTIES: Final[Mapping[str, object]] = {
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
     "share.coordinator.state.topic.num.partitions": 1,
+    # Records of a test's log may be years old: retention by time would take their segments, which
+    # end sooner than one thinks where a transaction's marker, which is of the present, follows.
+    "log.retention.ms": -1,
     # A test's consumer group has all its members at once.
     "group.initial.rebalance.delay.ms": 0,
     # A topic exists because a test made it: a wrong name is an error, as in production.
