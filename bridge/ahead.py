@@ -124,23 +124,18 @@ class Ahead:
             return
         self._batch = batch
         ready = Ready(list(batch), first_ordinal(batch), self._source.position)
-        found: dict[str, dict[bytes | None, LaneKey]] = {}
-        for i, record in enumerate(ready.records):
-            topic = record.topic or self._topic or ""
-            if topic not in found:
-                known = self._find(topic)
-                if known is None:
-                    return
-                if known:
-                    ready.refuse(i, known)
-                    break
-                found[topic] = {}
-            lane = found[topic].get(record.key)
-            if lane is None:  # keys recur, and a look is cheaper than a hash
-                partitions = self._topics.partitions(topic)
-                lane = topic, partition_of(record.key, self._uuid, partitions)
-                found[topic][record.key] = lane
-            ready.lanes.append(lane)
+        wanted = [(r.topic, r.key) for r in ready.records]
+        lanes: dict[tuple[str | None, bytes | None], LaneKey] = {}
+        for pair in dict.fromkeys(wanted):  # keys recur, and a look is cheaper than a hash
+            topic = pair[0] or self._topic or ""
+            refusal = self._find(topic)
+            if refusal is None:
+                return
+            if refusal:
+                ready.refuse(wanted.index(pair), refusal)
+                break
+            lanes[pair] = topic, partition_of(pair[1], self._uuid, self._topics.partitions(topic))
+        ready.lanes = [lanes[pair] for pair in wanted[: len(ready.records)]]
         epoch, uuid = batch.frames[0].epoch, self._uuid
         ready.stamps = [encode_stamp(uuid, epoch, r.address, r.timestamp) for r in ready.records]
         ready.times_ms = [milliseconds(r.timestamp) for r in ready.records]

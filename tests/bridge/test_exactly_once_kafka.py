@@ -150,6 +150,25 @@ def test_a_transaction_that_the_cluster_gave_up_is_sent_again_by_the_same_bridge
     assert_arrived(records_of(log), committed_in(kafka, name, 2), topic=name)
 
 
+def test_a_stop_while_the_broker_hangs_ends_it_in_seconds_and_leaves_no_doubt_behind(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
+) -> None:
+    name = topic(2)
+    with Writer(log) as writer:
+        append(writer, range(20_000))
+    process = start(name, *SLOW, "--stop-seconds", "2")
+    process.until(lambda s: s["acknowledged"] > 500)
+    kafka.pause()
+    process.until(lambda s: s["error"])  # a commit is not answered
+    assert process.terminate(15.0) == 0
+    assert process.statuses[-1]["lag_records"] > 0
+    assert json.loads((log / "cursors/bridge.lanes").read_text())["clean"] is False
+    kafka.resume()
+    assert start(name, *EXACTLY, "--drain").end(120) == 0
+    assert json.loads((log / "cursors/bridge.lanes").read_text())["clean"] is True
+    assert_arrived(records_of(log), committed_in(kafka, name, 2), topic=name)
+
+
 def test_an_older_bridge_on_a_copy_of_the_log_is_fenced_and_says_so(
     kafka: KafkaServer, topic: TopicFactory, log: Path, tmp_path: Path, start: Start
 ) -> None:
