@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["ExactlyOnce"]
 
 _log = logging.getLogger("bridge")
+_TIMEOUT_MS = 60_000  # the client's default
 
 
 class ExactlyOnce:
@@ -80,6 +81,13 @@ class ExactlyOnce:
             raise WrongSetting(
                 "exactly once needs the log's UUID, and format 1 has none",
                 hint="use at_least_once",
+            )
+        timeout_ms = float(settings.get("transaction.timeout.ms", _TIMEOUT_MS))
+        if seconds * 2_000 > timeout_ms:
+            raise WrongSetting(
+                f"transactions of {seconds} s, and the cluster gives them up after "
+                f"transaction.timeout.ms={timeout_ms:.0f}",
+                hint="leave a transaction at least twice its time",
             )
         self._uuid = uuid
         self._source = source

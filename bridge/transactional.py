@@ -56,6 +56,9 @@ __all__ = [
 CALL_S = 1.0  # how long one call waits for the cluster: how late a stop may be noticed
 _INIT_S = 10.0  # ending a predecessor's transaction takes milliseconds where the cluster is well
 _REASON_S = 0.2
+# Between fencing its predecessor and its first cursor record a bridge needs some round trips.
+_TAKE_OVER_S = 5.0
+_LOOK_PAUSE_S = 0.25
 _GAPLESS = "enable.gapless.guarantee"  # a gap is aborted with its transaction, and no end
 
 # The library's public names begin with an underscore.
@@ -152,6 +155,7 @@ class TransactionalCluster(Cluster):
         self._failures: deque[TransactionEvent] = deque()
         self._begun = False
         self._is_owner = False
+        self._fenced = False
 
     # --- calls that end with an event -----------------------------------------------------------
 
@@ -282,13 +286,8 @@ class TransactionalCluster(Cluster):
     def _open(self) -> TransactionEvent:
         assert self._producer is not None
         self._topic.require()
-        if self._is_owner:  # before it is fenced: a bridge that has taken over stays
-            record = self._last()
-            if record is not None and record.owner != self.owner:
-                raise Fenced(
-                    "another bridge has taken over the delivery of this log",
-                    hint="run one bridge a log; a copied log needs `aolog repair --fresh`",
-                )
+        if self._is_owner:
+            self._look_who_owns()
         until_s = time.monotonic() + _INIT_S
         while True:
             try:
@@ -300,7 +299,24 @@ class TransactionalCluster(Cluster):
                 if not isinstance(told, Unanswered) or late:
                     return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
         self.reachable = True
+        self._fenced = False
         return Found(self._last())
+
+    def _look_who_owns(self) -> None:
+        """Before it is fenced: a bridge that has taken over stays, and is given the time to say
+        that it has. Where nobody says so the cluster gave a transaction up for its age, which
+        looks the same. Raises Fenced."""
+        until_s = time.monotonic() + (_TAKE_OVER_S if self._fenced else 0.0)
+        while True:
+            record = self._last()
+            if record is not None and record.owner != self.owner:
+                raise Fenced(
+                    "another bridge has taken over the delivery of this log",
+                    hint="run one bridge a log; a copied log needs `aolog repair --fresh`",
+                )
+            if time.monotonic() > until_s or self._give_up():
+                return
+            time.sleep(_LOOK_PAUSE_S)
 
     def _last(self) -> CursorRecord | None:
         value = self._topic.last(self._name.key)
@@ -402,6 +418,7 @@ class TransactionalCluster(Cluster):
 
     def _told(self, error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
         code, reason = error.code(), _reason(error)
+        self._fenced = self._fenced or code in _FENCING
         if code in FORBIDDEN or code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             return Impossible(
                 Forbidden(

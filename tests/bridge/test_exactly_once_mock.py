@@ -57,6 +57,15 @@ def test_a_log_of_format_1_has_no_uuid_and_is_refused(log: Path) -> None:
         Forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once")
 
 
+def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log: Path) -> None:
+    fill(log, 1)
+    with pytest.raises(WrongSetting, match=r"transaction.timeout.ms=1500"):
+        Forwarder(
+            log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once",
+            transaction_seconds=1.0, settings={"transaction.timeout.ms": "1500"},
+        )  # fmt: skip  # one call
+
+
 def test_another_word_for_the_delivery_is_refused(log: Path) -> None:
     fill(log, 1)
     with pytest.raises(WrongSetting, match="use one of at_least_once, exactly_once"):
