@@ -315,7 +315,9 @@ class ExactlyOnce:
         ready, engine = self._ahead.ready[0], self._engine
         begin = ready.next
         room = min(engine.room, len(ready.records) - begin)
-        put = self._cluster.put(ready.messages(room)) if room else Put(0, None)
+        put = Put(0, None, spoiled=False)
+        if room:
+            put = self._cluster.put(ready.messages(room), reported=engine.suspected > 0)
         self._full = put.records < room
         self._ahead.taken(put.records)
         end = begin + put.records
@@ -328,3 +330,5 @@ class ExactlyOnce:
             self._do(engine.sent(first, to, put.records, now_s=now_s))
         if refusal is not None:
             self._do(engine.refused(refusal, to))
+        elif put.spoiled and engine.state is State.SENDING:
+            self._do(engine.hurry() or engine.failed("nothing is taken", now_s=now_s))

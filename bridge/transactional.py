@@ -7,7 +7,6 @@ own, one call at a time, and its outcome comes as an event; meanwhile nobody sen
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import time
@@ -55,7 +54,6 @@ __all__ = [
 
 CALL_S = 1.0  # how long one call waits for the cluster: how late a stop may be noticed
 _INIT_S = 10.0  # ending a predecessor's transaction takes milliseconds where the cluster is well
-_REASON_S = 0.2
 # Between fencing its predecessor and its first cursor record a bridge needs some round trips.
 _TAKE_OVER_S = 5.0
 _LOOK_PAUSE_S = 0.25
@@ -63,6 +61,7 @@ _GAPLESS = "enable.gapless.guarantee"  # a gap is aborted with its transaction, 
 
 # The library's public names begin with an underscore.
 _STATE = KafkaError._STATE  # noqa: SLF001
+_FAILED_RECORDS = KafkaError._INCONSISTENT  # noqa: SLF001
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001
 _NO_TRANSACTIONS = {
     KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
@@ -82,10 +81,12 @@ Message: TypeAlias = "tuple[LaneKey, Record, bytes, int]"
 
 
 class Put(NamedTuple):
-    """How many were queued, and why the next one can never be, if it cannot."""
+    """How many were queued, and why the next one can never be, if it cannot. spoiled: nothing more
+    is taken, as something failed that a commit will tell."""
 
     records: int
     refusal: str | None
+    spoiled: bool
 
 
 class Found(NamedTuple):
@@ -167,8 +168,6 @@ class TransactionalCluster(Cluster):
             {
                 **{k: v for k, v in FIXED.items() if k != _GAPLESS},
                 "transactional.id": self._name.transactional_id,
-                "delivery.report.only.error": True,
-                "on_delivery": partial(self._on_failure, self._generation + 1),
             }
         )
         self._start(self._open)
@@ -201,10 +200,16 @@ class TransactionalCluster(Cluster):
 
     # --- sending --------------------------------------------------------------------------------
 
-    def put(self, messages: Iterable[Message]) -> Put:
+    def put(self, messages: Iterable[Message], *, reported: bool) -> Put:
         """Queues records in the transaction, which begins with its first, up to one that can
-        never be sent, or until the queue is full or something failed that `happened` tells."""
+        never be sent, or until the queue is full, or the transaction is spoiled.
+
+        reported: each record's failure tells its reason. A report a record costs more than the
+        record (it takes the interpreter's lock in the midst of a commit), so none is asked for
+        where nothing is suspected.
+        """
         producer = self._producer
+        report = partial(self._on_failure, self._generation) if reported else None
         assert producer is not None
         produce, sent = producer.produce, 0
         try:
@@ -214,18 +219,18 @@ class TransactionalCluster(Cluster):
             for (topic, partition), record, stamp, timestamp_ms in messages:
                 headers: Headers = [*record.headers, (HEADER_NAME, stamp)]
                 produce(
-                    topic, record.value, record.key, partition, None, None, timestamp_ms, headers
+                    topic, record.value, record.key, partition, report, None, timestamp_ms, headers
                 )
                 sent += 1
         except BufferError:
             pass
         except KafkaException as error:
             if error.args[0].code() in NEVER:
-                return Put(sent, words(error))
-            self._await_reason()
-            if not self._failures:
-                self._fail(error.args[0], None)
-        return Put(sent, None)
+                return Put(sent, words(error), spoiled=False)
+            if error.args[0].code() == _STATE:  # a commit tells why
+                return Put(sent, None, spoiled=True)
+            self._fail(error.args[0], None)
+        return Put(sent, None, spoiled=False)
 
     @property
     def calling(self) -> bool:
@@ -258,8 +263,9 @@ class TransactionalCluster(Cluster):
         if isinstance(outcome, Unanswered):
             return outcome
         self._failures.clear()
-        if isinstance(outcome, Failed):
-            return next((e for e in told if isinstance(e, Failed) and e.suspect), outcome)
+        reports = [event for event in told if isinstance(event, Failed)]
+        if isinstance(outcome, Failed) and reports:
+            return next((report for report in reports if report.suspect), reports[0])
         return outcome
 
     # --- in the thread of a call ------------------------------------------------------------------
@@ -358,26 +364,33 @@ class TransactionalCluster(Cluster):
 
     def _commit(self, record: CursorRecord, *, again: bool) -> TransactionEvent:
         assert self._producer is not None
+        spoiled = False
         try:
             if not again:
-                self._put_cursor(encode_cursor(record))
+                spoiled = not self._put_cursor(encode_cursor(record))
             self._producer.commit_transaction(CALL_S)
         except KafkaException as error:
-            told = self._told(error.args[0])
-            if isinstance(told, Failed) and not told.suspect:
-                self._await_reason()
-            return told
+            return self._told(error.args[0])
+        if spoiled:  # cannot be: a commit of what is spoiled tells by what
+            return Broke("a transaction was committed without its cursor record")
         self._begun = False
         return Committed()
 
-    def _put_cursor(self, value: bytes) -> None:
-        """Last in its transaction: an open one hides what other bridges write behind it."""
+    def _put_cursor(self, value: bytes) -> bool:
+        """Last in its transaction: an open one hides what other bridges write behind it. False
+        where the transaction is spoiled already."""
         assert self._producer is not None
         while True:
-            with contextlib.suppress(BufferError):
+            try:
                 self._producer.produce(self._topic.name, value, self._name.key, 0)
-                return
-            self._producer.poll(0.05)
+            except BufferError:
+                self._producer.poll(0.05)
+            except KafkaException as error:
+                if error.args[0].code() != _STATE:
+                    raise
+                return False
+            else:
+                return True
             if self._leaving:
                 raise NotReachable("left with a full queue")
 
@@ -396,14 +409,6 @@ class TransactionalCluster(Cluster):
         return self._leaving or self._asked_to_give_up()
 
     # --- what an error means ------------------------------------------------------------------
-
-    def _await_reason(self) -> None:
-        """The report of the record that spoiled the transaction comes at once, if there is one."""
-        assert self._producer is not None
-        until_s = time.monotonic() + _REASON_S
-        while not self._failures and time.monotonic() < until_s:
-            with contextlib.suppress(KafkaException):
-                self._producer.poll(0.05)
 
     def _on_failure(self, generation: int, error: KafkaError | None, _message: Any) -> None:
         if error is not None and generation == self._generation:
@@ -433,7 +438,7 @@ class TransactionalCluster(Cluster):
                     hint="use --delivery at_least_once",
                 )
             )
-        if code in NEVER:
+        if code in NEVER or code == _FAILED_RECORDS:
             return Failed(reason, True, None)
         if error.fatal() or code in _FENCING:
             return Broke(reason)
