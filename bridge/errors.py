@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from bridge.provider import Message
 
 __all__ = [
+    "CursorTopicUnfit",
     "DestinationError",
+    "Fenced",
     "NotDelivered",
+    "NotIsolated",
     "NotRunning",
     "Undeliverable",
     "WrongConfiguration",
@@ -39,6 +42,30 @@ class Undeliverable(DestinationError):
     and so does the cursor; everything that goes elsewhere was delivered."""
 
     code = "undeliverable"
+
+
+class Fenced(DestinationError):
+    """Another bridge has taken over this log's delivery (exactly once). Nothing is lost or
+    repeated: it goes on where this one was cut off. Run one bridge a log."""
+
+    code = "fenced"
+    exit_status = 7
+
+
+class NotIsolated(DestinationError):
+    """The cluster shows records of aborted transactions, or has none: exactly once is not to be
+    had there. Nothing of the log was sent."""
+
+    code = "not_isolated"
+    exit_status = 8
+
+
+class CursorTopicUnfit(DestinationError):
+    """The topic for cursor records has several partitions, or is not compacted. Nothing was sent
+    or changed."""
+
+    code = "cursor_topic_unfit"
+    exit_status = 8
 
 
 class NotDelivered(DestinationError):

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog import Reader, Record
+    from aolog.batch import Batch
     from bridge.routing import Routing
     from bridge.topics import Topics
 
-__all__ = ["Feed"]
+__all__ = ["NO_TOPIC", "READ_BYTES", "Feed", "first_ordinal", "milliseconds", "no_partition"]
 
 NO_TOPIC = Refusal("it names no topic and there is no default", "NO_TOPIC")
 READ_BYTES = 256 << 10  # a batch: a few thousand small records, a tick's worth of work
@@ -98,10 +99,9 @@ class Feed:
         if told is not None:
             self._go_to(begin)
             return told
-        frame = batch.frames[0]
         outgoing, planned = plan(
             records,
-            None if frame.ordinal is None else frame.ordinal + frame.skip,
+            first_ordinal(batch),
             self._lane_of,
             engine.lane,
             begin=begin.address,
@@ -109,7 +109,7 @@ class Feed:
             bytes_max=self._bytes_max,
             stop_at_poison=engine.poison == "stop",
         )
-        self.epoch = frame.epoch
+        self.epoch = batch.frames[0].epoch
         self.records = {}
         if planned.poison:
             self.records = {record.address: record for record in records}
@@ -126,7 +126,7 @@ class Feed:
             mark = record.address if marked else None
             try:
                 sent = send(
-                    lane, record.value, record.key, _milliseconds(record.timestamp), headers, mark
+                    lane, record.value, record.key, milliseconds(record.timestamp), headers, mark
                 )
             except Refused as error:
                 return self._engine.refused(
@@ -164,8 +164,7 @@ class Feed:
         else:
             key = topic, to.partition_of(record.key, record.address, self._keyless, partitions)
             if key[1] >= partitions:
-                reason = f"there is no partition {key[1]} in topic {topic!r}"
-                raise Poisonous(key, Refusal(reason, UNKNOWN))
+                raise Poisonous(key, no_partition(key))
         if self._engine.refusals and record.address in self._engine.refusals:
             raise Poisonous(key, self._engine.refusals[record.address])
         return key
@@ -181,7 +180,18 @@ class Feed:
         return None
 
 
-def _milliseconds(timestamp_us: int | None) -> int:
+def no_partition(key: LaneKey) -> Refusal:
+    """Of a record that a rule sends to a partition by its number."""
+    return Refusal(f"there is no partition {key[1]} in topic {key[0]!r}", UNKNOWN)
+
+
+def first_ordinal(batch: Batch) -> int | None:
+    """Of the batch's first record; None in format 1."""
+    frame = batch.frames[0]
+    return None if frame.ordinal is None else frame.ordinal + frame.skip
+
+
+def milliseconds(timestamp_us: int | None) -> int:
     """Kafka's timestamp: rounded down. 0 makes the client take the present, which is right for a
     record without one; what lies before 1970 Kafka cannot say, so it becomes its first
     millisecond and only the stamp has the truth."""

@@ -18,6 +18,7 @@ class Status(NamedTuple):
     lag_bytes, lag_seconds: not yet acknowledged. lost_records: in gaps that it had to pass.
     dead_lettered, dropped: records that will never be taken, since it started. held_back: lanes
     whose records wait in the log; standing: those of them that wait until somebody acts.
+    With exactly_once `acknowledged` means committed, and `committed` is the local cursor.
     """
 
     state: str
@@ -38,6 +39,7 @@ class Status(NamedTuple):
     dropped: int = 0
     standing: int = 0
     held_back: int = 0
+    delivery: str = "at_least_once"
 
     def counted(self) -> dict[str, Any]:
         """What COUNTED names."""

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 from aolog import Reader
 from aolog.errors import AologError
 from bridge.errors import WrongConfiguration
+from bridge.forwarder import OPTIONS
 from bridge.overview import LogStatus, Overview, Phase, overview
 from bridge.routing import clusters_of
-from bridge.task import DEFAULTS, Plan, Task, supported
+from bridge.task import Plan, Task
 from bridge.tree import Tree, growth
 
 if TYPE_CHECKING:
@@ -370,7 +371,7 @@ class Supervisor:
 
 def _plans(config: Config) -> dict[str, Plan]:
     """How logs are forwarded, by cluster."""
-    more = supported({name: getattr(config, name) for name in DEFAULTS})
+    more = {name: getattr(config, name) for name in OPTIONS}
     several = len(config.clusters) > 1
     return {
         name: Plan(

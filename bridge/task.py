@@ -6,7 +6,6 @@ status, and puts the task into the supervisor's queue when it ends.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import random
 import threading
@@ -20,7 +19,6 @@ from aolog.cursor import read_position
 from aolog.errors import AologError, CorruptionError, CursorLocked, NotALog, UsageError
 from aolog.retention import prune
 from aolog.storage import Storage
-from bridge.errors import WrongConfiguration
 from bridge.forwarder import Forwarder
 from bridge.loglines import naming
 from bridge.overview import LogStatus, Phase, state_of
@@ -29,11 +27,11 @@ from bridge.status import COUNTED, NOTHING
 
 if TYPE_CHECKING:
     import queue
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from bridge.status import Status
 
-__all__ = ["DEFAULTS", "Plan", "Task", "supported"]
+__all__ = ["Plan", "Task"]
 
 _log = logging.getLogger("bridge.supervisor")
 _RETRY_S, _RETRY_MAX_S = 1.0, 60.0
@@ -67,31 +65,6 @@ class Plan(NamedTuple):
         options = {**self.options, **more}
         settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
         return Forwarder(path, routing=routing, settings=settings, **options)
-
-
-# Options of the forwarder's that not every version of it has, and what they are if not given.
-DEFAULTS: dict[str, Any] = {
-    "delivery": "at_least_once",
-    "cursor_topic": "aolog-bridge-cursors",
-    "transaction_records": 10_000,
-    "transaction_seconds": 0.5,
-    "poison": "stop",
-}
-
-
-def supported(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Of what was given, what this version's forwarder takes. Raises WrongConfiguration where
-    something else than the default is asked for that it does not have."""
-    known = inspect.signature(Forwarder).parameters
-    asked = {name: given[name] for name in DEFAULTS if name in given}
-    problems = [
-        f"{name}: {value!r} is not in this version"
-        for name, value in asked.items()
-        if name not in known and value != DEFAULTS[name]
-    ]
-    if problems:
-        raise WrongConfiguration(problems)
-    return {name: value for name, value in asked.items() if name in known}
 
 
 @dataclass(eq=False, slots=True)

@@ -28,11 +28,13 @@ PURE = {
     "aolog.record",
     "aolog.recovery",
     "aolog.slab",
+    "bridge.cursor_record",
     "bridge.engine",
     "bridge.lane",
     "bridge.planning",
     "bridge.protocol",
     "bridge.routing",
+    "bridge.transactions",
 }
 IMPURE_LIBRARIES = {
     "asyncio", "concurrent", "datetime", "fcntl", "inotify_simple", "io", "logging", "mmap",
@@ -224,9 +226,10 @@ def test_the_log_knows_nothing_of_the_bridge_or_of_kafka():
         assert {m for m in importers(library, run_time=False) if is_in(m, "aolog")} == set()
 
 
-def test_only_two_modules_import_the_kafka_client():
+def test_only_what_speaks_to_a_cluster_imports_the_kafka_client():
     assert importers("confluent_kafka", run_time=False) <= {
-        "bridge.kafka", "bridge.kafka_provider", "bridge.embedded",
+        "bridge.kafka", "bridge.transactional", "bridge.cursor_topic", "bridge.kafka_provider",
+        "bridge.embedded",
     }  # fmt: skip  # a list
 
 

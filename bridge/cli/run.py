@@ -90,19 +90,25 @@ def run(
     only. An outage of any length is waited out, wrong credentials too. A partition or topic that
     takes nothing holds up no other. With a configuration file SIGHUP reads it again.
 
+    With --delivery exactly_once, records and the cursor are committed together in transactions,
+    and consumers that read committed records see each of them once, whatever is killed. It is
+    refused where the cluster does not isolate transactions, and stands before a refused record.
+
     \b
     Examples:
       python -m bridge run --log LOG --topic events --bootstrap-servers kafka:9092
       python -m bridge run --log LOG --bootstrap-servers kafka:9092 --drain --json
       python -m bridge run --root /var/lib/app/logs --bootstrap-servers kafka:9092 --http :9100
       python -m bridge run --config bridge.toml
+      python -m bridge run --log LOG --bootstrap-servers kafka:9092 --delivery exactly_once
       python -m bridge run --log LOG --topic t --bootstrap-servers k:9093 \\
           -X security.protocol=SSL -X ssl.ca.location=/etc/ssl/ca.pem
 
     \b
     Exit status: 0 stopped or drained, 2 usage, 3 damaged cursor, 4 storage, 5 the log's cursor
-    is in use, 6 drained but for records that the cluster refuses. With many logs: the greatest of
-    theirs.
+    is in use, 6 drained but for records that the cluster refuses, 7 fenced: another bridge
+    delivers this log exactly once, 8 the cluster or its cursor topic does not do for exactly_once.
+    With many logs: the greatest of theirs.
     """
     given = {name: value for name, value in options.items() if value is not None and value != {}}
     if path is not None and root is not None:

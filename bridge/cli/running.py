@@ -20,12 +20,11 @@ _CURSOR = "bridge"
 
 def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, verbose: bool) -> None:
     """Forwards a log in this thread. given: options that were given, by name."""
-    from bridge.forwarder import Forwarder
+    from bridge.forwarder import OPTIONS, Forwarder
     from bridge.kafka import check
     from bridge.loglines import set_up
     from bridge.one import One
     from bridge.report import reporter
-    from bridge.task import supported
 
     set_up(as_json=given.get("log_format") == "json", verbose=verbose)
     settings = given.get("settings", {})
@@ -40,7 +39,7 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
         commit_s=given.get("commit_seconds", 1.0),
         stop_s=given.get("stop_seconds", 5.0),
         prune_delivered=given.get("prune", False),
-        **supported(given),
+        **{name: given[name] for name in OPTIONS if name in given},
     )
     _on_signals(forwarder.stop, None)
     one = One(path, forwarder)

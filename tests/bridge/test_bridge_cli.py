@@ -239,6 +239,7 @@ def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
         "skipped": int, "outstanding": int, "lag_records": int, "lag_bytes": int,
         "lag_seconds": float, "lost_records": int, "gaps": int, "error": type(None), "rate": float,
         "dead_lettered": int, "dropped": int, "standing": int, "held_back": int,
+        "delivery": str,
     }  # fmt: skip
     assert tuple(kinds) == Status._fields
     assert len(process.lines) >= 2
@@ -350,7 +351,7 @@ def test_on_a_terminal_there_is_one_live_line(broker: EmbeddedBroker, log: Path)
 STATUS = Status(
     state="sending", reachable=True, position=1, committed=1, acknowledged=10, skipped=0,
     outstanding=0, lag_records=5, lag_bytes=9, lag_seconds=0.1, lost_records=0, gaps=0,
-    error=None, rate=3.0,
+    error=None, rate=3.0, delivery="at_least_once",
 )  # fmt: skip  # one value
 
 

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from bridge.config import Config
 from bridge.configfile import load, load_text
 from bridge.errors import WrongConfiguration
-from bridge.forwarder import Forwarder
+from bridge.forwarder import OPTIONS, Forwarder
 from bridge.routing import Rule
-from bridge.task import DEFAULTS, supported
 from tests.bridge.conftest import Process, fill
 
 LEAST = 'root = "logs"\n[clusters.main]\nbootstrap_servers = "kafka:9092"\n'
@@ -181,16 +180,18 @@ def test_several_clusters_need_a_default_and_cursors_of_their_own() -> None:
     assert problems_of(same) == ["clusters.b.cursor: is that of cluster 'main'; each needs its own"]
 
 
-def test_what_the_forwarder_does_not_have_is_refused_and_not_passed_over() -> None:
+def test_options_have_the_forwarders_defaults() -> None:
     known = inspect.signature(Forwarder).parameters
-    for name, other in {"delivery": "exactly_once", "poison": "drop"}.items():
-        assert supported({name: DEFAULTS[name]}).keys() <= known.keys()
-        if name in known:
-            assert supported({name: other}) == {name: other}
-        else:
-            with pytest.raises(WrongConfiguration, match=f"{name}: '{other}' is not in this"):
-                supported({name: other})
-    assert {name: getattr(load_text(LEAST), name) for name in DEFAULTS} == DEFAULTS
+    config = load_text(LEAST)
+    assert {name: getattr(config, name) for name in OPTIONS} == {
+        name: known[name].default for name in OPTIONS
+    }
+
+
+def test_exactly_once_stands_before_what_is_refused_and_takes_no_other_policy() -> None:
+    text = 'delivery = "exactly_once"\npoison = "drop"\n' + LEAST
+    assert problems_of(text) == ["poison: only 'stop' goes with exactly_once"]
+    assert load_text(text.replace("drop", "stop")).delivery == "exactly_once"
 
 
 # --- options over the file ------------------------------------------------------------------

@@ -405,8 +405,8 @@ def test_the_notes_remember_a_lane_that_proves_nothing(
     saved["lanes"][2]["distrusted"] = True
     path.write_text(json.dumps(saved))
     run = forward()
-    wait_until(lambda: run.forwarder._engine.distrusts((TOPIC, 2)))
+    wait_until(lambda: run.forwarder._delivery._engine.distrusts((TOPIC, 2)))
     run.stop()
     again: Forwarder = run.forwarder
-    assert not again._engine.distrusts((TOPIC, 1))
+    assert not again._delivery._engine.distrusts((TOPIC, 1))
     assert json.loads(path.read_text())["lanes"][2]["distrusted"] is True

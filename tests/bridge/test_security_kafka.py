@@ -169,12 +169,19 @@ def test_who_knows_the_password_is_let_in(
     assert "hunter2" not in process.stderr + "".join(process.lines)
 
 
-@pytest.mark.parametrize(("mechanism", "user"), [("PLAIN", "alice"), ("SCRAM-SHA-256", "bob")])
+@pytest.mark.parametrize(
+    ("mechanism", "user", "delivery"),
+    [
+        ("PLAIN", "alice", "at_least_once"),
+        ("PLAIN", "alice", "exactly_once"),
+        ("SCRAM-SHA-256", "bob", "at_least_once"),
+    ],
+)
 def test_a_wrong_password_is_an_outage_told_in_words_and_never_said(
-    forward: Callable[..., tuple[Process, str]], mechanism: str, user: str
+    forward: Callable[..., tuple[Process, str]], mechanism: str, user: str, delivery: str
 ) -> None:
     settings = SASL.format(mechanism=mechanism, user=user, password='{file = "wrong"}')
-    process, _ = forward("SASL", settings)
+    process, _ = forward("SASL", settings, "--delivery", delivery)
     last = refused(process)
     assert "AUTHENTICATION" in last["error"]
     assert (last["state"], last["standing"], last["acknowledged"]) == ("connecting", 0, 0)

@@ -78,9 +78,14 @@ _PROPERTIES: Final[Mapping[str, object]] = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.num.partitions": 1,
+    # How often it looks for transactions that are open for too long: 10 s by default.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
     "share.coordinator.state.topic.num.partitions": 1,
+    # Records of a test's log may be years old: retention by time would take their segments, which
+    # end sooner than one thinks where a transaction's marker, which is of the present, follows.
+    "log.retention.ms": -1,
     # A test's consumer group has all its members at once.
     "group.initial.rebalance.delay.ms": 0,
     # A topic exists because a test made it: a wrong name is an error, as in production.
