@@ -154,6 +154,8 @@ class Ahead:
         self._batch = None
         if ready.records or ready.refusal is not None:
             self._held += len(ready.records)
+            size = sum(len(r.value or b"") + len(r.key or b"") for r in ready.records)
+            self._source.pace.spend(len(ready.records), size, now_s=time.monotonic())
             self.ready.append(ready)
 
     def _ours(self, batch: Batch) -> Ready:

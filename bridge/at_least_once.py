@@ -91,6 +91,7 @@ class AtLeastOnce:
             routing=routing,
             source=notes.source,
             go_to=source.go_to,
+            pace=source.pace,
             view=view,
             keyless=keyless,
         )
@@ -121,6 +122,9 @@ class AtLeastOnce:
         wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
         if feed.waiting:
             self._do(feed.send())
+        elif (pause_s := self._source.pace.wait_s(now_s)) > 0:
+            if not busy:
+                time.sleep(min(pause_s, wait_s))
         elif engine.wants_batch and (self._cluster.reachable or not engine.outstanding):
             self._do(feed.read(0.0 if busy else wait_s))
         elif not busy:

@@ -172,6 +172,10 @@ class Config(_Table):
     transaction_records: int = Field(10_000, ge=1, description="exactly_once: at most in one")
     transaction_seconds: float = Field(0.5, ge=0.001, le=30, description="exactly_once: at most")
     poison: Literal["stop", "drop", "dead-letter"] = "stop"
+    records_per_second: float | None = Field(None, gt=0, description="of each log, at most")
+    bytes_per_second: float | None = Field(None, gt=0, description="of each log, at most")
+    total_records_per_second: float | None = Field(None, gt=0, description="of all together")
+    total_bytes_per_second: float | None = Field(None, gt=0, description="of all together")
     prune: Annotated[
         Annotated[bool, Tag("_word")] | Annotated[Prune, Tag("_table")],
         Discriminator(lambda given: "_table" if isinstance(given, Mapping | Prune) else "_word"),

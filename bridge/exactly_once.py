@@ -136,7 +136,12 @@ class ExactlyOnce:
         if engine.over:
             return
         wait_s = idle_s = min(IDLE_S, engine.seconds_to_tick(now_s))
-        wants = self._ahead.room and engine.state in {State.SENDING, State.COMMITTING}
+        pause_s = self._source.pace.wait_s(now_s)
+        if pause_s > 0:
+            wait_s = min(wait_s, pause_s)
+        wants = (
+            self._ahead.room and engine.state in {State.SENDING, State.COMMITTING} and pause_s == 0
+        )
         can_send = bool(self._ahead.ready) and engine.room > 0
         if self._full:
             wait_s = min(wait_s, BUSY_S)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from aolog import Reader, Record
     from aolog.batch import Batch
+    from bridge.pace import Paces
     from bridge.routing import Routing
     from bridge.topics import Topics
 
@@ -33,7 +34,7 @@ class Feed:
     """Sends a log's records as the engine wants them. What follows is told as its commands.
 
     routing: where records go. source: the UUID in the stamps. go_to: makes the reader stand at
-    a position. view: what becomes of each record that is read. keyless: the UUID that chooses
+    a position. pace: what is sent is spent of it. view: what becomes of each record that is read. keyless: the UUID that chooses
     the partition of records without a key, if it is not `source`. records: of the batch that was
     read last, by address, where a command names them.
     """
@@ -48,6 +49,7 @@ class Feed:
         routing: Routing,
         source: bytes,
         go_to: Callable[[Position], None],
+        pace: Paces,
         view: Callable[[Record], Record] | None = None,
         keyless: bytes | None = None,
     ) -> None:
@@ -58,6 +60,7 @@ class Feed:
         self._routing = routing
         self._source = source
         self._go_to = go_to
+        self._pace = pace
         self._view = view
         self._keyless = keyless or source
         self._bytes_max = cluster.message_bytes_max
@@ -114,6 +117,8 @@ class Feed:
         if planned.poison:
             self.records = {record.address: record for record in records}
         self.waiting = outgoing
+        size = sum(mark.bytes for _, mark in planned.marks)
+        self._pace.spend(len(outgoing), size, now_s=now_s)
         return engine.read(self._stands(), planned, now_s=now_s) or self.send()
 
     def send(self) -> list[Command]:

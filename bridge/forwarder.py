@@ -14,6 +14,7 @@ from bridge.delivery import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery
 from bridge.errors import WrongSetting
 from bridge.exactly_once import ExactlyOnce
 from bridge.lanes import LaneNotes
+from bridge.pace import Pace, Paces
 from bridge.routing import Routing
 from bridge.source import Source
 from bridge.status import Status
@@ -31,7 +32,10 @@ __all__ = ["DELIVERIES", "OPTIONS", "Forwarder"]
 CURSOR = "bridge"
 CURSOR_TOPIC = "aolog-bridge-cursors"
 DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)
-OPTIONS = ("delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison")
+OPTIONS = (
+    "delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison",
+    "records_per_second", "bytes_per_second",
+)  # fmt: skip  # a list
 """Options that are called the same in a configuration and on the command line."""
 
 
@@ -44,7 +48,8 @@ class Forwarder:
     stands before it, the others go on; "dead-letter": it goes to the log in LOG/dead-letter;
     "drop": it is counted, logged and passed. prune_delivered: removes slabs that the cursor and
     every other protecting cursor have passed, or of them what retention lets go. until: it drains
-    up to this address and no further. view, keyless: see Feed.
+    up to this address and no further. records_per_second, bytes_per_second: it is not sent faster,
+    on average; shared_pace: nor than all whose pace it is together. view, keyless: see Feed.
 
     delivery: what is promised whatever is killed, and for how long an outage lasts.
     "at_least_once": nothing is lost, each partition keeps the order of the log, and what arrived
@@ -72,6 +77,9 @@ class Forwarder:
         stop_s: float = 5.0,
         poison: Poison = "stop",
         prune_delivered: bool | Retention = False,
+        records_per_second: float | None = None,
+        bytes_per_second: float | None = None,
+        shared_pace: Pace | None = None,
         until: int | None = None,
         view: Callable[[Record], Record] | None = None,
         keyless: bytes | None = None,
@@ -91,7 +99,10 @@ class Forwarder:
                 f" cursor to its end; poison={poison} or a part of the log is not to be had",
                 hint="use at_least_once",
             )
-        self._source = Source(path, cursor=cursor, prune_delivered=prune_delivered)
+        own = Pace(records_per_s=records_per_second, bytes_per_s=bytes_per_second)
+        self._source = Source(
+            path, cursor=cursor, prune_delivered=prune_delivered, pace=Paces(own, shared_pace)
+        )
         reader = self._source.reader
         self._stop_asked = False
         self.moved_s = time.monotonic()  # when its thread last showed that it does not hang

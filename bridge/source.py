@@ -10,6 +10,7 @@ from aolog.errors import AddressPruned
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
 from bridge.engine import Position
+from bridge.pace import Paces
 
 if TYPE_CHECKING:
     import os
@@ -21,7 +22,8 @@ _log = logging.getLogger("bridge")
 
 class Source:
     """One log. prune_delivered: removes slabs that the cursor and every other protecting cursor
-    have passed, or of them what retention lets go. Not thread-safe. Raises what Reader raises."""
+    have passed, or of them what retention lets go. pace: how
+    fast it is sent. Not thread-safe. Raises what Reader raises."""
 
     def __init__(
         self,
@@ -29,10 +31,12 @@ class Source:
         *,
         cursor: str,
         prune_delivered: bool | Retention = False,
+        pace: Paces | None = None,
     ) -> None:
         self.storage = Storage()
         self.reader = Reader(path, cursor=cursor, on_gap=self.on_gap, storage=self.storage)
         self.cursor = cursor
+        self.pace = pace or Paces()
         self.lost = 0
         self._gaps: set[int] = set()
         keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered

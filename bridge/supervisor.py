@@ -26,6 +26,7 @@ from aolog.errors import AologError
 from bridge.errors import WrongConfiguration
 from bridge.forwarder import OPTIONS
 from bridge.overview import LogStatus, Overview, Phase, overview
+from bridge.pace import Pace
 from bridge.routing import clusters_of
 from bridge.task import Plan, Task
 from bridge.tree import Tree, growth
@@ -63,7 +64,8 @@ class Supervisor:
         self._config = config
         self._drain = drain
         self._read = read
-        self._plans = _plans(config)
+        self._pace = Pace()  # one for all and always, so that plans stay equal
+        self._plans = self._plan(config)
         self._tasks: dict[tuple[str, str], Task] = {}
         self._told: queue.SimpleQueue[object] = queue.SimpleQueue()  # its put is reentrant
         self._tree = _tree(config)
@@ -330,7 +332,7 @@ class Supervisor:
             return
         try:
             config = self._read()
-            plans = _plans(config)
+            _plans(config, self._pace)
         except AologError as error:
             problems = error.problems if isinstance(error, WrongConfiguration) else [str(error)]
             event = {"event": "reload_refused", "code": error.code}
@@ -346,7 +348,7 @@ class Supervisor:
                 )
                 kept[name] = getattr(self._config, name)
         config = config.model_copy(update=kept)
-        self._config, self._plans = config, _plans(config) if kept else plans
+        self._config, self._plans = config, self._plan(config)
         tree = _tree(config)
         self._tree.include, self._tree.exclude, self._tree.logs = (
             tree.include, tree.exclude, tree.logs,
@@ -356,6 +358,10 @@ class Supervisor:
             self._replan(task)
         self._scan()
         _log.info("the configuration was read again", extra={"event": "reloaded"})
+
+    def _plan(self, config: Config) -> dict[str, Plan]:
+        self._pace.change(config.total_records_per_second, config.total_bytes_per_second)
+        return _plans(config, self._pace)
 
     def _replan(self, task: Task) -> None:
         plan = self._plans.get(task.plan.cluster)
@@ -369,7 +375,7 @@ class Supervisor:
             task.phase, task.last_error, task.attempts = Phase.QUEUED, None, 0
 
 
-def _plans(config: Config) -> dict[str, Plan]:
+def _plans(config: Config, pace: Pace) -> dict[str, Plan]:
     """How logs are forwarded, by cluster."""
     more = {name: getattr(config, name) for name in OPTIONS}
     several = len(config.clusters) > 1
@@ -381,6 +387,7 @@ def _plans(config: Config) -> dict[str, Plan]:
                 "cursor": config.cursor_of(name),
                 "commit_s": config.commit_seconds,
                 "prune_delivered": config.retention or False,
+                "shared_pace": pace,
                 **more,
             },
             topic=config.topic,

@@ -48,6 +48,19 @@ __all__ = ["run"]
     " LOG/dead-letter, or it is counted and passed.  [default: stop]",
 )  # fmt: skip  # as above
 @click.option(
+    "--records-per-second", type=click.FloatRange(0, min_open=True),
+    help="No more of a log, on average.  [default: no bound]",
+)  # fmt: skip  # as above
+@click.option(
+    "--bytes-per-second", type=click.FloatRange(0, min_open=True),
+    help="As above, of keys and values.",
+)  # fmt: skip  # as above
+@click.option(
+    "--total-records-per-second", type=click.FloatRange(0, min_open=True),
+    help="No more of all logs together.",
+)  # fmt: skip  # as above
+@click.option("--total-bytes-per-second", type=click.FloatRange(0, min_open=True), help="As above.")
+@click.option(
     "--commit-seconds", type=click.FloatRange(0.01),
     help="How often the cursor is committed.  [default: 1.0]",
 )  # fmt: skip  # as above

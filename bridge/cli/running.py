@@ -24,6 +24,7 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
     from bridge.kafka import check
     from bridge.loglines import set_up
     from bridge.one import One
+    from bridge.pace import Pace
     from bridge.report import reporter
 
     set_up(as_json=given.get("log_format") == "json", verbose=verbose)
@@ -39,6 +40,10 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
         commit_s=given.get("commit_seconds", 1.0),
         stop_s=given.get("stop_seconds", 5.0),
         prune_delivered=given.get("prune", False),
+        shared_pace=Pace(
+            records_per_s=given.get("total_records_per_second"),
+            bytes_per_s=given.get("total_bytes_per_second"),
+        ),
         **{name: given[name] for name in OPTIONS if name in given},
     )
     _on_signals(forwarder.stop, None)

@@ -498,3 +498,26 @@ def test_a_stop_is_bounded_whatever_the_cluster_does(
     run.until(lambda logs: len(logs) == 4 and all(s.phase == "running" for s in logs.values()))
     assert run.stop(4.0) == 0
     assert run.overviews[-1].state == "stopped"
+
+
+def test_rates_of_each_log_and_of_all_can_change_while_it_runs(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    logs = [root / name for name in ("a", "b")]
+    for log in logs:
+        fill(log, 100)
+    options = {
+        "root": str(root),
+        "topic": TOPIC,
+        "clusters.bootstrap_servers": broker.bootstrap_servers,
+    }
+    slow = {"bytes_per_second": 1e-3, "total_bytes_per_second": 1e-3}
+    run = supervise(read=lambda: load(None, options), **slow)
+    run.until(lambda logs: sum(log.acknowledged for log in logs.values()))  # a full bucket's
+    seen = len(run.overviews)
+    wait_until(lambda: len(run.overviews) > seen + 20)
+    assert run.overviews[-1].acknowledged < 200
+    run.supervisor.reload()
+    run.until(lambda logs: sum(log.acknowledged for log in logs.values()) == 200)
+    assert run.stop() == 0
+    assert_all_arrived(broker, *logs)
