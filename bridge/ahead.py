@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from bridge.engine import Position
 from bridge.feed import NO_TOPIC, READ_BYTES, first_ordinal, milliseconds, no_partition
 from bridge.kafka import NotReachable, Refused
+from bridge.lane import Refusal
 from bridge.stamp import encode_stamp
 from bridge.topics import TOPIC_PAUSE_S
 
@@ -42,7 +43,7 @@ class Ready:
     ) -> None:
         self.records = records
         self.end = end
-        self.refusal: str | None = None
+        self.refusal: Refusal | None = None
         self.lanes: list[LaneKey] = []
         self.stamps: list[bytes] = []
         self.times_ms: list[int] = []
@@ -62,9 +63,9 @@ class Ready:
         ordinal = None if self._ordinals is None else self._ordinals[i]
         return Position(self.records[i].address, ordinal)
 
-    def refuse(self, i: int, reason: str) -> None:
+    def refuse(self, i: int, refusal: Refusal) -> None:
         """The record at i is refused; it and what follows are not sent."""
-        self.end, self.refusal = self.position(i), reason
+        self.end, self.refusal = self.position(i), refusal
         del self.records[i:]
 
 
@@ -133,12 +134,12 @@ class Ahead:
         for pair in dict.fromkeys(wanted):  # keys recur, and a look is cheaper than a hash
             to = self._routing.of(pair[0])
             assert to is not None
-            refusal = self._find(to)
-            if refusal is None:
-                return
-            if refusal:
+            found, refusal = self._find(to)
+            if refusal is not None:
                 ready.refuse(wanted.index(pair), refusal)
                 break
+            if not found:
+                return
             turns = turns or to.partition == "round-robin"
             lanes[pair] = self._lane(to, pair[1], 0)
         ready.lanes = [lanes[pair] for pair in wanted[: len(ready.records)]]
@@ -176,18 +177,18 @@ class Ahead:
         partitions = self._partitions.of(to.topic)
         return to.topic, to.partition_of(key, address, self._uuid, partitions)
 
-    def _find(self, to: Destination) -> str | None:
-        """Why nothing can ever be sent there, empty if it can; None: ask again."""
+    def _find(self, to: Destination) -> tuple[bool, Refusal | None]:
+        """Whether it is there, else ask again; why nothing can ever be sent there, if so."""
         if to.topic is None:
-            return NO_TOPIC.reason
+            return False, NO_TOPIC
         try:
             if self._partitions.find(to.topic):
                 if isinstance(to.partition, str) or to.partition < self._partitions.of(to.topic):
-                    return ""
-                return no_partition((to.topic, to.partition)).reason
+                    return True, None
+                return True, no_partition((to.topic, to.partition))
         except Refused as error:
-            return str(error)
+            return False, Refusal(str(error), error.code)
         except NotReachable as error:
             self._cluster.unanswered(error)
         time.sleep(TOPIC_PAUSE_S)
-        return None
+        return False, None

@@ -191,8 +191,6 @@ def _unmet(raw: dict[str, Any]) -> list[str]:
         problems.append("root: is missing; name a root or logs")
     if raw.get("root") and raw.get("logs"):
         problems.append("logs: exclude one another with root; name one of them")
-    if raw.get("delivery") == "exactly_once" and raw.get("poison", "stop") != "stop":
-        problems.append("poison: only 'stop' goes with exactly_once")
     return problems + _cursors(raw, names)
 
 

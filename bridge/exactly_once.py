@@ -16,10 +16,12 @@ from aolog.cursor import Position as CursorPosition
 from aolog.errors import CursorDiverged, CursorForeign, StorageError, SyncFailed
 from bridge.ahead import Ahead
 from bridge.cursor_record import CursorName, CursorRecord
+from bridge.dead_letter import DeadLetters
 from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, Progress, undeliverable
-from bridge.engine import Position
+from bridge.engine import Aside, Poison, Position
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import Failed
+from bridge.lane import NO_PARTITION, Refusal
 from bridge.partitions import Partitions
 from bridge.transactional import (
     Aborted,
@@ -59,7 +61,7 @@ _TIMEOUT_MS = 60_000  # the client's default
 
 class ExactlyOnce:
     """See the module, and bridge.delivery. routing: where records go. records, seconds:
-    how much, and for how long, a transaction takes up. give_up: asked now and then where
+    how much, and for how long, a transaction takes up. poison: see Forwarder. give_up: asked now and then where
     something takes long, in another thread too. Raises WrongSetting for a log of format 1."""
 
     def __init__(
@@ -75,6 +77,7 @@ class ExactlyOnce:
         seconds: float,
         commit_s: float,
         stop_s: float,
+        poison: Poison,
         give_up: Callable[[], bool],
     ) -> None:
         uuid = source.reader.topic_uuid
@@ -92,6 +95,7 @@ class ExactlyOnce:
             )
         self._uuid = uuid
         self._source = source
+        self._routing = routing
         self._notes = notes
         notes.lanes.clear()
         notes.delivery, notes.lost = EXACTLY_ONCE, False
@@ -113,6 +117,14 @@ class ExactlyOnce:
         self._ahead = Ahead(
             source, self._partitions, self._cluster, routing=routing, uuid=uuid, records=records
         )
+        self._poison = poison
+        self._refusal = Refusal("", "")  # the last
+        self._dead = DeadLetters(
+            source.reader.path, source.cursor, uuid, source.storage, drop=poison == "drop"
+        )
+        self._known: set[int] = set()
+        if poison == "dead-letter":
+            self._known = self._dead.known(source.position.address)
         self._full = False  # the client's queue
         self._skipped = 0
         self._error: DestinationError | None = None
@@ -193,12 +205,13 @@ class ExactlyOnce:
             path,
             self._engine.failure,
             None if at is None else at.address,
-            instead="move the cursor past it with `aolog-bridge seek`",
+            instead="start with --poison dead-letter",
         )
 
     def close(self) -> None:
         """As Delivery says."""
         self._cluster.disconnect()
+        self._dead.close()
 
     def progress(self) -> Progress:
         """As Delivery says."""
@@ -212,6 +225,8 @@ class ExactlyOnce:
             skipped=self._skipped,
             outstanding=engine.outstanding,
             error=cluster.trouble(engine.failure),
+            dead_lettered=0 if self._dead.drop else self._dead.taken,
+            dropped=self._dead.taken if self._dead.drop else 0,
         )
 
     def _state(self) -> str:
@@ -241,7 +256,7 @@ class ExactlyOnce:
                 cluster.abort()
                 self._go_back(command.position)
             elif isinstance(command, Settle):
-                self._do(self._engine.settled(None, now_s=time.monotonic()))
+                self._settle(command.position)
             elif isinstance(command, Save):
                 self._save(command.position)
             else:
@@ -267,6 +282,7 @@ class ExactlyOnce:
             self._do(engine.broken(event.reason, now_s=now_s))
         elif isinstance(event, Failed):
             _log.warning("the transaction is aborted: %s", event.reason)
+            self._refusal = Refusal(event.reason, event.code)
             again = engine.suspect if event.suspect else engine.failed
             self._do(again(event.reason, now_s=now_s))
         else:
@@ -304,6 +320,37 @@ class ExactlyOnce:
         self._go_back(position)
         return position
 
+    def _settle(self, position: Position) -> None:
+        """The record there will never be taken."""
+        behind = None
+        try:
+            if self._poison != "stop":
+                behind = self._set_aside(position)
+        except SyncFailed:
+            raise
+        except StorageError as error:
+            _log.warning("nothing can be set aside: %s", error)
+            self._do(self._engine.broken(str(error), now_s=time.monotonic()))
+            return
+        self._do(self._engine.settled(behind, now_s=time.monotonic()))
+
+    def _set_aside(self, position: Position) -> Position:
+        """Keeps the record elsewhere, durably, or counts it as dropped; what follows it."""
+        self._go_back(position)
+        batch = self._source.reader.read_batch(0, timeout=0.0)
+        assert batch is not None
+        first, *rest = batch
+        ordinal = None if position.ordinal is None else position.ordinal + 1
+        behind = Position(rest[0].address, ordinal) if rest else self._source.position
+        if first.address not in self._known:
+            to = self._routing.of(first.topic)
+            lane = (to and to.topic) or "", NO_PARTITION
+            aside = Aside(position, lane, self._refusal)
+            self._dead.take((aside,), {first.address: first}, batch.frames[0].epoch)
+            self._known.add(first.address)
+        self._go_back(behind)
+        return behind
+
     def _unclean(self) -> None:
         """Durable before anything is sent: the local cursor may be behind the cluster's."""
         if self._notes.clean:
@@ -340,6 +387,7 @@ class ExactlyOnce:
         if put.records:
             self._do(engine.sent(first, to, put.records, now_s=now_s))
         if refusal is not None:
-            self._do(engine.refused(refusal, to))
+            self._refusal = refusal
+            self._do(engine.refused(refusal.reason, to))
         elif put.spoiled and engine.state is State.SENDING:
             self._do(engine.hurry() or engine.failed("nothing is taken", now_s=now_s))

@@ -57,8 +57,8 @@ class Forwarder:
     consumers see each record once, in order, without exception; the cluster must isolate
     transactions (this is tried at each start) and has a compacted topic of one partition,
     cursor_topic, made if it is missing. Up to transaction_records go into a transaction, and it
-    is committed after transaction_seconds: no consumer sees a record before. It stands before a
-    record that will never be taken: no other `poison`, `until`, `view` or `keyless` is to be had.
+    is committed after transaction_seconds: no consumer sees a record before. With poison="stop" all
+    stands before a record that will never be taken; no `until`, `view` or `keyless` is to be had.
 
     Raises what Reader and `check` raise, and WrongSetting.
     """
@@ -92,12 +92,9 @@ class Forwarder:
             raise WrongSetting(
                 f"no delivery {delivery!r}", hint="use one of " + ", ".join(DELIVERIES)
             )
-        at_least_once_only = (poison != "stop", until is not None, view, keyless)
-        if delivery == EXACTLY_ONCE and any(at_least_once_only):
+        if delivery == EXACTLY_ONCE and any((until is not None, view, keyless)):
             raise WrongSetting(
-                "exactly_once stands before a record that is refused, and sends a log from its"
-                f" cursor to its end; poison={poison} or a part of the log is not to be had",
-                hint="use at_least_once",
+                "exactly_once sends a log from its cursor to its end", hint="use at_least_once"
             )
         own = Pace(records_per_s=records_per_second, bytes_per_s=bytes_per_second)
         self._source = Source(
@@ -129,6 +126,7 @@ class Forwarder:
                     seconds=transaction_seconds,
                     commit_s=commit_s,
                     stop_s=stop_s,
+                    poison=poison,
                     give_up=self._asked_to_stop,
                 )
             else:

@@ -30,6 +30,7 @@ from bridge.kafka import (
     NotReachable,
     words,
 )
+from bridge.lane import Refusal
 from bridge.stamp import HEADER_NAME
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Put(NamedTuple):
     is taken, as something failed that a commit will tell."""
 
     records: int
-    refusal: str | None
+    refusal: Refusal | None
     spoiled: bool
 
 
@@ -230,7 +231,8 @@ class TransactionalCluster(Cluster):
             pass
         except KafkaException as error:
             if error.args[0].code() in NEVER:
-                return Put(sent, words(error), spoiled=False)
+                refusal = Refusal(words(error), error.args[0].name())
+                return Put(sent, refusal, spoiled=False)
             if error.args[0].code() == _STATE:  # a commit tells why
                 return Put(sent, None, spoiled=True)
             self._fail(error.args[0], None)
@@ -439,7 +441,7 @@ class TransactionalCluster(Cluster):
                 )
             )
         if code in NEVER or code == _FAILED_RECORDS:
-            return Failed(reason, True)
+            return Failed(reason, True, error.name())
         if error.fatal() or code in _FENCING:
             return Broke(reason)
         if error.txn_requires_abort() or code == _STATE:

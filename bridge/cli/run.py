@@ -44,7 +44,8 @@ __all__ = ["run"]
 )  # fmt: skip  # as above
 @click.option(
     "--poison", type=click.Choice(["stop", "dead-letter", "drop"]),
-    help="What becomes of a record that will never be taken: its lane stands before it, it goes to"
+    help="What becomes of a record that will never be taken: its lane stands before it (with"
+    " exactly_once all of the log), it goes to"
     " LOG/dead-letter, or it is counted and passed.  [default: stop]",
 )  # fmt: skip  # as above
 @click.option(
@@ -105,7 +106,7 @@ def run(
 
     With --delivery exactly_once, records and the cursor are committed together in transactions,
     and consumers that read committed records see each of them once, whatever is killed. It is
-    refused where the cluster does not isolate transactions, and stands before a refused record.
+    refused where the cluster does not isolate transactions.
 
     \b
     Examples:

@@ -188,12 +188,6 @@ def test_options_have_the_forwarders_defaults() -> None:
     }
 
 
-def test_exactly_once_stands_before_what_is_refused_and_takes_no_other_policy() -> None:
-    text = 'delivery = "exactly_once"\npoison = "drop"\n' + LEAST
-    assert problems_of(text) == ["poison: only 'stop' goes with exactly_once"]
-    assert load_text(text.replace("drop", "stop")).delivery == "exactly_once"
-
-
 # --- options over the file ------------------------------------------------------------------
 
 

@@ -18,7 +18,9 @@ from confluent_kafka import Producer
 from aolog import Reader, Writer
 from aolog.errors import CursorDiverged, CursorForeign
 from bridge.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
+from bridge.dead_letter import read_dead_letter
 from bridge.errors import CursorTopicUnfit, Undeliverable
+from bridge.transactions import Transactions
 from tests.bridge.against_kafka import (
     Budget,
     Start,
@@ -313,6 +315,50 @@ def test_a_record_that_the_client_refuses_is_stood_before_and_a_cursor_moved_by_
     exactly(name, settings={"message.max.bytes": "20000"}).end()
     rest = [record for record in records_of(log) if record.address != large]
     assert_arrived(rest, committed_in(kafka, name), topic=name)
+
+
+@pytest.mark.parametrize("poison", ["dead-letter", "drop"])
+def test_what_is_refused_is_set_aside_or_dropped_and_the_rest_committed(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run], poison: str
+) -> None:
+    name = topic(1, {"max.message.bytes": "20000"})
+    with Writer(log) as writer:
+        append(writer, range(30))
+        large = [writer.append(b"x" * 30_000), writer.append(b"y" * 30_000)]
+        append(writer, range(30, 40))
+        large.append(writer.append(b"z" * 3_000_000))  # the client says so
+    status = exactly(name, poison=poison).end()
+    assert (status.dead_lettered, status.dropped) in {(3, 0), (0, 3)}
+    assert (status.acknowledged, status.dropped) == (40, 3 if poison == "drop" else 0)
+    rest = [record for record in records_of(log) if record.address not in large]
+    assert_arrived(rest, committed_in(kafka, name), topic=name)
+    if poison == "dead-letter":
+        with Reader(log / "dead-letter") as reader:
+            letters = [read_dead_letter(record) for record in reader]
+        assert [letter and letter.origin.address for letter in letters] == large
+        assert {letter and letter.code for letter in letters} == {"MSG_SIZE_TOO_LARGE"}
+
+
+def test_what_was_set_aside_before_a_crash_is_not_set_aside_again(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip  # as above
+    def crash(*_: object, **__: object) -> None:
+        raise RuntimeError("crash")
+
+    name = topic(1)
+    with Writer(log) as writer:
+        append(writer, range(3))
+        writer.append(b"x" * 3_000_000)
+        append(writer, range(3, 5))
+    with monkeypatch.context() as patch:
+        patch.setattr(Transactions, "settled", crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            exactly(name, poison="dead-letter").end()
+    status = exactly(name, poison="dead-letter").end()
+    assert (status.acknowledged, status.dead_lettered) == (2, 0)
+    assert len(list(Reader(log / "dead-letter"))) == 1
+    assert len(committed_in(kafka, name)) == 5
 
 
 def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_no_obstacle(

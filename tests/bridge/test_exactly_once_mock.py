@@ -100,7 +100,7 @@ def test_a_setting_that_makes_no_sense_is_refused(
     assert arguments[0] in process.stderr
 
 
-@pytest.mark.parametrize("options", [{"poison": "drop"}, {"poison": "dead-letter"}, {"until": 8}])
+@pytest.mark.parametrize("options", [{"until": 8}, {"keyless": bytes(16)}])
 def test_what_only_at_least_once_has_is_refused_before_anything_is_opened(
     log: Path, options: dict[str, Any]
 ) -> None:
