@@ -34,9 +34,9 @@ class Feed:
     """Sends a log's records as the engine wants them. What follows is told as its commands.
 
     routing: where records go. source: the UUID in the stamps. go_to: makes the reader stand at
-    a position. pace: what is sent is spent of it. view: what becomes of each record that is read. keyless: the UUID that chooses
-    the partition of records without a key, if it is not `source`. records: of the batch that was
-    read last, by address, where a command names them.
+    a position. pace: what is sent is spent of it. view: what becomes of each record that is read.
+    keyless: the UUID that chooses the partition of records without a key, if it is not `source`.
+    records: of the batch that was read last, by address, where a command names them.
     """
 
     def __init__(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 import json
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -331,3 +332,12 @@ def test_the_schema_names_every_key(bridge: Callable[..., Process]) -> None:
     schema = json.loads(process.lines[0])
     assert schema["properties"].keys() == Config.model_fields.keys()
     assert schema["additionalProperties"] is False
+
+
+def test_the_readmes_configuration_is_right(tmp_path: Path) -> None:
+    readme = Path(__file__).parents[2] / "README.md"
+    (text,) = re.findall(r"^```toml\n(.*?)^```", readme.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "password").write_text("hunter2")
+    config = load_text(text, base=tmp_path)
+    assert list(config.clusters) == ["main", "archive"]
+    assert config.cursor_of("archive") == "bridge.archive"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -416,6 +418,12 @@ def test_sigterm_under_load_ends_it_in_seconds_with_the_cursor_at_what_was_ackno
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
+def handles_sigterm(pid: int) -> bool:
+    """Whether the process has come so far."""
+    caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
 @pytest.mark.parametrize("when", ["before the first answer", "under way", "after a restart"])
 def test_sigterm_during_an_outage_ends_it_in_seconds(
     log: Path, run: Callable[..., Process], broker: EmbeddedBroker, forward: Forward, when: str
@@ -434,7 +442,8 @@ def test_sigterm_during_an_outage_ends_it_in_seconds(
         broker.set_down()
         process.until(lambda s: not s["reachable"])
     else:
-        time.sleep(2.0)  # it is waiting for its first answer
+        wait_until(lambda: handles_sigterm(process.popen.pid))
+        time.sleep(1.0)  # it is waiting for its first answer
     assert process.terminate() == 0
     assert cursor_of(log) == process.statuses[-1]["position"]
     broker.set_rtt_ms(0)

@@ -318,7 +318,7 @@ def test_a_log_without_end_leaves_the_others_their_turn(
         done.set()
         busy.join()
     end = len(records_of(logs[0]))
-    run.until(lambda logs: logs["a"].acknowledged == end)
+    run.until(lambda logs: [logs[name].acknowledged for name in "abc"] == [end, 50, 50])
     assert run.stop() == 0
     assert_all_arrived(broker, *logs)
 
@@ -475,7 +475,8 @@ def test_a_new_configuration_takes_effect_and_what_cannot_is_named(
         routes=[{"log": "a", "topic": "second"}], exclude=["b"], root="/elsewhere", cursor="x"
     )
     run.supervisor.reload()
-    run.until(lambda logs: list(logs) == ["a"])
+    # Begun anew, and nothing to do: what the old one was about to read went the old way.
+    run.until(lambda logs: list(logs) == ["a"] and logs["a"].asleep)
     assert "root cannot change while it runs; it stays" in caplog.text
     assert "cursor cannot change while it runs; it stays" in caplog.text
     fill(root / "a", 5)
