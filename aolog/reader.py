@@ -369,8 +369,13 @@ class Reader:
                 slab = self._log.slab(i)
                 if slab.header is None or slab.header.synced:  # format 1 does not say: as if
                     slab.file.datasync()
+        self._cursor.commit(self.position_at(address, ordinal))
+
+    def position_at(self, address: int, ordinal: int | None) -> Position:
+        """What a cursor there says: whose position it is, and of which epoch."""
+        self._check()
         uuid, epoch = self._log.listed(lambda: identity(self._log, address))
-        self._cursor.commit(Position(address, ordinal, uuid, epoch, self._protect))
+        return Position(address, ordinal, uuid, epoch, self._protect)
 
     def lag(self) -> Lag:
         """What lies between the position and the end of the log as it is now."""

@@ -11,7 +11,17 @@ if TYPE_CHECKING:
 
     from bridge.provider import Message
 
-__all__ = ["DestinationError", "NotDelivered", "Undeliverable", "WrongSetting"]
+__all__ = [
+    "CursorTopicUnfit",
+    "DestinationError",
+    "Fenced",
+    "NotDelivered",
+    "NotIsolated",
+    "NotRunning",
+    "Undeliverable",
+    "WrongConfiguration",
+    "WrongSetting",
+]
 
 
 class WrongSetting(UsageError):
@@ -34,6 +44,30 @@ class Undeliverable(DestinationError):
     code = "undeliverable"
 
 
+class Fenced(DestinationError):
+    """Another bridge has taken over this log's delivery (exactly once). Nothing is lost or
+    repeated: it goes on where this one was cut off. Run one bridge a log."""
+
+    code = "fenced"
+    exit_status = 7
+
+
+class NotIsolated(DestinationError):
+    """The cluster shows records of aborted transactions, or has none: exactly once is not to be
+    had there. Nothing of the log was sent."""
+
+    code = "not_isolated"
+    exit_status = 8
+
+
+class CursorTopicUnfit(DestinationError):
+    """The topic for cursor records has several partitions, or is not compacted. Nothing was sent
+    or changed."""
+
+    code = "cursor_topic_unfit"
+    exit_status = 8
+
+
 class NotDelivered(DestinationError):
     """Messages that a Buffer accepted were not delivered, and it does not keep them (modes block
     and error). `undelivered`: those messages, in order; some may have arrived all the same."""
@@ -46,3 +80,22 @@ class NotDelivered(DestinationError):
             hint="send `undelivered` again, in order",
         )
         self.undelivered = list(undelivered)
+
+
+class NotRunning(AologError):
+    """No bridge answers where `status` was told to ask. Start it, or name where it serves."""
+
+    code = "not_running"
+    exit_status = 6
+
+
+class WrongConfiguration(UsageError):
+    """The configuration is not as it should be; nothing was started or changed. `problems`: each
+    with its path in the file. Never holds a secret's value."""
+
+    code = "wrong_configuration"
+
+    def __init__(self, problems: list[str], *, path: str | None = None) -> None:
+        self.problems = problems
+        self.path = path
+        super().__init__("; ".join(problems), path=path, problems=problems)

@@ -12,14 +12,18 @@ from bridge.lane import NO_PARTITION, Refusal
 from bridge.planning import Outgoing, Poisonous, plan
 from bridge.routing import partition_of
 from bridge.stamp import HEADER_NAME, encode_stamp
+from bridge.topics import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog import Reader, Record
+    from aolog.batch import Batch
+    from bridge.pace import Paces
+    from bridge.routing import Routing
     from bridge.topics import Topics
 
-__all__ = ["Feed"]
+__all__ = ["NO_TOPIC", "READ_BYTES", "Feed", "first_ordinal", "milliseconds", "no_partition"]
 
 NO_TOPIC = Refusal("it names no topic and there is no default", "NO_TOPIC")
 READ_BYTES = 256 << 10  # a batch: a few thousand small records, a tick's worth of work
@@ -29,10 +33,10 @@ SERVE_EVERY = 4096
 class Feed:
     """Sends a log's records as the engine wants them. What follows is told as its commands.
 
-    topic: for records that name none. source: the UUID in the stamps. go_to: makes the reader
-    stand at a position. view: what becomes of each record that is read. keyless: the UUID that
-    chooses the partition of records without a key, if it is not `source`. records: of the batch that was read last, by address, where a command
-    names them.
+    routing: where records go. source: the UUID in the stamps. go_to: makes the reader stand at
+    a position. pace: what is sent is spent of it. view: what becomes of each record that is read.
+    keyless: the UUID that chooses the partition of records without a key, if it is not `source`.
+    records: of the batch that was read last, by address, where a command names them.
     """
 
     def __init__(
@@ -42,9 +46,10 @@ class Feed:
         cluster: Cluster,
         topics: Topics,
         *,
-        topic: str | None,
+        routing: Routing,
         source: bytes,
         go_to: Callable[[Position], None],
+        pace: Paces,
         view: Callable[[Record], Record] | None = None,
         keyless: bytes | None = None,
     ) -> None:
@@ -52,9 +57,10 @@ class Feed:
         self._engine = engine
         self._cluster = cluster
         self._topics = topics
-        self._topic = topic
+        self._routing = routing
         self._source = source
         self._go_to = go_to
+        self._pace = pace
         self._view = view
         self._keyless = keyless or source
         self._bytes_max = cluster.message_bytes_max
@@ -90,15 +96,15 @@ class Feed:
         records = [record for record in batch if record.address < engine.until]
         if self._view is not None:
             records = list(map(self._view, records))
-        topics = {topic for record in records if (topic := record.topic or self._topic)}
+        named = map(self._routing.of, {record.topic for record in records})
+        topics = {to.topic for to in named if to is not None and to.topic is not None}
         told = self._ask(lambda: self._topics.look(topics))
         if told is not None:
             self._go_to(begin)
             return told
-        frame = batch.frames[0]
         outgoing, planned = plan(
             records,
-            None if frame.ordinal is None else frame.ordinal + frame.skip,
+            first_ordinal(batch),
             self._lane_of,
             engine.lane,
             begin=begin.address,
@@ -106,11 +112,13 @@ class Feed:
             bytes_max=self._bytes_max,
             stop_at_poison=engine.poison == "stop",
         )
-        self.epoch = frame.epoch
+        self.epoch = batch.frames[0].epoch
         self.records = {}
         if planned.poison:
             self.records = {record.address: record for record in records}
         self.waiting = outgoing
+        size = sum(mark.bytes for _, mark in planned.marks)
+        self._pace.spend(len(outgoing), size, now_s=now_s)
         return engine.read(self._stands(), planned, now_s=now_s) or self.send()
 
     def send(self) -> list[Command]:
@@ -123,7 +131,7 @@ class Feed:
             mark = record.address if marked else None
             try:
                 sent = send(
-                    lane, record.value, record.key, _milliseconds(record.timestamp), headers, mark
+                    lane, record.value, record.key, milliseconds(record.timestamp), headers, mark
                 )
             except Refused as error:
                 return self._engine.refused(
@@ -142,8 +150,12 @@ class Feed:
     def _stands(self) -> Position:
         return Position(self._reader.tell(), self._reader.ordinal)
 
-    def _lane_of(self, record: Record) -> LaneKey:
-        topic = record.topic or self._topic
+    def _lane_of(self, record: Record) -> LaneKey | None:
+        """None: another cluster's. Raises Poisonous."""
+        to = self._routing.of(record.topic)
+        if to is None:
+            return None
+        topic = to.topic
         if topic is None:
             raise Poisonous(("", NO_PARTITION), NO_TOPIC)
         partitions = self._topics.partitions(topic)
@@ -152,7 +164,12 @@ class Feed:
             if self._engine.lane(key).closed is not None:
                 return key  # it waits there
             raise Poisonous(key, refusal)
-        key = topic, partition_of(record.key, self._keyless, partitions)
+        if to.partition == "key":  # as nearly always: a call less
+            key = topic, partition_of(record.key, self._keyless, partitions)
+        else:
+            key = topic, to.partition_of(record.key, record.address, self._keyless, partitions)
+            if key[1] >= partitions:
+                raise Poisonous(key, no_partition(key))
         if self._engine.refusals and record.address in self._engine.refusals:
             raise Poisonous(key, self._engine.refusals[record.address])
         return key
@@ -164,12 +181,22 @@ class Feed:
         except (NotReachable, StorageError) as error:
             if isinstance(error, SyncFailed):
                 raise
-            self._cluster.last_error = str(error)
-            return self._engine.failed(str(error), now_s=time.monotonic())
+            return self._engine.failed(self._cluster.unanswered(error), now_s=time.monotonic())
         return None
 
 
-def _milliseconds(timestamp_us: int | None) -> int:
+def no_partition(key: LaneKey) -> Refusal:
+    """Of a record that a rule sends to a partition by its number."""
+    return Refusal(f"there is no partition {key[1]} in topic {key[0]!r}", UNKNOWN)
+
+
+def first_ordinal(batch: Batch) -> int | None:
+    """Of the batch's first record; None in format 1."""
+    frame = batch.frames[0]
+    return None if frame.ordinal is None else frame.ordinal + frame.skip
+
+
+def milliseconds(timestamp_us: int | None) -> int:
     """Kafka's timestamp: rounded down. 0 makes the client take the present, which is right for a
     record without one; what lies before 1970 Kafka cannot say, so it becomes its first
     millisecond and only the stamp has the truth."""

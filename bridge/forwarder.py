@@ -1,129 +1,152 @@
-"""Forwarder: one log to one cluster. The thin shell around the engine.
+"""Forwarder: one log to one cluster. The shell around a way of delivering.
 
-It owns the reader with its cursor, the cluster, the lane notes and the clock; it carries out
-the engine's commands and reports events to it. One thread does everything.
+It owns the log's reader with its cursor and the clock; `at_least_once` and `exactly_once` carry
+the records. One thread does everything, but for calls to the cluster that may block.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING
 
-from aolog import Gap, Reader
-from aolog.errors import AddressPruned, StorageError, SyncFailed
-from aolog.retention import Retention, prune
-from aolog.storage import Storage
-from bridge.arrivals import read_back
-from bridge.dead_letter import DeadLetters
-from bridge.engine import Command, Commit, Connect, Engine, Poison, Position, SetAside, State
-from bridge.errors import Undeliverable
-from bridge.feed import Feed
-from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent, NotReachable
+from bridge.at_least_once import AtLeastOnce
+from bridge.delivery import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery
+from bridge.errors import WrongSetting
+from bridge.exactly_once import ExactlyOnce
 from bridge.lanes import LaneNotes
+from bridge.pace import Pace, Paces
+from bridge.routing import Routing
+from bridge.source import Source
 from bridge.status import Status
-from bridge.topics import Topics
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
     from aolog import Record
+    from aolog.retention import Retention
+    from bridge.protocol import Poison
 
-__all__ = ["Forwarder"]
-
-_log = logging.getLogger("bridge")
+__all__ = ["DELIVERIES", "OPTIONS", "Forwarder"]
 
 CURSOR = "bridge"
-IDLE_S = 0.2  # an idle wait: how late a signal or a due commit may be noticed
-BUSY_S = 0.005  # a wait while acknowledgements are under way: how late new records are read
+CURSOR_TOPIC = "aolog-bridge-cursors"
+DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)
+OPTIONS = (
+    "delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison",
+    "records_per_second", "bytes_per_second",
+)  # fmt: skip  # a list
+"""Options that are called the same in a configuration and on the command line."""
 
 
 class Forwarder:
     """Forwards a log until it is told to stop, or with `drain` until what was there at the start
     is acknowledged.
 
-    topic: for records that name none; the log's own if None. poison: what becomes of a record
-    that will never be taken: "stop": its lane stands before it, the others go on; "dead-letter":
-    it goes to the log in LOG/dead-letter; "drop": it is counted, logged and passed.
-    prune_delivered: removes slabs that the cursor and every other protecting cursor have passed.
-    until: it drains up to this address and no further. view, keyless: see Feed. Raises what Reader
-    and `check` raise.
+    topic: for records that name none; the log's own if None. routing: in place of topic, where
+    there are rules. poison: what becomes of a record that will never be taken: "stop": its lane
+    stands before it, the others go on; "dead-letter": it goes to the log in LOG/dead-letter;
+    "drop": it is counted, logged and passed. prune_delivered: removes slabs that the cursor and
+    every other protecting cursor have passed, or of them what retention lets go. until: it drains
+    up to this address and no further. records_per_second, bytes_per_second: it is not sent faster,
+    on average; shared_pace: nor than all whose pace it is together. view, keyless: see Feed.
+
+    delivery: what is promised whatever is killed, and for how long an outage lasts.
+    "at_least_once": nothing is lost, each partition keeps the order of the log, and what arrived
+    before a crash is found again by its stamp and not sent twice. "exactly_once": read_committed
+    consumers see each record once, in order, without exception; the cluster must isolate
+    transactions (this is tried at each start) and has a compacted topic of one partition,
+    cursor_topic, made if it is missing. Up to transaction_records go into a transaction, and it
+    is committed after transaction_seconds: no consumer sees a record before. With poison="stop" all
+    stands before a record that will never be taken; no `until`, `view` or `keyless` is to be had.
+
+    Raises what Reader and `check` raise, and WrongSetting.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        topic: str | None,
+        topic: str | None = None,
         bootstrap_servers: str,
+        routing: Routing | None = None,
         settings: dict[str, str] | None = None,
         cursor: str = CURSOR,
         drain: bool = False,
         commit_s: float = 1.0,
         stop_s: float = 5.0,
         poison: Poison = "stop",
-        prune_delivered: bool = False,
+        prune_delivered: bool | Retention = False,
+        records_per_second: float | None = None,
+        bytes_per_second: float | None = None,
+        shared_pace: Pace | None = None,
         until: int | None = None,
         view: Callable[[Record], Record] | None = None,
         keyless: bytes | None = None,
+        delivery: str = AT_LEAST_ONCE,
+        cursor_topic: str = CURSOR_TOPIC,
+        transaction_records: int = 10_000,
+        transaction_seconds: float = 0.5,
     ) -> None:
-        self._storage = Storage()
-        self._reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self._storage)
-        try:
-            default_topic = topic if topic is not None else self._reader.topic
-            uuid = self._reader.topic_uuid
-            self._notes = LaneNotes.load(
-                self._reader.path, cursor, self._storage, topic_uuid=uuid,
-                begun=self._reader.has_cursor_position,
-            )  # fmt: skip  # one call, one place
-            start = Position(self._reader.tell(), self._reader.ordinal)
-            self._drain_to = self._reader.end() if drain else until
-            if not self._reader.has_cursor_position:
-                self._notes.save()  # before the cursor is: after it they would count as lost
-            self._reader.commit()  # from now on it protects what it has not passed
-        except BaseException:
-            self._reader.close()
-            raise
-        self._cluster = Cluster(bootstrap_servers, settings or {})
-        self._engine = Engine(
-            start,
-            now_s=time.monotonic(),
-            poison=poison,
-            commit_s=commit_s,
-            stop_s=stop_s,
-            until=until,
-            in_doubt=not self._notes.clean,
+        if delivery not in DELIVERIES:
+            raise WrongSetting(
+                f"no delivery {delivery!r}", hint="use one of " + ", ".join(DELIVERIES)
+            )
+        if delivery == EXACTLY_ONCE and any((until is not None, view, keyless)):
+            raise WrongSetting(
+                "exactly_once sends a log from its cursor to its end", hint="use at_least_once"
+            )
+        own = Pace(records_per_s=records_per_second, bytes_per_s=bytes_per_second)
+        self._source = Source(
+            path, cursor=cursor, prune_delivered=prune_delivered, pace=Paces(own, shared_pace)
         )
-        for key, note in self._notes.lanes.items():
-            if note.distrusted:
-                lane = self._engine.lane(key)
-                lane.distrusted, lane.last_address = True, note.address
-        self._dead = DeadLetters(
-            self._reader.path, cursor, self._notes.source, self._storage, drop=poison == "drop"
-        )
-        self._topics = Topics(
-            self._cluster,
-            self._engine,
-            self._notes,
-            below=self._reader.end,
-            give_up=self._asked_to_stop,
-        )
-        self._feed = Feed(
-            self._reader,
-            self._engine,
-            self._cluster,
-            self._topics,
-            topic=default_topic,
-            source=self._notes.source,
-            go_to=self._go_to,
-            view=view,
-            keyless=keyless,
-        )
-        self._prune_delivered = prune_delivered
+        reader = self._source.reader
         self._stop_asked = False
-        self._lost = 0
-        self._gaps: set[int] = set()
+        self.moved_s = time.monotonic()  # when its thread last showed that it does not hang
+        self._delivery_name = delivery
+        try:
+            notes = LaneNotes.load(
+                reader.path, cursor, self._source.storage, topic_uuid=reader.topic_uuid,
+                begun=reader.has_cursor_position,
+            )  # fmt: skip  # one call, one place
+            _check_notes(notes, delivery)
+            self._drain_to = reader.end() if drain else until
+            routing = routing or Routing(topic)
+            routing.of_log(reader.topic)
+            self._delivery: Delivery
+            if delivery == EXACTLY_ONCE:
+                self._delivery = ExactlyOnce(
+                    self._source,
+                    notes,
+                    routing=routing,
+                    bootstrap_servers=bootstrap_servers,
+                    settings=settings or {},
+                    cursor_topic=cursor_topic,
+                    records=transaction_records,
+                    seconds=transaction_seconds,
+                    commit_s=commit_s,
+                    stop_s=stop_s,
+                    poison=poison,
+                    give_up=self._asked_to_stop,
+                )
+            else:
+                self._delivery = AtLeastOnce(
+                    self._source,
+                    notes,
+                    routing=routing,
+                    bootstrap_servers=bootstrap_servers,
+                    settings=settings or {},
+                    commit_s=commit_s,
+                    stop_s=stop_s,
+                    poison=poison,
+                    until=until,
+                    view=view,
+                    keyless=keyless,
+                    give_up=self._asked_to_stop,
+                )
+        except BaseException:
+            self._source.close()
+            raise
         self._rate_from = (time.monotonic(), 0)
         self._rate = 0.0
 
@@ -139,263 +162,79 @@ class Forwarder:
         return self._stop_asked
 
     def run(self, report: Callable[[Status], None] | None = None, every_s: float = 1.0) -> Status:
-        """Forwards until the end; the last status. Raises Undeliverable where it was to drain
-        and a lane stands, with the cursor durable up to there."""
+        """Forwards until the end; the last status. Raises Undeliverable where it was to drain and
+        a lane stands, with the cursor durable up to there; with exactly_once wherever it stands,
+        and Fenced, NotIsolated, CursorTopicUnfit, CursorForeign and CursorDiverged."""
+        delivery = self._delivery
         report_due_s = 0.0
         try:
-            if self._engine.poison == "dead-letter":
-                self._engine.aside |= self._dead.known(self._engine.committed.address)
-            while not self._engine.over:
-                self._turn()
+            while not delivery.over:
+                now_s = self.moved_s = time.monotonic()
+                if self._stop_asked or self._drained():
+                    delivery.stop(now_s)
+                delivery.turn(now_s)
                 if report is not None and time.monotonic() >= report_due_s:
                     report_due_s = time.monotonic() + every_s
                     report(self.status())
-            self._finish()
+            delivery.finish()
             status = self.status()
             if report is not None:
                 report(status)
         finally:
-            self._cluster.disconnect()
-            self._dead.close()
-            self._reader.close()
-        if self._drain_to is not None and not self._stop_asked and self._engine.standing:
-            raise self._failure()
+            delivery.close()
+            self._source.close()
+        error = delivery.error()
+        if error is not None:
+            raise error
         return status
 
-    def _turn(self) -> None:
-        """One round: time, what the cluster says, what the log has."""
-        engine, feed = self._engine, self._feed
-        now_s = time.monotonic()
-        if self._stop_asked or self._drained():
-            self._do(engine.stop(now_s=now_s))
-        self._do(engine.tick(now_s))
-        if engine.over:
-            return
-        busy = bool(engine.outstanding or feed.waiting)
-        more = engine.wants_batch and not feed.waiting and not feed.idle
-        for event in self._cluster.poll(BUSY_S if busy and not more else 0):
-            self._take(event)
-        wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
-        if feed.waiting:
-            self._do(feed.send())
-        elif engine.wants_batch and (self._cluster.reachable or not engine.outstanding):
-            self._do(feed.read(0.0 if busy else wait_s))
-        elif not busy:
-            time.sleep(wait_s)
-
     def _drained(self) -> bool:
-        if self._drain_to is None or self._engine.state is not State.SENDING:
-            return False
-        if self._engine.position.address >= self._drain_to:
-            return True
-        return self._feed.idle and self._engine.stopped_short  # what is left cannot be sent
-
-    def _finish(self) -> None:
-        """The last word of the notes: whether anything may still be in flight."""
-        engine = self._engine
-        under_way = engine.outstanding > 0 or engine.in_doubt
-        self._notes.clean = engine.state is State.STOPPED and not under_way
-        self._save_notes()
-        self._prune()
-
-    def _failure(self) -> Undeliverable:
-        standing = self._engine.standing.items()
-        key, lane = min(standing, key=lambda item: item[1].behind or self._engine.frontier)
-        assert lane.closed is not None
-        assert lane.behind is not None
-        hint = "raise the topic's limits, or start with --poison dead-letter"
-        if lane.closed.code == "NO_TOPIC":
-            hint = "name a default with --topic, or start with --poison dead-letter"
-        return Undeliverable(
-            f"the record at address {lane.behind.address} cannot be delivered:"
-            f" {lane.closed.reason}",
-            hint=hint,
-            path=self._reader.path,
-            address=lane.behind.address,
-            lanes=len(standing),
-            refusal=lane.closed.code,
-            topic=key[0],
-        )
-
-    # --- commands and events ------------------------------------------------------------------
-
-    def _do(self, commands: list[Command]) -> None:
-        for command in commands:
-            if isinstance(command, Connect):
-                self._connect(careful=command.careful)
-            elif isinstance(command, Commit):
-                self._commit(command.position)
-            elif isinstance(command, SetAside):
-                self._set_aside(command)
-            else:
-                self._disconnect()
-
-    def _take(self, event: KafkaEvent) -> None:
-        engine = self._engine
-        if isinstance(event, Delivered):
-            self._do(
-                engine.delivered(event.lane, event.address, event.offset, now_s=time.monotonic())
-            )
-        elif isinstance(event, Forbade):
-            _log.warning("refused: %s", event.reason)
-            if event.topic is not None:
-                self._topics.forbid(event.topic, event.reason)
-            self._do(engine.failed(event.reason, now_s=time.monotonic()))
-        elif event.suspect:
-            _log.warning("looking for what was refused: %s", event.reason)
-            self._do(engine.suspect(event.reason, event.code, event.lane, now_s=time.monotonic()))
-        else:
-            _log.warning("sending again from the cursor: %s", event.reason)
-            self._do(engine.failed(event.reason, now_s=time.monotonic()))
-
-    def _set_aside(self, command: SetAside) -> None:
-        try:
-            self._dead.take(command.records, self._feed.records, self._feed.epoch)
-        except SyncFailed:
-            raise
-        except StorageError as error:
-            _log.warning("nothing can be set aside: %s", error)
-            self._do(self._engine.failed(str(error), now_s=time.monotonic()))
-            return
-        self._engine.set_aside(aside.position.address for aside in command.records)
-        self._do(self._feed.send())
-
-    def _commit(self, position: Position) -> None:
-        """Cursor durable, then notes, then pruning: in this order."""
-        if position.address > self._engine.committed.address:
-            self._reader.commit_at(*position)
-            self._engine.committed_at(position)
-            self._save_notes()
-            self._prune()
-
-    def _prune(self) -> None:
-        """Lets go what every cursor has passed, if that was asked for."""
-        if not self._prune_delivered:
-            return
-        pruned = prune(self._reader.path, self._storage, Retention(max_slabs=1))
-        if pruned.slabs:
-            _log.info("pruned %d slabs, up to address %d", pruned.slabs, pruned.end)
-
-    def _save_notes(self) -> None:
-        for key, lane in self._engine.lanes.items():
-            note = self._notes.lanes.get(key)
-            if note is not None:
-                note.address = max(note.address, lane.last_address)
-                note.offset = max(note.offset, lane.last_offset)
-                note.distrusted = lane.distrusted
-        try:
-            self._notes.save()
-        except SyncFailed:
-            raise
-        except StorageError as error:
-            # Older notes only make a restart read more; the cursor needs no free block.
-            _log.warning("lane notes were not saved: %s", error)
-
-    def _connect(self, *, careful: bool) -> None:
-        self._cluster.connect(careful=careful)
-        self._topics.forget()
-        lanes = dict(self._notes.lanes)
-        if not lanes:
-            self._do(self._engine.connected({}))
-            return
-        reader = self._cluster.reader(self._asked_to_stop)
-        try:
-            arrivals = read_back(
-                reader,
-                lanes,
-                self._notes.source,
-                below=self._reader.end(),
-                clean=self._notes.clean,
-                distrusts=self._engine.distrusts,
-            )
-        except NotReachable as error:
-            self._cluster.last_error = str(error)
-            self._do(self._engine.failed(str(error), now_s=time.monotonic()))
-            return
-        finally:
-            reader.close()
-        if self._notes.clean:
-            self._notes.clean = False  # before anything is sent: a crash is no clean stop
-            self._save_notes()
-        self._do(self._engine.connected(arrivals.held))
-        self._topics.heard(arrivals)
+        return self._drain_to is not None and self._delivery.drain(self._drain_to)
 
     def _asked_to_stop(self) -> bool:
+        self.moved_s = time.monotonic()
         return self._stop_asked
-
-    def _disconnect(self) -> None:
-        self._cluster.disconnect()
-        self._feed.forget()
-
-    def _go_to(self, position: Position) -> None:
-        """To be read again from there; what retention has removed meanwhile is a gap."""
-        try:
-            self._reader.seek_position(*position)
-        except AddressPruned:
-            begin, ordinal = self._reader.seek("earliest"), self._reader.ordinal
-            before = position.ordinal
-            lost = None if ordinal is None or before is None else max(0, ordinal - before)
-            self._on_gap(Gap(position.address, begin, "pruned", lost))
 
     # --- what there is to say -----------------------------------------------------------------
 
-    def _on_gap(self, gap: Gap) -> None:
-        if gap.begin in self._gaps:
-            return  # told before, ahead of a rewind
-        self._gaps.add(gap.begin)
-        self._lost += gap.records_lost or 0
-        _log.warning(
-            "gap in the log: addresses %d to %d (%s), %s records lost",
-            gap.begin,
-            gap.end,
-            gap.reason,
-            "an unknown number of" if gap.records_lost is None else gap.records_lost,
-        )
-
     def status(self) -> Status:
         """How things stand."""
-        engine = self._engine
+        progress = self._delivery.progress()
         now_s = time.monotonic()
         since_s, before = self._rate_from
         if now_s - since_s >= 0.5:
-            self._rate = (engine.acknowledged - before) / (now_s - since_s)
-            self._rate_from = (now_s, engine.acknowledged)
-        lag = self._reader.lag_from(*engine.position)
-        state = engine.state.value
-        if engine.state is State.SENDING and not self._cluster.reachable:
-            state = State.CONNECTING.value
-        elif engine.state is State.SENDING and engine.standing and engine.stopped_short:
-            state = "blocked"
+            self._rate = (progress.acknowledged - before) / (now_s - since_s)
+            self._rate_from = (now_s, progress.acknowledged)
+        lag = self._source.reader.lag_from(*progress.position)
         return Status(
-            state=state,
-            reachable=self._cluster.reachable,
-            position=engine.position.address,
-            committed=engine.committed.address,
-            acknowledged=engine.acknowledged,
-            skipped=engine.skipped,
-            outstanding=engine.outstanding,
+            state=progress.state,
+            reachable=progress.reachable,
+            position=progress.position.address,
+            committed=progress.committed.address,
+            acknowledged=progress.acknowledged,
+            skipped=progress.skipped,
+            outstanding=progress.outstanding,
             lag_records=lag.records,
             lag_bytes=lag.bytes,
             lag_seconds=lag.seconds,
-            lost_records=self._lost,
-            gaps=len(self._gaps),
-            error=self._error(),
+            lost_records=self._source.lost,
+            gaps=self._source.gaps,
+            error=progress.error,
             rate=self._rate,
-            dead_lettered=0 if self._dead.drop else self._dead.taken,
-            dropped=self._dead.taken if self._dead.drop else 0,
-            standing=len(engine.standing),
-            held_back=sum(lane.behind is not None for lane in engine.lanes.values()),
+            dead_lettered=progress.dead_lettered,
+            dropped=progress.dropped,
+            standing=progress.standing,
+            held_back=progress.held_back,
+            delivery=self._delivery_name,
         )
 
-    def _error(self) -> str | None:
-        """What keeps it, or some lane, from going on."""
-        engine, cluster = self._engine, self._cluster
-        if cluster.forbidden is not None:
-            return f"{cluster.forbidden}; check credentials and rights"
-        if engine.failure is not None or not cluster.reachable:
-            return engine.failure or cluster.last_error
-        for (topic, partition), lane in engine.lanes.items():
-            if lane.closed is not None and lane.behind is not None:
-                where = f"{topic}/{partition}" if partition >= 0 else topic or "no topic"
-                return f"{where} waits at address {lane.behind.address}: {lane.closed.reason}"
-        return None
+
+def _check_notes(notes: LaneNotes, delivery: str) -> None:
+    """What was under way when the other kind of delivery was cut off, only that kind can find."""
+    if not notes.clean and notes.delivery != delivery:
+        raise WrongSetting(
+            f"this cursor's last bridge delivered {notes.delivery} and was cut off: what it had "
+            "under way may have arrived",
+            hint=f"run it once more with --delivery {notes.delivery}, stop it in good order, and "
+            "change then",
+        )

@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from bridge.engine import LaneKey
 
 __all__ = [
+    "ANSWER_S",
+    "CLIENT_LOG",
+    "CONSUMER_ONLY",
+    "DEFAULTS",
+    "FIXED",
+    "FORBIDDEN",
+    "NEVER",
+    "NO_TOPIC",
     "Arrived",
     "Cluster",
     "Delivered",
@@ -40,14 +48,15 @@ __all__ = [
     "Refused",
     "TopicReader",
     "check",
+    "words",
 ]
 
 _log = logging.getLogger("bridge.kafka")
-_client_log = logging.getLogger("bridge.librdkafka")
-_client_log.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
+CLIENT_LOG = logging.getLogger("bridge.librdkafka")
+CLIENT_LOG.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
 
 # What the guarantees rest on; a user's setting for one of these is refused.
-_FIXED: dict[str, object] = {
+FIXED: dict[str, object] = {
     "enable.idempotence": True,  # a retry is neither stored twice nor out of order
     "enable.gapless.guarantee": True,  # nothing behind a record that failed is delivered
     "acks": "all",
@@ -57,7 +66,7 @@ _FIXED: dict[str, object] = {
 # the request's size over the round trip: as large as brokers take by default.
 BATCH_BYTES = 1_000_000
 BATCH_BYTES_MIN = 16_000  # of a topic that takes less, records are sent in groups of a few
-_DEFAULTS: dict[str, object] = {
+DEFAULTS: dict[str, object] = {
     "linger.ms": 5,
     # Both are more than the engine lets be outstanding: lanes that flow, lanes that are held, and
     # a batch that is cut off nowhere.
@@ -82,21 +91,21 @@ _OTHER_NAMES = {  # the client's aliases
 }
 _FOREIGN = ("test.mock.", "transactional.id", "bootstrap.servers")
 _CALLBACKS = ("_cb", "on_delivery", "logger")
-_CONSUMER_ONLY = {"linger.ms", "compression.type", "compression.codec"}
+CONSUMER_ONLY = {"linger.ms", "compression.type", "compression.codec"}
 
 # Taken by no partition however long one waits: the record is wrong.
-_NEVER = {
+NEVER = {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.INVALID_RECORD,
     KafkaError.TOPIC_EXCEPTION,
     KafkaError.RECORD_LIST_TOO_LARGE,
     KafkaError.INVALID_TIMESTAMP,
 }
-_NO_TOPIC = {
+NO_TOPIC = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- the library's public names begin so
 }
-_FORBIDDEN = {  # by the cluster as a whole
+FORBIDDEN = {  # by the cluster as a whole
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,  # noqa: SLF001 -- the library's public names begin so
@@ -160,20 +169,21 @@ def check(settings: dict[str, str]) -> None:
     give. Connects to nothing."""
     for key in settings:
         name = _OTHER_NAMES.get(key, key)
-        if name in _FIXED:
+        if name in FIXED:
             raise WrongSetting(
                 f"{key} is set by the bridge, its guarantees rest on it", hint="leave it out"
             )
         if name.startswith(_FOREIGN) or name.endswith(_CALLBACKS):
             raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
     try:
-        Producer({**_DEFAULTS, **settings, **_FIXED, "log_level": 0}, logger=_client_log)
+        Producer({**DEFAULTS, **settings, **FIXED, "log_level": 0}, logger=CLIENT_LOG)
         ReadBack(dict(settings), bool).close()
     except (KafkaException, ValueError, TypeError, AttributeError) as error:
-        raise WrongSetting(f"the Kafka client refuses a setting: {_words(error)}") from None
+        raise WrongSetting(f"the Kafka client refuses a setting: {words(error)}") from None
 
 
-def _words(error: Exception) -> str:
+def words(error: Exception) -> str:
+    """What the client says of it."""
     first = error.args[0] if error.args else error
     return first.str() if isinstance(first, KafkaError) else str(first)
 
@@ -208,18 +218,20 @@ class Cluster:
         looked for, so it is worth waiting until its lane is named."""
         self.disconnect()
         self._careful = careful
+        self._make({**FIXED, "batch.size": self._batch_bytes})
+
+    def _make(self, fixed: dict[str, Any]) -> None:
         self._generation += 1
         self._producer = Producer(
             {
-                **_DEFAULTS,
+                **DEFAULTS,
                 **self._settings,
-                **_FIXED,
-                "batch.size": self._batch_bytes,
+                **fixed,
                 "error_cb": partial(self._on_error, self._generation),
                 "stats_cb": self._on_stats,
                 "statistics.interval.ms": 1_000,
             },
-            logger=_client_log,
+            logger=CLIENT_LOG,
         )
 
     def narrow(self, *, explained: bool) -> None:
@@ -271,8 +283,8 @@ class Cluster:
             return False
         except KafkaException as error:
             code = error.args[0].code()
-            if code in _NEVER:
-                raise Refused(_words(error), error.args[0].name()) from error
+            if code in NEVER:
+                raise Refused(words(error), error.args[0].name()) from error
             if code != KafkaError._FATAL:  # noqa: SLF001 -- a public name
                 self._fail(error.args[0], None)
             return False  # the next poll tells why
@@ -283,6 +295,20 @@ class Cluster:
         self.serve(timeout_s)
         while self._events:
             yield self._events.popleft()
+
+    def trouble(self, failure: str | None) -> str | None:
+        """Why nothing goes on, in words for status; None if it does. failure: what was last done
+        for nothing."""
+        if self.forbidden is not None:
+            return f"{self.forbidden}; check credentials and rights"
+        return failure or (None if self.reachable else self.last_error)
+
+    def unanswered(self, error: Exception) -> str:
+        """Why a question was not answered, for status and logs. That the cluster does not let us
+        in comes another way than the answer, so it is listened for."""
+        self.serve()
+        self.last_error = self.forbidden or str(error)
+        return self.last_error
 
     def serve(self, timeout_s: float = 0.0) -> None:
         """Lets the client work through its callbacks; what they say waits for `poll`.
@@ -332,21 +358,21 @@ class Cluster:
             return
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 -- a public name
             self.reachable = False
-        if error.fatal() or error.code() in _FORBIDDEN:
+        if error.fatal() or error.code() in FORBIDDEN:
             self._fail(error, None)
         else:
             _log.debug("%s", error)
 
     def _fail(self, error: KafkaError, lane: LaneKey | None) -> None:
         code, reason = error.code(), f"{error.name()}: {error.str()}"
-        if code in _FORBIDDEN:
+        if code in FORBIDDEN:
             self.forbidden = reason
             self._events.append(Forbade(reason))
         elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED and lane is not None:
             self._events.append(Forbade(reason, lane[0]))
         elif lane is None or code not in _FOLLOWS:
             gap = code == KafkaError._GAPLESS_GUARANTEE  # noqa: SLF001 -- a public name
-            self._events.append(Failed(reason, code in _NEVER or gap, error.name(), lane))
+            self._events.append(Failed(reason, code in NEVER or gap, error.name(), lane))
 
     def _on_stats(self, text: str) -> None:
         brokers = json.loads(text)["brokers"].values()
@@ -364,14 +390,14 @@ class Cluster:
         try:
             found = self._producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
-            raise NotReachable(_words(error)) from error
+            raise NotReachable(words(error)) from error
         if found.error is None:
             self.reachable = True
             return len(found.partitions)
         code = found.error.code()
-        if code in _FORBIDDEN:
+        if code in FORBIDDEN:
             self._fail(found.error, None)
-        if code in _NO_TOPIC:
+        if code in NO_TOPIC:
             return 0
         if code == KafkaError.TOPIC_EXCEPTION:
             raise Refused(f"{topic!r} is no name for a topic", found.error.name())
@@ -390,7 +416,7 @@ class ReadBack:
 
     def __init__(self, settings: dict[str, Any], give_up: Callable[[], bool]) -> None:
         self._give_up = give_up
-        kept = {k: v for k, v in settings.items() if k not in _CONSUMER_ONLY}
+        kept = {k: v for k, v in settings.items() if k not in CONSUMER_ONLY}
         self._consumer = Consumer(
             {
                 **kept,
@@ -400,7 +426,7 @@ class ReadBack:
                 "isolation.level": "read_uncommitted",
                 "fetch.wait.max.ms": 50,
             },
-            logger=_client_log,
+            logger=CLIENT_LOG,
         )
 
     def leaders(self, topic: str) -> dict[int, int]:
@@ -409,9 +435,9 @@ class ReadBack:
         try:
             found = self._consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
-            raise NotReachable(_words(error)) from error
+            raise NotReachable(words(error)) from error
         if found.error is not None and found.error.code() not in {
-            *_NO_TOPIC,
+            *NO_TOPIC,
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
         }:
             raise NotReachable(found.error.str())
@@ -425,7 +451,7 @@ class ReadBack:
         try:
             found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
         except KafkaException as error:
-            raise NoAnswer(_words(error)) from error
+            raise NoAnswer(words(error)) from error
         if found is None:
             raise NoAnswer(f"no answer for the ends of {lane[0]}/{lane[1]}")
         return int(found[0]), int(found[1])
@@ -457,7 +483,7 @@ class ReadBack:
                     if stamp is not None and stamp.topic_uuid == source and stamp.address < below:
                         greatest = max(stamp.address, -1 if greatest is None else greatest)
         except KafkaException as error:
-            raise NoAnswer(_words(error)) from error
+            raise NoAnswer(words(error)) from error
         finally:
             self._consumer.unassign()
         return greatest
@@ -478,7 +504,7 @@ class ReadBack:
                 self._mind(lane)
                 patience_s -= 0.2
         except KafkaException as error:
-            raise NoAnswer(_words(error)) from error
+            raise NoAnswer(words(error)) from error
         finally:
             self._consumer.unassign()
         raise NoAnswer(f"{lane[0]}/{lane[1]} could not be read")
@@ -522,7 +548,7 @@ class TopicReader:
                 "fetch.wait.max.ms": 20,
                 "reconnect.backoff.max.ms": 500,
             },
-            logger=_client_log,
+            logger=CLIENT_LOG,
         )
         self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import TYPE_CHECKING, Any
 
 import xxhash
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from bridge.kafka import _DEFAULTS as DEFAULTS
-from bridge.kafka import _NEVER as NEVER
-from bridge.kafka import NotReachable, check
-from bridge.kafka import _words as words
+from bridge.kafka import CLIENT_LOG, DEFAULTS, NEVER, NotReachable, check, words
 from bridge.provider import Message, Rejected
 from bridge.routing import partition_of
 
@@ -21,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaProvider"]
 
-_client_log = logging.getLogger("bridge.librdkafka")
 _ANSWER_S = 5.0
 _POLL_S = 0.05
 _PURGE_POLLS = 20  # a second at most
@@ -72,7 +67,7 @@ class KafkaProvider:
 
     def open(self) -> None:
         """Makes a producer. Raises NotReachable if the cluster does not answer."""
-        producer = self._producer = Producer(self._settings, logger=_client_log)
+        producer = self._producer = Producer(self._settings, logger=CLIENT_LOG)
         try:
             producer.list_topics(timeout=_ANSWER_S)
         except KafkaException as error:
@@ -92,7 +87,7 @@ class KafkaProvider:
             error = self._outcomes[position]
             if error is not None and error.code() in NEVER:
                 del self._outcomes[position], self._messages[position]
-                self._producer = Producer(self._settings, logger=_client_log)  # it was fatal
+                self._producer = Producer(self._settings, logger=CLIENT_LOG)  # it was fatal
                 raise Rejected(f"{error.name()}: {error.str()}")
 
     def _queue(self, message: Message, position: int) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aolog.cursor import cursor_path
+from aolog.errors import StorageFailed
 
 if TYPE_CHECKING:
     from aolog.storage import Storage
@@ -47,13 +48,14 @@ class LaneNotes:
     """All lanes of one log and cursor. source: the UUID in the stamps: the log's, or in format
     1, which has none, one of the bridge's own. clean: nothing was in flight when it stopped.
     lost: the file was gone or unreadable once, so for a lane that is not noted since, nothing
-    bounds how far to read back."""
+    bounds how far to read back. delivery: whose records may be under way unless clean."""
 
     path: str
     storage: Storage
     source: bytes
     clean: bool = True
     lost: bool = False
+    delivery: str = "at_least_once"
     lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
 
     @classmethod
@@ -94,6 +96,7 @@ class LaneNotes:
             source,
             clean=bool(saved["clean"]),
             lost=bool(saved["lost"]),
+            delivery=str(saved.get("delivery", "at_least_once")),
             lanes=lanes,
         )
 
@@ -114,7 +117,11 @@ class LaneNotes:
             "source": self.source.hex(),
             "clean": self.clean,
             "lost": self.lost,
+            "delivery": self.delivery,
             "lanes": lanes,
         }
-        self.storage.make_directory(os.path.dirname(self.path))  # noqa: PTH120 -- as in storage
+        directory = os.path.dirname(self.path)  # noqa: PTH120 -- as in storage
+        if not self.storage.exists(os.path.dirname(directory)):  # noqa: PTH120 -- as above
+            raise StorageFailed("the log was removed", path=self.path)
+        self.storage.make_directory(directory)
         self.storage.write_file(self.path, [json.dumps(saved, indent=1).encode()])

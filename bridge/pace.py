@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["Pace"]
+__all__ = ["Pace", "Paces"]
 
 BURST_S = 1.0  # what was not used is kept for so long
 
@@ -20,10 +20,15 @@ class Pace:
     def __init__(
         self, *, records_per_s: float | None = None, bytes_per_s: float | None = None
     ) -> None:
-        self._rates = (records_per_s or 0.0, bytes_per_s or 0.0)
-        self._left = [rate * BURST_S for rate in self._rates]
         self._at_s: float | None = None
         self._lock = threading.Lock()
+        self.change(records_per_s, bytes_per_s)
+
+    def change(self, records_per_s: float | None, bytes_per_s: float | None) -> None:
+        """Other rates from now on; a debt at the old ones is forgiven."""
+        with self._lock:
+            self._rates = (records_per_s or 0.0, bytes_per_s or 0.0)
+            self._left = [rate * BURST_S for rate in self._rates]
 
     def _fill(self, now_s: float) -> None:
         passed_s = max(0.0, now_s - (now_s if self._at_s is None else self._at_s))
@@ -47,3 +52,19 @@ class Pace:
                 -left / rate for rate, left in zip(self._rates, self._left, strict=True) if left < 0
             ]
             return max(debts, default=0.0)
+
+
+class Paces:
+    """Several at once, such as a log's own and its process's: the slowest holds."""
+
+    def __init__(self, *paces: Pace | None) -> None:
+        self._paces = [pace for pace in paces if pace is not None]
+
+    def spend(self, records: int, size: int, *, now_s: float) -> None:
+        """As Pace.spend."""
+        for pace in self._paces:
+            pace.spend(records, size, now_s=now_s)
+
+    def wait_s(self, now_s: float) -> float:
+        """As Pace.wait_s."""
+        return max((pace.wait_s(now_s) for pace in self._paces), default=0.0)

@@ -90,8 +90,8 @@ def plan(
     """The records to send, in order, and what the engine has to know before the first is sent.
 
     first_ordinal: of the first record, None in format 1. lane_of: None for a record that is not
-    ours; raises Poisonous. begin: where reading began. aside: addresses of records that were set aside before. bytes_max:
-    what a record may take. A lane with poison in it stands before that, or else goes on behind.
+    ours; raises Poisonous. begin: where reading began. aside: addresses of records that were set
+    aside before. bytes_max: what a record may take. A lane with poison in it stands before that, or else goes on behind.
     """
     outgoing: list[Outgoing] = []
     poison: list[Aside] = []

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from bridge.overview import Overview
     from bridge.status import Status
 
 __all__ = ["reporter"]
@@ -23,7 +24,7 @@ _log = logging.getLogger("bridge")
 
 
 @contextmanager
-def reporter(*, as_json: bool, drain: bool) -> Iterator[Callable[[Status], None]]:
+def reporter(*, as_json: bool, drain: bool) -> Iterator[Callable[[Status | Overview], None]]:
     """A function to be given each status: JSON lines on standard output; a live line where
     standard error is a terminal; else a log line when the state changes and at the end."""
     if as_json:
@@ -44,7 +45,7 @@ def reporter(*, as_json: bool, drain: bool) -> Iterator[Callable[[Status], None]
     yield said
 
 
-def _words(status: Status) -> str:
+def _words(status: Status | Overview) -> str:
     lag = "?" if status.lag_records is None else f"{status.lag_records:,}"
     text = f"{status.acknowledged:,} acknowledged, {lag} pending, {status.rate:,.0f}/s"
     if status.lost_records or status.gaps:
@@ -52,7 +53,7 @@ def _words(status: Status) -> str:
     return text + (f" ({status.error})" if status.error else "")
 
 
-def _show(progress: Progress, task: TaskID, status: Status) -> None:
+def _show(progress: Progress, task: TaskID, status: Status | Overview) -> None:
     done = status.acknowledged + status.skipped
     total = None if status.lag_records is None else done + status.lag_records
     progress.update(
@@ -71,7 +72,7 @@ class _Said:
         self._state: str | None = None
         self._calls = 0
 
-    def __call__(self, status: Status) -> None:
+    def __call__(self, status: Status | Overview) -> None:
         self._calls += 1
         if status.state != self._state or self._calls % 60 == 0:
             self._state = status.state

@@ -1,22 +1,49 @@
-"""Which partition a record goes to. Pure: a function of the record and the log, for ever.
+"""Where a record goes: cluster, topic, partition. Pure: a function of the record, the log and
+the rules, so a retry never moves a record.
 
-A record with a key goes where Java's default partitioner would send it (murmur2), so that other
-producers of the same keys meet it there. Records without a key all go to one partition, chosen
-by the log's UUID, so that their order is the log's. A retry never moves a record.
+Rules stand in order; the first that matches decides, and what it leaves open is decided as
+without rules: the default cluster, the record's own topic, else the default topic, by key. A
+pattern is a shell's (`*`, `?`, `[...]`; `*` takes in `/` and `.` too).
+
+By key: a record with a key goes where Java's default partitioner would send it (murmur2), so that
+other producers of the same keys meet it there. Records without a key all go to one partition,
+chosen by the log's UUID, so that their order is the log's. Round-robin: by a hash of the record's
+address, whatever its key: as even as turns, and the same after a restart. Addresses themselves
+would not do: those of frames are multiples of 8.
 """
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import xxhash
 
-__all__ = ["murmur2", "partition_of", "partition_of_key", "partition_without_key"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = [
+    "Destination",
+    "PartitionRule",
+    "Routing",
+    "Rule",
+    "clusters_of",
+    "murmur2",
+    "partition_of",
+    "partition_of_address",
+    "partition_of_key",
+    "partition_without_key",
+]
+
+PartitionRule: TypeAlias = Literal["key", "round-robin"] | int
+"""How a record's partition is chosen; a number is the partition itself."""
 
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C
 _KEYS_REMEMBERED = 1 << 16  # keys recur; hashing one in Python costs microseconds
+_TOPICS_REMEMBERED = 1 << 12  # a log has few; a bound, should each record name another
 
 
 def murmur2(data: bytes) -> int:
@@ -52,3 +79,118 @@ def partition_of(key: bytes | None, topic_uuid: bytes, partitions: int) -> int:
     if key is None:
         return partition_without_key(topic_uuid, partitions)
     return partition_of_key(key, partitions)
+
+
+def partition_of_address(address: int, partitions: int) -> int:
+    """The partition of a record by its address alone."""
+    return int(xxhash.xxh3_64_intdigest(address.to_bytes(8, "little"))) % partitions
+
+
+class Rule(NamedTuple):
+    """Records that match every pattern given go where the rest says; None leaves it open.
+
+    log: matches the log's name below the root. log_topic: its default topic. record_topic: the
+    topic that the record itself names; a record that names none does not match.
+    """
+
+    log: str | None = None
+    log_topic: str | None = None
+    record_topic: str | None = None
+    cluster: str | None = None
+    topic: str | None = None
+    partition: PartitionRule = "key"
+
+    def concerns(self, log: str, log_topic: str | None) -> bool:
+        """Whether it may match records of the log."""
+        return _matches(self.log, log) and _matches(self.log_topic, log_topic)
+
+
+class Destination(NamedTuple):
+    """topic: None where a record names none and there is no default."""
+
+    topic: str | None
+    partition: PartitionRule
+
+    def partition_of(
+        self, key: bytes | None, address: int, topic_uuid: bytes, partitions: int
+    ) -> int:
+        """The record's partition among so many. One that was chosen by number may be none."""
+        if self.partition == "key":
+            return partition_of(key, topic_uuid, partitions)
+        if self.partition == "round-robin":
+            return partition_of_address(address, partitions)
+        return self.partition
+
+
+class _Found(dict[str | None, Destination | None]):
+    """What was decided, by the topic that a record names."""
+
+    def __init__(self, decide: Callable[[str | None], Destination | None]) -> None:
+        super().__init__()
+        self._decide = decide
+
+    def __missing__(self, topic: str | None) -> Destination | None:
+        if len(self) >= _TOPICS_REMEMBERED:
+            self.clear()
+        found = self[topic] = self._decide(topic)
+        return found
+
+
+class Routing:
+    """Where the records of one log go on one cluster. Not thread-safe.
+
+    topic: for records that name none and no rule does; the log's own if None. cluster: whose
+    part of the log this is; None takes all. default_cluster: of records for which no rule names
+    one.
+    """
+
+    def __init__(
+        self,
+        topic: str | None = None,
+        rules: Sequence[Rule] = (),
+        *,
+        log: str = "",
+        cluster: str | None = None,
+        default_cluster: str | None = None,
+    ) -> None:
+        self._topic = topic
+        self._all_rules = rules
+        self._log = log
+        self._cluster = cluster
+        self._default_cluster = default_cluster
+        self._found = _Found(self._decide)
+        self.of = self._found.__getitem__
+        """Where a record goes that names this topic; None: to another cluster. Asked for each
+        record: what was decided before costs what a dict costs."""
+        self.of_log(None)
+
+    def of_log(self, topic: str | None) -> None:
+        """The log's own topic, once it is known."""
+        self._log_topic = topic
+        self._rules = [rule for rule in self._all_rules if rule.concerns(self._log, topic)]
+        self._found.clear()
+
+    def _decide(self, record_topic: str | None) -> Destination | None:
+        record_topic = record_topic or None
+        rule = next((r for r in self._rules if _matches(r.record_topic, record_topic)), Rule())
+        if self._cluster is not None and (rule.cluster or self._default_cluster) != self._cluster:
+            return None
+        default = self._topic if self._topic is not None else self._log_topic
+        return Destination(rule.topic or record_topic or default, rule.partition)
+
+
+def clusters_of(
+    rules: Sequence[Rule], log: str, log_topic: str | None, default_cluster: str
+) -> set[str]:
+    """The clusters to which records of the log may go."""
+    found: set[str] = set()
+    for rule in rules:
+        if rule.concerns(log, log_topic):
+            found.add(rule.cluster or default_cluster)
+            if rule.record_topic is None:
+                return found
+    return found | {default_cluster}
+
+
+def _matches(pattern: str | None, text: str | None) -> bool:
+    return pattern is None or (text is not None and fnmatchcase(text, pattern))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-__all__ = ["Status"]
+__all__ = ["COUNTED", "NOTHING", "Status"]
+
+COUNTED = ("acknowledged", "skipped", "lost_records", "gaps", "dead_lettered", "dropped")
+"""Fields that count since the forwarder started: sums over forwarders mean something."""
+NOTHING: dict[str, Any] = dict.fromkeys(COUNTED, 0)
 
 
 class Status(NamedTuple):
@@ -14,6 +18,7 @@ class Status(NamedTuple):
     lag_bytes, lag_seconds: not yet acknowledged. lost_records: in gaps that it had to pass.
     dead_lettered, dropped: records that will never be taken, since it started. held_back: lanes
     whose records wait in the log; standing: those of them that wait until somebody acts.
+    With exactly_once `acknowledged` means committed, and `committed` is the local cursor.
     """
 
     state: str
@@ -34,3 +39,8 @@ class Status(NamedTuple):
     dropped: int = 0
     standing: int = 0
     held_back: int = 0
+    delivery: str = "at_least_once"
+
+    def counted(self) -> dict[str, Any]:
+        """What COUNTED names."""
+        return {name: getattr(self, name) for name in COUNTED}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.engine import Engine, LaneKey
     from bridge.kafka import ReadBack
 
-__all__ = ["Topics"]
+__all__ = ["TOPIC_PAUSE_S", "TOPIC_WAIT_S", "UNKNOWN", "Topics"]
 
 _log = logging.getLogger("bridge")
 TOPIC_WAIT_S = 30.0  # a topic that is being created appears within seconds

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -25,9 +25,14 @@ from aolog.storage import Storage
 from bridge import arrivals, kafka
 from bridge.embedded import EmbeddedBroker
 from bridge.forwarder import Forwarder
+from bridge.source import Source
 from bridge.status import Status
 
+if TYPE_CHECKING:
+    from tests.kafka.server import KafkaServer
+
 TOPIC = "t"
+NOWHERE = "127.0.0.1:1"  # nobody listens on port 1
 PARTITIONS = 4
 # One generous bound for whatever must happen soon; nothing here waits for it when all is well.
 SOON_S = 60.0
@@ -245,21 +250,30 @@ def wait_until(reached: Callable[[], object], seconds: float = SOON_S) -> None:
 
 
 @pytest.fixture
+def committed() -> dict[str, list[int]]:
+    """The cursor's addresses by log and cursor, as forwarders commit them; to be cleared where it
+    is moved by hand."""
+    return {}
+
+
+@pytest.fixture
 def forward(
-    broker: EmbeddedBroker, log: Path, monkeypatch: pytest.MonkeyPatch
+    broker: EmbeddedBroker,
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    committed: dict[str, list[int]],
 ) -> Iterator[Callable[..., Run]]:
     """Starts a forwarder on the log; whatever becomes of it, each commit is checked: nothing
     before the cursor is missing from the broker."""
     runs: list[Run] = []
-    committed: dict[str, list[int]] = {}  # by log and cursor
-    commit = Forwarder._commit
+    commit = Source.commit
 
-    def watched(self: Forwarder, position: Any) -> None:
+    def watched(self: Source, position: Any) -> None:
         commit(self, position)
-        name = f"{self._reader.path} {self._dead.path}"
+        name = f"{self.reader.path} {self.cursor}"
         committed.setdefault(name, []).append(position.address)
 
-    monkeypatch.setattr(Forwarder, "_commit", watched)
+    monkeypatch.setattr(Source, "commit", watched)
     monkeypatch.setattr(arrivals, "SETTLE_S", 0.05)
     monkeypatch.setattr(kafka, "ANSWER_S", 1.0)
 
@@ -372,5 +386,32 @@ def run(
             "run", "--log", path, "--topic", TOPIC, "--json", "--status-seconds", "0.05",
             "--bootstrap-servers", servers or broker.bootstrap_servers, *arguments,
         )  # fmt: skip  # a command line
+
+    return start
+
+
+# --- against Apache Kafka --------------------------------------------------------------------
+
+
+@pytest.fixture
+def start(bridge: Callable[..., Process], kafka: KafkaServer, log: Path) -> Callable[..., Process]:
+    """Starts `python -m bridge run` on the log and Apache Kafka."""
+
+    def start(topic: str, *arguments: str, path: Path = log) -> Process:
+        return bridge(
+            "run", "--log", path, "--topic", topic, "--json", "--status-seconds", "0.05",
+            "--bootstrap-servers", kafka.bootstrap_servers, *arguments,
+        )  # fmt: skip  # a command line
+
+    return start
+
+
+@pytest.fixture
+def forward_to(forward: Callable[..., Run], kafka: KafkaServer) -> Callable[..., Run]:
+    """Starts a forwarder in a thread, draining to Apache Kafka."""
+
+    def start(topic: str, **options: object) -> Run:
+        options = {"drain": True, "bootstrap_servers": kafka.bootstrap_servers, **options}
+        return forward(topic=topic, **options)
 
     return start

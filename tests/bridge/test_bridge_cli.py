@@ -124,6 +124,45 @@ def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(
     assert state_of(log) == before
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--log", "l", "--root", "r"], "name a --log or a --root, not both"),
+        (["--config", "/no/such"], "wrong_configuration: /no/such: 1 problem"),
+        (["--root", "r", "--bootstrap-servers", "k:1", "-X", "acks=1"], "acks is set by the"),
+        (["--root", "r", "--bootstrap-servers", "k:1", "--http", "x"], "'x' is no HOST:PORT"),
+        (["--log", "l", "--bootstrap-servers", "k:1", "--http", "x"], "not_a_log"),
+    ],
+)
+def test_where_many_logs_are_asked_for_it_is_checked_whole_first(
+    bridge: Callable[..., Process], arguments: list[str], said: str
+) -> None:
+    process = bridge("run", *arguments)
+    assert process.end(30) == 2
+    assert said in process.stderr
+    assert process.lines == []
+
+
+def test_a_tree_is_drained_by_options_alone(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    for name in ("a", "b/c"):
+        fill(tmp_path / "root" / name, 50)
+    process = bridge(
+        "run", "--root", tmp_path / "root", "--topic", "t", "--drain", "--json",
+        "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    assert process.end() == 0
+    last = process.statuses[-1]
+    assert (last["state"], last["logs"], last["acknowledged"]) == ("stopped", 2, 100)
+    text = bridge(
+        "run", "--root", tmp_path / "root", "--topic", "t", "--drain",
+        "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # as above
+    assert text.end() == 0
+    assert "stopped: 0 acknowledged, 0 pending" in text.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("missing", ["--log", "--bootstrap-servers"])
 def test_the_log_and_the_cluster_have_to_be_named(
     bridge: Callable[..., Process], log: Path, missing: str
@@ -200,6 +239,7 @@ def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
         "skipped": int, "outstanding": int, "lag_records": int, "lag_bytes": int,
         "lag_seconds": float, "lost_records": int, "gaps": int, "error": type(None), "rate": float,
         "dead_lettered": int, "dropped": int, "standing": int, "held_back": int,
+        "delivery": str,
     }  # fmt: skip
     assert tuple(kinds) == Status._fields
     assert len(process.lines) >= 2
@@ -311,7 +351,7 @@ def test_on_a_terminal_there_is_one_live_line(broker: EmbeddedBroker, log: Path)
 STATUS = Status(
     state="sending", reachable=True, position=1, committed=1, acknowledged=10, skipped=0,
     outstanding=0, lag_records=5, lag_bytes=9, lag_seconds=0.1, lost_records=0, gaps=0,
-    error=None, rate=3.0,
+    error=None, rate=3.0, delivery="at_least_once",
 )  # fmt: skip  # one value
 
 
@@ -339,8 +379,9 @@ def test_help_names_every_command_with_an_example(bridge: Callable[..., Process]
     process = bridge("--help")
     assert process.end(30) == 0
     text = "".join(process.lines)
-    assert {"run", "demo", "completion"} <= set(text.split())
-    for command in ("run", "demo", "completion"):
+    commands = ("run", "status", "check-config", "demo", "completion")
+    assert set(commands) <= set(text.split())
+    for command in commands:
         shown = bridge(command, "--help")
         assert shown.end(30) == 0
         assert "Example" in "".join(shown.lines)

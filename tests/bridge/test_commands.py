@@ -60,9 +60,14 @@ def delivered(broker: EmbeddedBroker, log: Path, forward: Forward) -> list[int]:
 
 
 def test_a_seek_back_sends_what_lies_between_once_more(
-    broker: EmbeddedBroker, log: Path, forward: Forward, delivered: list[int]
+    broker: EmbeddedBroker,
+    log: Path,
+    forward: Forward,
+    delivered: list[int],
+    committed: dict[str, list[int]],
 ) -> None:
     moved = told("seek", log, "--to", delivered[600])
+    committed.clear()
     assert moved == {
         "cursor": "bridge",
         "before": cursor_before(log),
@@ -82,9 +87,14 @@ def cursor_before(log: Path) -> int:
 
 
 def test_a_seek_back_for_what_is_missing_sends_only_that(
-    broker: EmbeddedBroker, log: Path, forward: Forward, delivered: list[int]
+    broker: EmbeddedBroker,
+    log: Path,
+    forward: Forward,
+    delivered: list[int],
+    committed: dict[str, list[int]],
 ) -> None:
     assert told("seek", log, "--to", delivered[600], "--only-missing")["forgot"] is False
+    committed.clear()
     with Writer(log) as writer:
         append(writer, range(1000, 1100))
     status = forward(drain=True).end()

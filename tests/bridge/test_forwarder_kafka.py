@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from aolog import Reader, Writer
@@ -20,13 +20,18 @@ from bridge import topics
 from bridge.dead_letter import read_dead_letter
 from bridge.errors import Undeliverable
 from bridge.routing import partition_of_key
+from tests.bridge.against_kafka import (
+    Budget,
+    Start,
+    fill_mixed,
+    kill_over_and_over,
+    messages_in,
+    set_limit,
+)
 from tests.bridge.conftest import (
-    Message,
-    Process,
     Run,
     append,
     assert_arrived,
-    consume,
     cursor_of,
     records_of,
     wait_until,
@@ -38,98 +43,61 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-Start = Callable[..., Process]
-
-
-def messages_in(kafka: KafkaServer, topic: str, partitions: int = 1) -> list[Message]:
-    return consume(kafka.bootstrap_servers, topic, partitions)
-
-
-@pytest.fixture
-def start(bridge: Callable[..., Process], kafka: KafkaServer, log: Path) -> Start:
-    def start(topic: str, *arguments: str) -> Process:
-        return bridge(
-            "run", "--log", log, "--topic", topic, "--json", "--status-seconds", "0.05",
-            "--bootstrap-servers", kafka.bootstrap_servers, *arguments,
-        )  # fmt: skip  # a command line
-
-    return start
-
-
-@pytest.fixture
-def forward_to(forward: Callable[..., Run], kafka: KafkaServer) -> Callable[..., Run]:
-    """Starts a forwarder in a thread, draining."""
-
-    def start(topic: str, **options: object) -> Run:
-        options = {"drain": True, "bootstrap_servers": kafka.bootstrap_servers, **options}
-        return forward(topic=topic, **options)
-
-    return start
-
-
-def set_limit(kafka: KafkaServer, topic: str, max_message_bytes: int) -> None:
-    entry = ConfigEntry(
-        "max.message.bytes",
-        str(max_message_bytes),
-        incremental_operation=AlterConfigOpType.SET,
-    )
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
-
 
 # --- the promise ----------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(300)
-def test_kills_and_a_broker_that_crashes_lose_nothing_repeat_nothing_and_keep_the_order(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
+SLOW = ("-X", "batch.num.messages=150", "-X", "queue.buffering.max.messages=1500",
+        "--commit-seconds", "0.4")  # fmt: skip  # a command line
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        pytest.param(Budget(5, 40_000), marks=pytest.mark.timeout(300)),
+        pytest.param(Budget(30, 300_000), marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
+    ],
+    ids=["small", "long"],
+)
+def test_kills_lose_nothing_repeat_nothing_and_keep_the_order(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start, budget: Budget
 ) -> None:
-    count, partitions = 50_000, 3
-    name = topic(partitions)
-    with Writer(log) as writer:
-        for number in range(count):
-            writer.append(
-                b"%d %s" % (number, b"x" * (number % 97)),
-                key=None if number % 11 == 0 else b"key-%d" % (number % 503),
-                headers=[("n", b"%d" % number), ("none", None)] if number % 5 else (),
-                timestamp=1_700_000_000_000_000 + number * 1_003_001,
-            )
-    slow = ("-X", "batch.num.messages=150", "-X", "queue.buffering.max.messages=1500",
-            "--commit-seconds", "0.4")  # fmt: skip
-    skipped = 0
-    kills = 0
-    for left in (0.92, 0.8, 0.7, 0.6):
-        process = start(name, *slow)
-        process.until(lambda s, n=count * left: s["acknowledged"] and s["lag_records"] < n)
-        process.kill()
-        kills += 1
-        skipped += process.statuses[-1]["skipped"]
-
-    process = start(name, *slow)
-    process.until(lambda s: s["acknowledged"] and s["lag_records"] < count * 0.5)
-    kafka.kill()
-    outage = process.until(lambda s: not s["reachable"])
-    assert outage["lag_records"] > count * 0.1
-    process.kill()  # the bridge dies during the outage, too
-    process = start(name, *slow)
-    process.until(lambda s: s["error"])
-    kafka.start()
-    process.until(lambda s: s["acknowledged"] and s["lag_records"] < count * 0.3)
-    skipped += process.statuses[-1]["skipped"]
-    process.kill()
-    assert start(name, "--drain").end(120) == 0
-
+    name, partitions = topic(3), 3
+    fill_mixed(log, budget.records)
+    kills = kill_over_and_over(lambda: start(name, *SLOW), budget, seed=1)
+    print(kills)
+    assert start(name, "--drain").end(300) == 0
     records, messages = records_of(log), messages_in(kafka, name, partitions)
-    assert len(records) == count
+    assert len(records) == budget.records
     assert_arrived(records, messages, topic=name)
     assert [m.timestamp_ms for m in messages] == [(m.timestamp_us or 0) // 1000 for m in messages]
     for message in messages:
         if message.key is not None:
             assert message.partition == partition_of_key(message.key, partitions)
-    assert kills == 4
-    assert skipped > 0  # some arrived before a kill, and were recognised
+    assert kills.counted == budget.kills
+    assert kills.skipped > 0  # some arrived before a kill, and were recognised
+
+
+@pytest.mark.timeout(300)
+def test_a_broker_that_crashes_and_a_bridge_killed_meanwhile_lose_and_repeat_nothing(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
+) -> None:
+    count, partitions = 20_000, 3
+    name = topic(partitions)
+    fill_mixed(log, count)
+    process = start(name, *SLOW)
+    process.until(lambda s: s["acknowledged"] and s["lag_records"] < count * 0.9)
+    kafka.kill()
+    outage = process.until(lambda s: not s["reachable"])
+    assert outage["lag_records"] > count * 0.1
+    process.kill()  # the bridge dies during the outage, too
+    process = start(name, *SLOW)
+    process.until(lambda s: s["error"])
+    kafka.start()
+    process.until(lambda s: s["acknowledged"] and s["lag_records"] < count * 0.5)
+    process.kill()
+    assert start(name, "--drain").end(120) == 0
+    assert_arrived(records_of(log), messages_in(kafka, name, partitions), topic=name)
 
 
 def test_a_frozen_broker_is_waited_for_and_what_it_had_taken_is_not_repeated(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +19,10 @@ import pytest
 from aolog import Gap, Reader, Retention, Writer
 from aolog.retention import prune
 from aolog.storage import Storage
-from bridge import forwarder as forwarder_module
 from bridge import kafka, topics
+from bridge import source as source_module
 from bridge.engine import Engine, Position, State
 from bridge.errors import Undeliverable
-from bridge.forwarder import Forwarder
 from bridge.kafka import Cluster, Failed
 from bridge.status import Status
 from tests.bridge.conftest import (
@@ -409,11 +410,18 @@ def test_sigterm_under_load_ends_it_in_seconds_with_the_cursor_at_what_was_ackno
     assert cursor_of(log) == last["committed"] == last["position"]
     arrived = {m.address for m in consume(broker.bootstrap_servers)}
     before = [r.address for r in records_of(log) if r.address < cursor_of(log)]
-    assert len(before) >= last["acknowledged"] - 2000 > 0
+    assert before
+    assert len(before) >= last["acknowledged"] - 2000  # lanes may be ahead by what is under way
     assert arrived.issuperset(before)
     broker.set_rtt_ms(0)
     forward(drain=True).end()
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+def handles_sigterm(pid: int) -> bool:
+    """Whether the process has come so far."""
+    caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 @pytest.mark.parametrize("when", ["before the first answer", "under way", "after a restart"])
@@ -434,7 +442,8 @@ def test_sigterm_during_an_outage_ends_it_in_seconds(
         broker.set_down()
         process.until(lambda s: not s["reachable"])
     else:
-        time.sleep(2.0)  # it is waiting for its first answer
+        wait_until(lambda: handles_sigterm(process.popen.pid))
+        time.sleep(1.0)  # it is waiting for its first answer
     assert process.terminate() == 0
     assert cursor_of(log) == process.statuses[-1]["position"]
     broker.set_rtt_ms(0)
@@ -833,8 +842,8 @@ def test_slabs_that_retention_takes_during_an_outage_are_a_gap_and_no_end(
         slab.unlink()  # as a writer does whose retention says when_full="prune"
     rest = records_of(log)
     assert 0 < len(rest) < len(whole)
-    attempts = run.forwarder._engine.attempts
-    wait_until(lambda: run.forwarder._engine.attempts > attempts + 1)
+    attempts = run.forwarder._delivery._engine.attempts
+    wait_until(lambda: run.forwarder._delivery._engine.attempts > attempts + 1)
     broker.set_up()
     status = run.end()
     assert status.lost_records == len(whole) - len(rest)
@@ -899,7 +908,7 @@ def test_with_prune_only_delivered_slabs_go_and_the_cursor_is_durable_before(
     assert len(bases) > 4
     RecordingStorage.calls.clear()
     order: list[tuple[str, int]] = []
-    monkeypatch.setattr(forwarder_module, "Storage", RecordingStorage)
+    monkeypatch.setattr(source_module, "Storage", RecordingStorage)
     commit_at = Reader.commit_at
 
     def committing(self: Reader, address: int, ordinal: int | None) -> None:
@@ -914,7 +923,7 @@ def test_with_prune_only_delivered_slabs_go_and_the_cursor_is_durable_before(
         return pruned
 
     monkeypatch.setattr(Reader, "commit_at", committing)
-    monkeypatch.setattr(forwarder_module, "prune", pruning)
+    monkeypatch.setattr(source_module, "prune", pruning)
     broker.set_rtt_ms(20)
     run = forward(
         drain=True, prune_delivered=True, settings={"batch.num.messages": "50"}, commit_s=0.05
@@ -1023,8 +1032,8 @@ def test_gaps_are_told_as_they_are_met(log: Path, forward: Forward, broker: Embe
     fill(log, 10)
     run = forward(drain=True)
     run.end()
-    forwarder: Forwarder = run.forwarder
-    forwarder._on_gap(Gap(0, 8, "corrupt", None))
-    forwarder._on_gap(Gap(0, 8, "corrupt", None))
-    forwarder._on_gap(Gap(16, 24, "missing", 3))
-    assert (forwarder._lost, len(forwarder._gaps)) == (3, 2)
+    source = run.forwarder._source
+    source.on_gap(Gap(0, 8, "corrupt", None))
+    source.on_gap(Gap(0, 8, "corrupt", None))
+    source.on_gap(Gap(16, 24, "missing", 3))
+    assert (source.lost, source.gaps) == (3, 2)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.pace import BURST_S, Pace
+from aolog import Writer
+from bridge.embedded import EmbeddedBroker
+from bridge.pace import BURST_S, Pace, Paces
+from tests.bridge.conftest import Run, append, assert_arrived, consume, fill, records_of, wait_until
 
 
 def test_without_a_bound_there_is_no_wait() -> None:
@@ -56,3 +63,38 @@ def test_whoever_waits_no_longer_than_told_reaches_the_rate(
         now_s += pace.wait_s(now_s)
         pace.spend(records, 0, now_s=now_s)
     assert now_s <= sum(batches[:-1]) / rate * (1 + 1e-6) + 1e-6
+
+
+def test_of_several_the_slowest_holds_and_other_rates_forgive_a_debt() -> None:
+    own, shared = Pace(records_per_s=100.0), Pace(bytes_per_s=10.0)
+    both = Paces(own, None, shared)
+    both.spend(200, 50, now_s=0.0)
+    assert both.wait_s(0.0) == 4.0
+    shared.change(None, None)
+    assert both.wait_s(0.0) == 1.0
+    own.change(10.0, None)
+    assert both.wait_s(0.0) == 0.0
+    assert Paces().wait_s(0.0) == 0.0
+
+
+def test_a_forwarder_keeps_its_own_pace_and_one_that_it_shares(
+    broker: EmbeddedBroker, log: Path, forward: Callable[..., Run]
+) -> None:
+    fill(log, 2000)
+    shared = Pace(bytes_per_s=1.0)
+    shared.spend(0, 1_000_000, now_s=time.monotonic())
+    run = forward(records_per_second=1e9, shared_pace=shared)
+    assert run.until(lambda s: s.reachable and s.lag_records == 2000).acknowledged == 0
+    seen = len(run.statuses)
+    wait_until(lambda: len(run.statuses) > seen + 10)
+    assert run.status.acknowledged == 0
+    shared.change(None, None)
+    run.until(lambda s: s.acknowledged == 2000)
+    run.stop()
+    fill(log, 6)
+    begin_s = time.monotonic()
+    with Writer(log, batch_bytes=1) as writer:  # a frame each
+        append(writer, range(4000))
+    forward(records_per_second=2000.0, bytes_per_second=1e9, drain=True).end()
+    assert time.monotonic() - begin_s >= 0.9  # the first second's are there at once
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))

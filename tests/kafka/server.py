@@ -70,7 +70,6 @@ _PROPERTIES: Final[Mapping[str, object]] = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     # One node holds everything there is.
     "default.replication.factor": 1,
     "min.insync.replicas": 1,
@@ -79,9 +78,14 @@ _PROPERTIES: Final[Mapping[str, object]] = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.num.partitions": 1,
+    # How often it looks for transactions that are open for too long: 10 s by default.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
     "share.coordinator.state.topic.num.partitions": 1,
+    # Records of a test's log may be years old: retention by time would take their segments, which
+    # end sooner than one thinks where a transaction's marker, which is of the present, follows.
+    "log.retention.ms": -1,
     # A test's consumer group has all its members at once.
     "group.initial.rebalance.delay.ms": 0,
     # A topic exists because a test made it: a wrong name is an error, as in production.
@@ -119,13 +123,19 @@ class KafkaServer:
     """A Kafka node on loopback. Formats `directory` and starts the server; ready on return.
 
     directory: empty or not there yet; stays afterwards. config: properties of the server that
-    add to or replace those above. A context manager that stops the server. Not thread-safe,
+    add to or replace those above. listeners: further ones, name to protocol, such as
+    {"TLS": "SSL"}; `bootstrap_of` says where they are. A context manager that stops the server. Not thread-safe,
     except `kill`, `pause` and `resume`, which a test may call from a timer.
 
     Raises KafkaUnavailable, KafkaDied.
     """
 
-    def __init__(self, directory: Path, config: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: Mapping[str, object] | None = None,
+        listeners: Mapping[str, str] | None = None,
+    ) -> None:
         self._java = java()
         self._classpath = str(jars() / "*")
         directory.mkdir(parents=True, exist_ok=True)
@@ -133,12 +143,20 @@ class KafkaServer:
         self._properties = directory / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         self._state = _State.DOWN
-        broker, controller = _free_ports(2)
-        self._bootstrap_servers = f"127.0.0.1:{broker}"
+        protocols = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
+        controller, *ports = _free_ports(1 + len(protocols))
+        self._addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip(protocols, ports, strict=True)
+        }
+        self._bootstrap_servers = self._addresses["PLAINTEXT"]
+        advertised = ",".join(f"{name}://{at}" for name, at in self._addresses.items())
+        mapped = ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
         properties = {
             **_PROPERTIES,
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
+            "listeners": f"{advertised},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": advertised,
+            "listener.security.protocol.map": f"{mapped},CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
             "log.dirs": directory / "data",
             **(config or {}),
@@ -151,6 +169,10 @@ class KafkaServer:
     def bootstrap_servers(self) -> str:
         """`127.0.0.1:port`, the same over every restart."""
         return self._bootstrap_servers
+
+    def bootstrap_of(self, listener: str) -> str:
+        """Where a further listener is."""
+        return self._addresses[listener]
 
     @property
     def pid(self) -> int | None:

@@ -1,0 +1,305 @@
+"""At least once: the thin shell around `engine`. Every record carries a stamp, and what arrived
+before a crash is read back and not sent again.
+
+It owns the cluster, the lane notes, the feed and the dead letters; it carries out the engine's
+commands and reports events to it. One thread does everything.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from aolog.errors import StorageError, SyncFailed
+from bridge.arrivals import read_back
+from bridge.dead_letter import DeadLetters
+from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverable
+from bridge.engine import Command, Commit, Connect, Engine, Poison, Position, SetAside, State
+from bridge.feed import Feed
+from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent, NotReachable
+from bridge.topics import Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aolog import Record
+    from bridge.errors import DestinationError
+    from bridge.lanes import LaneNotes
+    from bridge.routing import Routing
+    from bridge.source import Source
+
+__all__ = ["AtLeastOnce"]
+
+_log = logging.getLogger("bridge")
+
+
+class AtLeastOnce:
+    """See the module, and bridge.delivery. routing: where records go. poison, until: see
+    Forwarder. view, keyless: see Feed. give_up: asked now and then where something takes long."""
+
+    def __init__(
+        self,
+        source: Source,
+        notes: LaneNotes,
+        *,
+        routing: Routing,
+        bootstrap_servers: str,
+        settings: dict[str, str],
+        commit_s: float,
+        stop_s: float,
+        poison: Poison,
+        until: int | None,
+        view: Callable[[Record], Record] | None,
+        keyless: bytes | None,
+        give_up: Callable[[], bool],
+    ) -> None:
+        reader = source.reader
+        self._source = source
+        self._notes = notes
+        start = source.position
+        if notes.delivery != AT_LEAST_ONCE or not reader.has_cursor_position:
+            notes.delivery = AT_LEAST_ONCE
+            notes.save()  # before the cursor is: after it they would count as lost
+        reader.commit()  # from now on it protects what it has not passed
+        self._give_up = give_up
+        self._cluster = Cluster(bootstrap_servers, settings)
+        self._engine = Engine(
+            start,
+            now_s=time.monotonic(),
+            poison=poison,
+            commit_s=commit_s,
+            stop_s=stop_s,
+            until=until,
+            in_doubt=not notes.clean,
+        )
+        for key, note in notes.lanes.items():
+            if note.distrusted:
+                lane = self._engine.lane(key)
+                lane.distrusted, lane.last_address = True, note.address
+        self._dead = DeadLetters(
+            reader.path, source.cursor, notes.source, source.storage, drop=poison == "drop"
+        )
+        if poison == "dead-letter":
+            self._engine.aside |= self._dead.known(start.address)
+        self._topics = Topics(self._cluster, self._engine, notes, below=reader.end, give_up=give_up)
+        self._feed = Feed(
+            reader,
+            self._engine,
+            self._cluster,
+            self._topics,
+            routing=routing,
+            source=notes.source,
+            go_to=source.go_to,
+            pace=source.pace,
+            view=view,
+            keyless=keyless,
+        )
+        self._draining = False
+
+    # --- a round ------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """As Delivery says."""
+        return self._engine.over
+
+    @property
+    def attempts(self) -> int:
+        """As Delivery says."""
+        return self._engine.attempts
+
+    def turn(self, now_s: float) -> None:
+        """As Delivery says."""
+        engine, feed = self._engine, self._feed
+        self._do(engine.tick(now_s))
+        if engine.over:
+            return
+        busy = bool(engine.outstanding or feed.waiting)
+        more = engine.wants_batch and not feed.waiting and not feed.idle
+        for event in self._cluster.poll(BUSY_S if busy and not more else 0):
+            self._take(event)
+        wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
+        if feed.waiting:
+            self._do(feed.send())
+        elif (pause_s := self._source.pace.wait_s(now_s)) > 0:
+            if not busy:
+                time.sleep(min(pause_s, wait_s))
+        elif engine.wants_batch and (self._cluster.reachable or not engine.outstanding):
+            self._do(feed.read(0.0 if busy else wait_s))
+        elif not busy:
+            time.sleep(wait_s)
+
+    def stop(self, now_s: float) -> None:
+        """As Delivery says."""
+        self._do(self._engine.stop(now_s=now_s))
+
+    def drain(self, to: int) -> bool:
+        """As Delivery says."""
+        self._draining = True
+        if self._engine.state is not State.SENDING:
+            return False
+        if self._engine.position.address >= to:
+            return True
+        return self._feed.idle and self._engine.stopped_short  # what is left cannot be sent
+
+    def finish(self) -> None:
+        """The last word of the notes: whether anything may still be in flight."""
+        engine = self._engine
+        under_way = engine.outstanding > 0 or engine.in_doubt
+        self._notes.clean = engine.state is State.STOPPED and not under_way
+        self._save_notes()
+        self._source.prune()
+
+    def error(self) -> DestinationError | None:
+        """As Delivery says: it drained, but for lanes that stand."""
+        if not self._draining or self._give_up() or not self._engine.standing:
+            return None
+        standing = self._engine.standing.items()
+        key, lane = min(standing, key=lambda item: item[1].behind or self._engine.frontier)
+        assert lane.closed is not None
+        assert lane.behind is not None
+        return undeliverable(
+            self._source.reader.path,
+            lane.closed.reason,
+            lane.behind.address,
+            instead="start with --poison dead-letter",
+            lanes=len(standing),
+            refusal=lane.closed.code,
+            topic=key[0],
+        )
+
+    def close(self) -> None:
+        """As Delivery says."""
+        self._cluster.disconnect()
+        self._dead.close()
+
+    def progress(self) -> Progress:
+        """As Delivery says."""
+        engine, cluster, dead = self._engine, self._cluster, self._dead
+        state = engine.state.value
+        if engine.state is State.SENDING and not cluster.reachable:
+            state = State.CONNECTING.value
+        elif engine.state is State.SENDING and engine.standing and engine.stopped_short:
+            state = "blocked"
+        return Progress(
+            state=state,
+            reachable=cluster.reachable,
+            position=engine.position,
+            committed=engine.committed,
+            acknowledged=engine.acknowledged,
+            skipped=engine.skipped,
+            outstanding=engine.outstanding,
+            error=cluster.trouble(engine.failure) or self._held_up(),
+            dead_lettered=0 if dead.drop else dead.taken,
+            dropped=dead.taken if dead.drop else 0,
+            standing=len(engine.standing),
+            held_back=sum(lane.behind is not None for lane in engine.lanes.values()),
+        )
+
+    def _held_up(self) -> str | None:
+        """What keeps some lane from going on."""
+        for (topic, partition), lane in self._engine.lanes.items():
+            if lane.closed is not None and lane.behind is not None:
+                where = f"{topic}/{partition}" if partition >= 0 else topic or "no topic"
+                return f"{where} waits at address {lane.behind.address}: {lane.closed.reason}"
+        return None
+
+    # --- commands and events ------------------------------------------------------------------
+
+    def _do(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Connect):
+                self._connect(careful=command.careful)
+            elif isinstance(command, Commit):
+                self._commit(command.position)
+            elif isinstance(command, SetAside):
+                self._set_aside(command)
+            else:
+                self._disconnect()
+
+    def _take(self, event: KafkaEvent) -> None:
+        engine = self._engine
+        if isinstance(event, Delivered):
+            self._do(
+                engine.delivered(event.lane, event.address, event.offset, now_s=time.monotonic())
+            )
+        elif isinstance(event, Forbade):
+            _log.warning("refused: %s", event.reason)
+            if event.topic is not None:
+                self._topics.forbid(event.topic, event.reason)
+            self._do(engine.failed(event.reason, now_s=time.monotonic()))
+        elif event.suspect:
+            _log.warning("looking for what was refused: %s", event.reason)
+            self._do(engine.suspect(event.reason, event.code, event.lane, now_s=time.monotonic()))
+        else:
+            _log.warning("sending again from the cursor: %s", event.reason)
+            self._do(engine.failed(event.reason, now_s=time.monotonic()))
+
+    def _set_aside(self, command: SetAside) -> None:
+        try:
+            self._dead.take(command.records, self._feed.records, self._feed.epoch)
+        except SyncFailed:
+            raise
+        except StorageError as error:
+            _log.warning("nothing can be set aside: %s", error)
+            self._do(self._engine.failed(str(error), now_s=time.monotonic()))
+            return
+        self._engine.set_aside(aside.position.address for aside in command.records)
+        self._do(self._feed.send())
+
+    def _commit(self, position: Position) -> None:
+        """Cursor durable, then notes, then pruning: in this order."""
+        if position.address > self._engine.committed.address:
+            self._source.commit(position)
+            self._engine.committed_at(position)
+            self._save_notes()
+            self._source.prune()
+
+    def _save_notes(self) -> None:
+        for key, lane in self._engine.lanes.items():
+            note = self._notes.lanes.get(key)
+            if note is not None:
+                note.address = max(note.address, lane.last_address)
+                note.offset = max(note.offset, lane.last_offset)
+                note.distrusted = lane.distrusted
+        try:
+            self._notes.save()
+        except SyncFailed:
+            raise
+        except StorageError as error:
+            # Older notes only make a restart read more; the cursor needs no free block.
+            _log.warning("lane notes were not saved: %s", error)
+
+    def _connect(self, *, careful: bool) -> None:
+        self._cluster.connect(careful=careful)
+        self._topics.forget()
+        lanes = dict(self._notes.lanes)
+        if not lanes:
+            self._do(self._engine.connected({}))
+            return
+        reader = self._cluster.reader(self._give_up)
+        try:
+            arrivals = read_back(
+                reader,
+                lanes,
+                self._notes.source,
+                below=self._source.reader.end(),
+                clean=self._notes.clean,
+                distrusts=self._engine.distrusts,
+            )
+        except NotReachable as error:
+            reason = self._cluster.unanswered(error)
+            self._do(self._engine.failed(reason, now_s=time.monotonic()))
+            return
+        finally:
+            reader.close()
+        if self._notes.clean:
+            self._notes.clean = False  # before anything is sent: a crash is no clean stop
+            self._save_notes()
+        self._do(self._engine.connected(arrivals.held))
+        self._topics.heard(arrivals)
+
+    def _disconnect(self) -> None:
+        self._cluster.disconnect()
+        self._feed.forget()

@@ -1,0 +1,84 @@
+"""`check-config`: what a configuration would run, and what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aolog.cli.output import counted, json_option, one_line, out
+
+if TYPE_CHECKING:
+    from bridge.config import Config
+
+__all__ = ["check_config"]
+
+_LOGS_SHOWN = 20
+
+
+@click.command("check-config", short_help="Say what a configuration would run.")
+@click.argument("file", type=click.Path(), required=False)
+@click.option("--schema", is_flag=True, help="Print the JSON schema of the file, and end.")
+@json_option
+def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
+    """Check FILE (TOML or JSON) and say what `run --config FILE` would do.
+
+    Everything that is wrong is told at once. Secrets are read and never shown. Nothing is
+    connected to or changed.
+
+    \b
+    Examples:
+      python -m bridge check-config bridge.toml
+      python -m bridge check-config bridge.toml --json
+      python -m bridge check-config --schema > bridge.schema.json
+
+    \b
+    Exit status: 0 it is right, 2 it is not.
+    """
+    from bridge.config import Config
+    from bridge.configfile import load
+    from bridge.routing import clusters_of
+    from bridge.tree import find_logs
+
+    if schema:
+        out.json(Config.model_json_schema())
+        out.flush()
+        return
+    if file is None:
+        raise click.UsageError("name a FILE, or ask for the --schema")
+    config = load(file)
+    if config.root is None:
+        logs = {path: path for path in config.logs}
+    else:
+        logs = find_logs(config.root, config.include, config.exclude)
+    # A rule by the log's own topic may concern any log: nothing is opened here to ask it.
+    rules = [rule for rule in config.rules if rule.log_topic is None]
+    goes = {name: sorted(clusters_of(rules, name, None, config.default_cluster)) for name in logs}
+    shown = config.shown()
+    if as_json:
+        out.json({"ok": True, "configuration": shown, "logs": goes})
+    else:
+        _tell(file, config, shown, goes)
+    out.flush()
+
+
+def _tell(file: str, config: Config, shown: dict[str, Any], goes: dict[str, list[str]]) -> None:
+    out.line(f"{one_line(file)}: right")
+    for name, cluster in shown.pop("clusters").items():
+        default = ", the default" if name == config.default_cluster else ""
+        servers = one_line(cluster["bootstrap_servers"])
+        out.line(f"cluster {name}{default}: {servers}, cursor {cluster['cursor']!r}")
+        for key, value in cluster["settings"].items():
+            out.line(f"    {one_line(key)} = {one_line(value)}")
+    for i, route in enumerate(shown.pop("routes")):
+        said = ", ".join(f"{k} = {v!r}" for k, v in route.items() if v is not None)
+        out.line(f"route {i}: {one_line(said)}")
+    where = "named" if config.root is None else f"now under {config.root}"
+    out.line(f"{counted(len(goes), 'log')} {one_line(where)}")
+    for name in list(goes)[:_LOGS_SHOWN]:
+        out.line(f"    {one_line(name)} -> {', '.join(goes[name])}")
+    if len(goes) > _LOGS_SHOWN:
+        out.line(f"    and {len(goes) - _LOGS_SHOWN} more")
+    for key, value in shown.items():
+        if key not in {"cluster", "root", "logs"} and value is not None:
+            out.line(f"{key} = {one_line(str(value))}")

@@ -1,0 +1,55 @@
+"""`cursors`: where bridges stand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+import aolog
+from aolog import Reader
+from aolog.cli.output import json_option
+from aolog.storage import Storage
+
+__all__ = ["cursors"]
+
+
+@click.command(
+    short_help="Show where bridges stand.",
+    epilog="\b\nExample:\n  aolog-bridge cursors LOG --json | jq .lag.records",
+)
+@click.argument("log", type=click.Path())
+@json_option
+def cursors(log: str, *, as_json: bool) -> None:
+    """Show the cursors of bridges on LOG, and what each lane holds."""
+    from bridge.lanes import LaneNotes
+    from bridge.seeking import bridge_cursors
+
+    storage = Storage()
+    with Reader(log) as reader:
+        path, uuid = reader.path, reader.topic_uuid
+    of_bridges = set(bridge_cursors(path, storage))
+    for each in aolog.cursors(path):
+        if each.name not in of_bridges:
+            continue
+        notes = LaneNotes.load(path, each.name, storage, topic_uuid=uuid, begun=False)
+        lanes = sorted(notes.lanes.items())
+        if as_json:
+            told: dict[str, object] = {
+                **each._asdict(),
+                "lag": each.lag._asdict(),
+                "clean": notes.clean,
+            }
+            told["lanes"] = [
+                {"topic": topic, "partition": partition, **asdict(note)}
+                for (topic, partition), note in lanes
+            ]
+            click.echo(json.dumps(told))
+            continue
+        lag = "unknown" if each.lag.records is None else f"{each.lag.records:,}"
+        click.echo(f"{each.name}: address {each.address}, {lag} records to go")
+        for (topic, partition), note in lanes:
+            ahead = "  ahead of the cursor" if note.address > each.address else ""
+            held = f"holds up to {note.address}" if note.address >= 0 else "holds nothing"
+            click.echo(f"  {topic}/{partition}  {held}{ahead}")

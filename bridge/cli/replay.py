@@ -1,0 +1,171 @@
+"""`replay`: sends a range of a log, or its dead letters, again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+import aolog
+from aolog import Reader
+from aolog.cli.output import json_option
+from aolog.cursor import read_position
+from aolog.errors import UsageError
+from aolog.storage import Storage
+from bridge.cli.options import PLACES, address_of, cursor_option, settings_option
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from bridge.engine import Poison
+    from bridge.forwarder import Forwarder
+
+__all__ = ["replay"]
+
+
+@click.command(
+    short_help="Send a range, or dead letters, again.",
+    epilog=f"""{PLACES}
+
+\b
+Examples:
+  aolog-bridge replay LOG --from 2h-ago --to 1h-ago --bootstrap-servers kafka:9092
+  aolog-bridge replay LOG --from 81920 --to 90112 --topic again --bootstrap-servers kafka:9092
+  aolog-bridge replay LOG --dead-letter --bootstrap-servers kafka:9092
+
+\b
+Exit status: 0 all was acknowledged, 2 usage, 5 a replay runs already, 6 records were refused.""",
+)
+@click.argument("log", type=click.Path())
+@click.option("--from", "begin", metavar="PLACE", help="The first record's place.")
+@click.option("--to", "end", metavar="PLACE", help="The place behind the last.")
+@click.option("--dead-letter", "dead", is_flag=True, help="The dead letters of LOG instead.")
+@click.option("--topic", help="Topic for records that name none. Default: the log's own.")
+@click.option("--bootstrap-servers", required=True, metavar="HOST:PORT[,...]", help="The cluster.")
+@click.option(
+    "--poison", default="stop", show_default=True, type=click.Choice(["stop", "drop"]),
+    help="What becomes of a record that is refused: it stays, and what follows in its partition"
+    " with it, or it is counted and passed.",
+)  # fmt: skip  # as above
+@cursor_option
+@settings_option
+@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@json_option
+def replay(
+    log: str,
+    *,
+    begin: str | None,
+    end: str | None,
+    dead: bool,
+    topic: str | None,
+    bootstrap_servers: str,
+    poison: Poison,
+    cursor: str,
+    settings: dict[str, str],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Send a range of LOG again, or its dead letters to the topics that they were meant for.
+
+    A range must lie before the bridge's cursor: what is behind that, the bridge sends itself.
+    Dead letters that are acknowledged are not sent by the next replay.
+    """
+    from bridge import replaying
+    from bridge.kafka import check
+
+    if dead == (begin is not None or end is not None) or (begin is None) != (end is None):
+        raise UsageError("give --from and --to, or --dead-letter")
+    if dead and topic is not None:
+        raise UsageError("dead letters go to the topics that they were meant for, not to --topic")
+    check(settings)
+    options = {"bootstrap_servers": bootstrap_servers, "settings": settings}
+    if dead:
+        if dry_run:
+            _tell_dead_letters(log, cursor, as_json=as_json)
+            return
+        _run(
+            replaying.replay_dead_letters(log, cursor=cursor, poison=poison, **options),
+            as_json=as_json,
+        )
+        return
+    assert begin is not None
+    assert end is not None
+    first, behind = (
+        address_of(log, text, cursor=cursor, servers=bootstrap_servers, settings=settings)
+        for text in (begin, end)
+    )
+    if dry_run:
+        _tell_range(log, first, behind, as_json=as_json)
+        return
+    _run(
+        replaying.replay_range(log, first, behind, topic=topic, poison=poison, **options),
+        as_json=as_json,
+    )
+    replaying.finished(log)
+
+
+def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
+    records = 0
+    with Reader(log, begin) as reader:
+        for record in reader:
+            if record.address >= end:
+                break
+            records += 1
+    if as_json:
+        click.echo(json.dumps({"begin": begin, "end": end, "records": records}))
+    else:
+        click.echo(f"{records} records from address {begin} to {end} would be sent")
+
+
+def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
+    from bridge.dead_letter import dead_letter_path, read_dead_letter
+    from bridge.replaying import CURSOR
+
+    path = dead_letter_path(log, cursor)
+    names = [each.name for each in aolog.cursors(path)] if Storage().exists(path) else None
+    if names is None:
+        raise UsageError("there are no dead letters", path=log)
+    begin = read_position(path, CURSOR, Storage()).address if CURSOR in names else "earliest"
+    with Reader(path, begin) as reader:  # type: ignore[arg-type]  # an address or the word
+        for record in reader:
+            letter = read_dead_letter(record)
+            if letter is None:
+                continue
+            told = {
+                "address": record.address,
+                "topic": letter.topic,
+                "partition": letter.partition,
+                "origin": letter.origin.address,
+                "code": letter.code,
+                "reason": letter.reason,
+            }
+            if as_json:
+                click.echo(json.dumps(told))
+            else:
+                click.echo(
+                    f"{letter.topic}/{letter.partition}  from address {letter.origin.address}"
+                    f"  {letter.code}: {letter.reason}"
+                )
+
+
+def _run(forwarder: Forwarder, *, as_json: bool) -> None:
+    from bridge.report import reporter
+
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s"
+    )
+    logging.getLogger("bridge.librdkafka").setLevel(logging.CRITICAL)
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        forwarder.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    with reporter(as_json=as_json, drain=True) as report:
+        status = forwarder.run(report)
+    if status.lag_records and forwarder.stop_asked:
+        raise click.exceptions.Exit(130)

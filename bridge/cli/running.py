@@ -1,0 +1,102 @@
+"""What `run` does: one log as it is, or many under a supervisor."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from bridge.config import Config
+
+__all__ = ["run_many", "run_one"]
+
+_CURSOR = "bridge"
+
+
+def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, verbose: bool) -> None:
+    """Forwards a log in this thread. given: options that were given, by name."""
+    from bridge.forwarder import OPTIONS, Forwarder
+    from bridge.kafka import check
+    from bridge.loglines import set_up
+    from bridge.one import One
+    from bridge.pace import Pace
+    from bridge.report import reporter
+
+    set_up(as_json=given.get("log_format") == "json", verbose=verbose)
+    settings = given.get("settings", {})
+    check(settings)
+    forwarder = Forwarder(
+        path,
+        topic=given.get("topic"),
+        bootstrap_servers=given["bootstrap_servers"],
+        settings=settings,
+        cursor=given.get("cursor", _CURSOR),
+        drain=drain,
+        commit_s=given.get("commit_seconds", 1.0),
+        stop_s=given.get("stop_seconds", 5.0),
+        prune_delivered=given.get("prune", False),
+        shared_pace=Pace(
+            records_per_s=given.get("total_records_per_second"),
+            bytes_per_s=given.get("total_bytes_per_second"),
+        ),
+        **{name: given[name] for name in OPTIONS if name in given},
+    )
+    _on_signals(forwarder.stop, None)
+    one = One(path, forwarder)
+    with ExitStack() as stack:
+        report = stack.enter_context(reporter(as_json=as_json, drain=drain))
+        if "http" in given:
+            from bridge.web import serving
+
+            stack.enter_context(serving(given["http"], one.look))
+        forwarder.run(one.through(report), every_s=given.get("status_seconds", 1.0))
+
+
+def run_many(
+    file: str | None, given: dict[str, Any], *, drain: bool, as_json: bool, verbose: bool
+) -> None:
+    """Forwards the logs of a configuration, or of options alone, and ends the process."""
+    from bridge.configfile import load
+    from bridge.loglines import set_up
+    from bridge.report import reporter
+    from bridge.supervisor import Supervisor
+
+    over = {_KEYS.get(name, name): value for name, value in given.items()}
+
+    def read() -> Config:
+        return load(file, over)
+
+    config = read()
+    set_up(as_json=config.log_format == "json", verbose=verbose)
+    supervisor = Supervisor(config, drain=drain, read=None if file is None else read)
+    _on_signals(supervisor.stop, supervisor.reload)
+    with ExitStack() as stack:
+        report = stack.enter_context(reporter(as_json=as_json, drain=drain))
+        if config.http is not None:
+            from bridge.web import serving
+
+            stack.enter_context(serving(config.http, supervisor.look))
+        status = supervisor.run(report, every_s=config.status_seconds)
+    sys.exit(status)
+
+
+_KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}
+
+
+def _on_signals(stop: Callable[[], None], reload: Callable[[], None] | None) -> None:
+    def stopping(_signal: int, _frame: FrameType | None) -> None:
+        stop()
+
+    def reloading(_signal: int, _frame: FrameType | None) -> None:
+        if reload is not None:
+            reload()
+
+    signal.signal(signal.SIGTERM, stopping)
+    signal.signal(signal.SIGINT, stopping)
+    if reload is not None:
+        signal.signal(signal.SIGHUP, reloading)

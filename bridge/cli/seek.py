@@ -1,0 +1,59 @@
+"""`seek`: moves a bridge's cursor."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from aolog.cli.output import json_option
+from bridge.cli.options import PLACES, address_of, cursor_option, settings_option
+
+__all__ = ["seek"]
+
+
+@click.command(
+    short_help="Move a bridge's cursor.",
+    epilog=f"""{PLACES}
+
+\b
+Examples:
+  aolog-bridge seek LOG --to 2026-01-31T12:00:00Z --dry-run
+  aolog-bridge seek LOG --to cursor:nightly
+  aolog-bridge seek LOG --to kafka:events/3@120934 --bootstrap-servers kafka:9092""",
+)
+@click.argument("log", type=click.Path())
+@click.option("--to", "to", required=True, metavar="PLACE", help="Where it goes on.")
+@cursor_option
+@click.option("--only-missing", is_flag=True, help="Back: send only what is not in Kafka already.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="For kafka:...")
+@settings_option
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@json_option
+def seek(
+    log: str,
+    to: str,
+    *,
+    cursor: str,
+    only_missing: bool,
+    bootstrap_servers: str | None,
+    settings: dict[str, str],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Move the cursor of the bridge of LOG while no bridge runs.
+
+    Back: what lies between is sent once more, unless --only-missing. Forward: what lies between
+    is never sent.
+    """
+    from bridge import seeking
+
+    address = address_of(log, to, cursor=cursor, servers=bootstrap_servers, settings=settings)
+    moved = seeking.seek(log, address, cursor=cursor, only_missing=only_missing, dry_run=dry_run)
+    if as_json:
+        click.echo(json.dumps(moved._asdict()))
+        return
+    before = "nowhere" if moved.before is None else f"address {moved.before}"
+    will = "" if moved.done else "would be "
+    again = "; what lies between is sent again" if moved.forgot else ""
+    click.echo(f"cursor {cursor} {will}moved from {before} to address {moved.address}{again}")

@@ -1,0 +1,140 @@
+"""`status`: how a running bridge stands, or what the disk says where none answers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from typing import Any
+
+import click
+
+from aolog import Lag, Reader
+from aolog.cli.holder import Holders, require_log
+from aolog.cli.output import counted, human_bytes, human_seconds, json_option, out, table
+from aolog.cli.positions import Standing, standing
+from aolog.errors import NoSuchCursor
+from bridge.errors import NotRunning
+
+__all__ = ["status"]
+
+_ANSWER_S = 5.0
+_ANSWER_BYTES_MAX = 256 << 20
+
+
+@click.command(short_help="Say how a bridge stands.")
+@click.option("--http", metavar="HOST:PORT", help="Where the bridge serves, as in `run --http`.")
+@click.option("--config", "file", type=click.Path(), help="The file that it runs with.")
+@click.option("--log", "path", type=click.Path(), help="Ask the disk: a log's directory.")
+@click.option("--root", type=click.Path(), help="Ask the disk: a tree of logs.")
+@click.option("--cursor", default="bridge", show_default=True, help="Name of the cursor on disk.")
+@json_option
+def status(
+    *, http: str | None, file: str | None, path: str | None, root: str | None, cursor: str,
+    as_json: bool,
+) -> None:  # fmt: skip  # as the options
+    """Say how a running bridge stands: asked over HTTP, or as far as the disk says.
+
+    \b
+    States: connecting, draining (there is a backlog), live (everything is sent), blocked (it
+    stands, or waits to try again), stopped. From the disk alone: running or stopped, the cursor
+    and what is behind it.
+
+    \b
+    Examples:
+      python -m bridge status --http 127.0.0.1:9100
+      python -m bridge status --config bridge.toml --json
+      python -m bridge status --log /var/lib/app/log
+
+    \b
+    Exit status: 0 it was told, 2 usage, 6 nobody answers there.
+    """
+    if sum(given is not None for given in (http, file, path, root)) != 1:
+        raise click.UsageError("name one of --http, --config, --log and --root")
+    if file is not None:
+        from bridge.configfile import load
+
+        config = load(file)
+        if config.http is None:
+            raise click.UsageError("the configuration has no http; name a --log or a --root")
+        http = config.http
+    found = _from_disk(path, root, cursor) if http is None else _ask(http)
+    if as_json:
+        out.json(found)
+    else:
+        _tell(found)
+    out.flush()
+
+
+def _ask(where: str) -> dict[str, Any]:
+    from bridge.web import address_of
+
+    connection = http.client.HTTPConnection(*address_of(where), timeout=_ANSWER_S)
+    try:
+        connection.request("GET", "/status")
+        answer = connection.getresponse()
+        found = json.loads(answer.read(_ANSWER_BYTES_MAX))
+        if answer.status != 200 or not isinstance(found, dict) or "logs" not in found:
+            raise ValueError("it is no bridge")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+        raise NotRunning(
+            f"no bridge answers at {where}: {said}", hint="is it running, with --http?"
+        ) from None
+    finally:
+        connection.close()
+    return found
+
+
+def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any]:
+    from bridge.tree import find_logs
+
+    logs = {path: path} if path is not None else find_logs(root or "")
+    return {"logs": [_one(name, where, cursor) for name, where in logs.items()]}
+
+
+def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
+    """What the disk says of a log. Its cursor is looked at, and never held."""
+    found: dict[str, Any] = {"log": name, "path": path, "cursor": cursor}
+    holders = Holders(require_log(path))
+    try:
+        stands = standing(path, cursor, holders)
+    except NoSuchCursor:
+        with Reader(path) as reader:
+            stands = Standing(cursor, "ok", None, reader.lag(), held=False)
+    lag = stands.lag or Lag(None, 0, None)
+    states = {True: "running", False: "stopped", None: "unknown"}
+    return {
+        **found,
+        "state": states[stands.held],
+        "committed": None if stands.position is None else stands.position.address,
+        "lag_records": lag.records,
+        "lag_bytes": lag.bytes,
+        "lag_seconds": lag.seconds,
+        "error": None if stands.state == "ok" else stands.state,
+    }
+
+
+def _tell(found: dict[str, Any]) -> None:
+    whole = found.get("overview")
+    if whole is not None:
+        pending = "?" if whole["lag_records"] is None else f"{whole['lag_records']:,}"
+        out.line(
+            f"{whole['state']}: {counted(whole['logs'], 'log')}, "
+            f"{whole['acknowledged']:,} acknowledged, {pending} pending"
+        )
+    head = ("LOG", "CLUSTER", "STATE", "LAG RECORDS", "LAG", "AGE", "ERROR")
+    rows = [
+        (
+            log["log"],
+            log.get("cluster"),
+            log["state"],
+            log.get("lag_records"),
+            None if log.get("lag_bytes") is None else human_bytes(log["lag_bytes"]),
+            None if log.get("lag_seconds") is None else human_seconds(log["lag_seconds"]),
+            log.get("error"),
+        )
+        for log in found["logs"]
+    ]
+    if rows:
+        out.line(table(head, rows))

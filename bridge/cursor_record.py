@@ -1,0 +1,87 @@
+"""The cursor record: how far a log was delivered, said in the cluster itself. Pure.
+
+    topic   compacted, one partition, shared by all logs (aolog-bridge-cursors)
+    key     aolog-cursor:UUID:NAME              UUID of the log in hex, NAME of its cursor
+    value   JSON: version, address, ordinal, uuid, epoch, owner
+
+It is written in the transaction whose records it stands behind. `owner` names the process that
+wrote it: by it a fenced bridge tells another one, which has taken over, from a transaction that
+the cluster gave up for its age. A null value is a cursor that somebody deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+__all__ = ["CursorName", "CursorRecord", "decode_cursor", "encode_cursor"]
+
+_VERSION = 1
+
+
+class CursorName(NamedTuple):
+    """Which cursor of which log; everything in the cluster that is named after it."""
+
+    topic_uuid: bytes
+    cursor: str
+
+    def _name(self, kind: str) -> str:
+        return f"aolog-{kind}:{self.topic_uuid.hex()}:{self.cursor}"
+
+    @property
+    def transactional_id(self) -> str:
+        """One producer at a time may hold it: a later one fences the earlier."""
+        return self._name("bridge")
+
+    @property
+    def key(self) -> bytes:
+        """Of the cursor record."""
+        return self._name("cursor").encode()
+
+    @property
+    def proof_key(self) -> bytes:
+        """Of the record that is aborted to show that nobody sees it."""
+        return self._name("proof").encode()
+
+
+class CursorRecord(NamedTuple):
+    """What the cursor record says: see aolog.cursor for the position, the module for owner."""
+
+    address: int
+    ordinal: int | None
+    topic_uuid: bytes
+    epoch: int
+    owner: str
+
+
+def encode_cursor(record: CursorRecord) -> bytes:
+    """The record's value."""
+    return json.dumps(
+        {
+            "version": _VERSION,
+            "address": record.address,
+            "ordinal": record.ordinal,
+            "uuid": record.topic_uuid.hex(),
+            "epoch": record.epoch,
+            "owner": record.owner,
+        }
+    ).encode()
+
+
+def decode_cursor(value: bytes) -> CursorRecord:
+    """Raises ValueError for what is no cursor record of this version."""
+    try:
+        said = json.loads(value)
+        version, ordinal = said["version"], said["ordinal"]
+        record = CursorRecord(
+            int(said["address"]),
+            None if ordinal is None else int(ordinal),
+            bytes.fromhex(said["uuid"]),
+            int(said["epoch"]),
+            str(said["owner"]),
+        )
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"not a cursor record: {value[:80]!r}") from error
+    if version != _VERSION or record.address < 0 or (record.ordinal or 0) < 0:
+        raise ValueError(f"not a cursor record of this version: {value[:80]!r}")
+    return record

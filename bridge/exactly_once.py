@@ -1,0 +1,393 @@
+"""Exactly once: the thin shell around `transactions`. Records and the cursor record behind them
+are committed together, or not at all.
+
+It owns the cluster and what is read ahead; it carries out the machine's commands and reports
+events to it. While a transaction is being committed (in a thread of `transactional`'s) the next
+one's records are read and made ready, so that a commit costs little more than its round trip.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from aolog.cursor import Position as CursorPosition
+from aolog.errors import CursorDiverged, CursorForeign, StorageError, SyncFailed
+from bridge.ahead import Ahead
+from bridge.cursor_record import CursorName, CursorRecord
+from bridge.dead_letter import DeadLetters
+from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, Progress, undeliverable
+from bridge.engine import Aside, Poison, Position
+from bridge.errors import DestinationError, WrongSetting
+from bridge.kafka import Failed
+from bridge.lane import NO_PARTITION, Refusal
+from bridge.partitions import Partitions
+from bridge.transactional import (
+    Aborted,
+    Broke,
+    Committed,
+    Found,
+    Impossible,
+    Proven,
+    Put,
+    TransactionalCluster,
+    TransactionEvent,
+)
+from bridge.transactions import (
+    Abort,
+    Command,
+    Commit,
+    Connect,
+    Prove,
+    Save,
+    Settle,
+    State,
+    Transactions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.lanes import LaneNotes
+    from bridge.routing import Routing
+    from bridge.source import Source
+
+__all__ = ["ExactlyOnce"]
+
+_log = logging.getLogger("bridge")
+_TIMEOUT_MS = 60_000  # the client's default
+
+
+class ExactlyOnce:
+    """See the module, and bridge.delivery. routing: where records go. records, seconds:
+    how much, and for how long, a transaction takes up. poison: see Forwarder. give_up: asked now and then where
+    something takes long, in another thread too. Raises WrongSetting for a log of format 1."""
+
+    def __init__(
+        self,
+        source: Source,
+        notes: LaneNotes,
+        *,
+        routing: Routing,
+        bootstrap_servers: str,
+        settings: dict[str, str],
+        cursor_topic: str,
+        records: int,
+        seconds: float,
+        commit_s: float,
+        stop_s: float,
+        poison: Poison,
+        give_up: Callable[[], bool],
+    ) -> None:
+        uuid = source.reader.topic_uuid
+        if uuid is None:
+            raise WrongSetting(
+                "exactly once needs the log's UUID, and format 1 has none",
+                hint="use at_least_once",
+            )
+        timeout_ms = float(settings.get("transaction.timeout.ms", _TIMEOUT_MS))
+        if seconds * 2_000 > timeout_ms:
+            raise WrongSetting(
+                f"transactions of {seconds} s, and the cluster gives them up after "
+                f"transaction.timeout.ms={timeout_ms:.0f}",
+                hint="leave a transaction at least twice its time",
+            )
+        self._uuid = uuid
+        self._source = source
+        self._routing = routing
+        self._notes = notes
+        notes.lanes.clear()
+        notes.delivery, notes.lost = EXACTLY_ONCE, False
+        notes.save()
+        source.reader.commit()  # from now on it protects what it has not passed
+        self._cluster = TransactionalCluster(
+            bootstrap_servers, settings, CursorName(uuid, source.cursor), cursor_topic, give_up
+        )
+        self._partitions = Partitions(self._cluster)
+        self._engine = Transactions(
+            source.position,
+            now_s=time.monotonic(),
+            records=records,
+            seconds=seconds,
+            save_s=commit_s,
+            stop_s=stop_s,
+            in_doubt=not notes.clean,
+        )
+        self._ahead = Ahead(
+            source, self._partitions, self._cluster, routing=routing, uuid=uuid, records=records
+        )
+        self._poison = poison
+        self._refusal = Refusal("", "")  # the last
+        self._dead = DeadLetters(
+            source.reader.path, source.cursor, uuid, source.storage, drop=poison == "drop"
+        )
+        self._known: set[int] = set()
+        if poison == "dead-letter":
+            self._known = self._dead.known(source.position.address)
+        self._full = False  # the client's queue
+        self._skipped = 0
+        self._error: DestinationError | None = None
+
+    # --- a round ------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """As Delivery says."""
+        return self._engine.over
+
+    @property
+    def attempts(self) -> int:
+        """As Delivery says."""
+        return self._engine.attempts
+
+    def turn(self, now_s: float) -> None:
+        """As Delivery says."""
+        engine = self._engine
+        self._do(engine.tick(now_s))
+        if engine.over:
+            return
+        wait_s = idle_s = min(IDLE_S, engine.seconds_to_tick(now_s))
+        pause_s = self._source.pace.wait_s(now_s)
+        if pause_s > 0:
+            wait_s = min(wait_s, pause_s)
+        wants = (
+            self._ahead.room and engine.state in {State.SENDING, State.COMMITTING} and pause_s == 0
+        )
+        can_send = bool(self._ahead.ready) and engine.room > 0
+        if self._full:
+            wait_s = min(wait_s, BUSY_S)
+        elif wants or can_send:
+            wait_s = 0.0
+        for event in self._cluster.happened(wait_s):
+            self._take(event)
+        if self._ahead.ready and engine.room > 0:
+            self._send()
+        elif wants and not engine.over:
+            self._ahead.read(BUSY_S if self._cluster.calling else idle_s)
+            if self._ahead.idle and self._ahead.empty:  # it moves on over seals and gaps
+                engine.moved(self._source.position)
+
+    def stop(self, now_s: float) -> None:
+        """As Delivery says."""
+        self._do(self._engine.stop(now_s=now_s))
+
+    def drain(self, to: int) -> bool:
+        """As Delivery says."""
+        engine = self._engine
+        if engine.state is not State.SENDING or not self._ahead.empty:
+            return False
+        if engine.sent_to.address < to and not self._ahead.idle:
+            return False
+        self._do(engine.hurry())
+        return not engine.outstanding
+
+    def finish(self) -> None:
+        """The last word of the notes: whether the local cursor says all that the cluster has."""
+        self._notes.clean = not self._engine.in_doubt
+        try:
+            self._notes.save()
+        except SyncFailed:
+            raise
+        except StorageError as error:
+            _log.warning("notes were not saved: %s", error)
+        self._source.prune()
+
+    def error(self) -> DestinationError | None:
+        """As Delivery says."""
+        if self._engine.state is not State.FAILED:
+            return None
+        if self._error is not None:
+            return self._error
+        at = self._engine.failed_at
+        path = self._source.reader.path
+        return undeliverable(
+            path,
+            self._engine.failure,
+            None if at is None else at.address,
+            instead="start with --poison dead-letter",
+        )
+
+    def close(self) -> None:
+        """As Delivery says."""
+        self._cluster.disconnect()
+        self._dead.close()
+
+    def progress(self) -> Progress:
+        """As Delivery says."""
+        engine, cluster = self._engine, self._cluster
+        return Progress(
+            state=self._state(),
+            reachable=cluster.reachable,
+            position=engine.position,
+            committed=engine.saved,
+            acknowledged=engine.acknowledged,
+            skipped=self._skipped,
+            outstanding=engine.outstanding,
+            error=cluster.trouble(engine.failure),
+            dead_lettered=0 if self._dead.drop else self._dead.taken,
+            dropped=self._dead.taken if self._dead.drop else 0,
+        )
+
+    def _state(self) -> str:
+        state = self._engine.state
+        if self._engine.stopping and not self._engine.over:
+            return "stopping"
+        if state in {State.SENDING, State.COMMITTING}:
+            return "sending" if self._cluster.reachable else "connecting"
+        if state in {State.ABORTING, State.SETTLING}:
+            return "backing_off"
+        return "connecting" if state is State.PROVING else state.value
+
+    # --- commands and events ------------------------------------------------------------------
+
+    def _do(self, commands: list[Command]) -> None:
+        cluster = self._cluster
+        for command in commands:
+            if isinstance(command, Connect):
+                self._partitions.forget()
+                cluster.open()
+            elif isinstance(command, Prove):
+                self._unclean()
+                cluster.prove(self._record(command.position))
+            elif isinstance(command, Commit):
+                cluster.commit(self._record(command.position), again=command.again)
+            elif isinstance(command, Abort):
+                cluster.abort()
+                self._go_back(command.position)
+            elif isinstance(command, Settle):
+                self._settle(command.position)
+            elif isinstance(command, Save):
+                self._save(command.position)
+            else:
+                cluster.disconnect()
+                if not self._engine.over:
+                    self._go_back(self._engine.position)
+
+    def _take(self, event: TransactionEvent) -> None:
+        engine, now_s = self._engine, time.monotonic()
+        if isinstance(event, Found):
+            self._do(engine.found(self._resume(event.record), now_s=now_s))
+        elif isinstance(event, Proven):
+            self._do(engine.proven(now_s=now_s))
+        elif isinstance(event, Committed):
+            self._do(engine.committed(now_s=now_s))
+        elif isinstance(event, Aborted):
+            self._do(engine.aborted(now_s=now_s))
+        elif isinstance(event, Impossible):
+            self._error = event.error
+            self._do(engine.impossible(str(event.error)))
+        elif isinstance(event, Broke):
+            _log.warning("connecting anew: %s", event.reason)
+            self._do(engine.broken(event.reason, now_s=now_s))
+        elif isinstance(event, Failed):
+            _log.warning("the transaction is aborted: %s", event.reason)
+            self._refusal = Refusal(event.reason, event.code)
+            again = engine.suspect if event.suspect else engine.failed
+            self._do(again(event.reason, now_s=now_s))
+        else:
+            self._do(engine.unanswered(event.reason))
+
+    def _record(self, position: Position) -> CursorRecord:
+        said = self._source.reader.position_at(*position)
+        return CursorRecord(
+            position.address, position.ordinal, self._uuid, said.epoch, self._cluster.owner
+        )
+
+    def _resume(self, record: CursorRecord | None) -> Position:
+        """Where to go on: at the cluster's cursor, or the local one where that is ahead (behind
+        what has no records, or moved on by hand). Raises CursorForeign, CursorDiverged."""
+        local, reader = self._engine.position, self._source.reader
+        if record is None:
+            self._go_back(local)
+            return local
+        address, ordinal, uuid, epoch, _ = record
+        try:
+            reader.end()  # looks which slabs there are now
+            reader.stand_at(CursorPosition(address, ordinal, uuid, epoch, protects=True))
+        except (CursorForeign, CursorDiverged) as error:
+            raise type(error)(
+                f"the cluster's cursor record does not fit the log: {error}",
+                hint="look at both; another --cursor begins anew, and sends all again",
+                path=reader.path,
+            ) from None
+        if address <= local.address:
+            self._go_back(local)
+            return local
+        if ordinal is not None and local.ordinal is not None and not self._engine.acknowledged:
+            self._skipped += max(0, ordinal - local.ordinal)
+        position = Position(address, ordinal)
+        self._go_back(position)
+        return position
+
+    def _settle(self, position: Position) -> None:
+        """The record there will never be taken."""
+        behind = None
+        try:
+            if self._poison != "stop":
+                behind = self._set_aside(position)
+        except SyncFailed:
+            raise
+        except StorageError as error:
+            _log.warning("nothing can be set aside: %s", error)
+            self._do(self._engine.broken(str(error), now_s=time.monotonic()))
+            return
+        self._do(self._engine.settled(behind, now_s=time.monotonic()))
+
+    def _set_aside(self, position: Position) -> Position:
+        """Keeps the record elsewhere, durably, or counts it as dropped; what follows it."""
+        self._go_back(position)
+        batch = self._source.reader.read_batch(0, timeout=0.0)
+        assert batch is not None
+        first, *rest = batch
+        ordinal = None if position.ordinal is None else position.ordinal + 1
+        behind = Position(rest[0].address, ordinal) if rest else self._source.position
+        if first.address not in self._known:
+            to = self._routing.of(first.topic)
+            lane = (to and to.topic) or "", NO_PARTITION
+            aside = Aside(position, lane, self._refusal)
+            self._dead.take((aside,), {first.address: first}, batch.frames[0].epoch)
+            self._known.add(first.address)
+        self._go_back(behind)
+        return behind
+
+    def _unclean(self) -> None:
+        """Durable before anything is sent: the local cursor may be behind the cluster's."""
+        if self._notes.clean:
+            self._notes.clean = False
+            self._notes.save()
+
+    def _save(self, position: Position) -> None:
+        if position.address > self._engine.saved.address:
+            self._source.commit(position)
+            self._engine.saved_at(position)
+            self._source.prune()
+
+    def _go_back(self, position: Position) -> None:
+        self._ahead.forget()
+        self._full = False
+        self._source.go_to(position)
+
+    def _send(self) -> None:
+        """Sends what is ready, as far as the transaction and the client's queue take it."""
+        ready, engine = self._ahead.ready[0], self._engine
+        begin = ready.next
+        room = min(engine.room, len(ready.records) - begin)
+        put = Put(0, None, spoiled=False)
+        if room:
+            put = self._cluster.put(ready.messages(room), reported=engine.suspected > 0)
+        self._full = put.records < room
+        self._ahead.taken(put.records)
+        end = begin + put.records
+        refusal = put.refusal
+        if end == len(ready.records):
+            refusal = refusal or ready.refusal
+        now_s = time.monotonic()
+        first, to = ready.position(begin), ready.position(end)
+        if put.records:
+            self._do(engine.sent(first, to, put.records, now_s=now_s))
+        if refusal is not None:
+            self._refusal = refusal
+            self._do(engine.refused(refusal.reason, to))
+        elif put.spoiled and engine.state is State.SENDING:
+            self._do(engine.hurry() or engine.failed("nothing is taken", now_s=now_s))

@@ -1,0 +1,68 @@
+"""Log lines: one an event, as text or as one JSON object, with the log that it is about.
+
+{"time": "...Z", "level": "warning", "logger": "bridge", "log": "app/1", "message": "..."}
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["naming", "set_up"]
+
+_about: ContextVar[str | None] = ContextVar("log", default=None)
+_EXTRA = ("event", "code", "cluster")
+
+
+@contextmanager
+def naming(log: str) -> Iterator[None]:
+    """What is logged inside, in this thread, is about this log."""
+    token = _about.set(log)
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        about = _about.get()
+        named = about is None or about in record.getMessage()
+        return line if named else f"{line} [{about}]"
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC)
+        found: dict[str, Any] = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if (about := _about.get()) is not None:
+            found["log"] = about
+        for name in _EXTRA:
+            if (value := getattr(record, name, None)) is not None:
+                found[name] = value
+        if record.exc_info is not None and record.exc_info[0] is not None:
+            found["exception"] = self.formatException(record.exc_info)
+        return json.dumps(found, default=str)
+
+
+def set_up(*, as_json: bool, verbose: bool) -> None:
+    """Log lines go to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = _Text("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(_Json() if as_json else text)
+    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO)
+    logging.getLogger("bridge.librdkafka").setLevel(logging.INFO if verbose else logging.CRITICAL)

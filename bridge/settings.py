@@ -1,0 +1,139 @@
+"""Settings of the Kafka client as a configuration writes them: plain, or from where secrets are.
+
+    "compression.type" = "zstd"                            plain
+    "sasl.password" = {file = "/run/secrets/kafka"}        the file's text, without a last newline
+    "sasl.password" = {env = "KAFKA_PASSWORD"}             an environment variable
+
+Dotted keys may be written as tables too (`sasl.password = ...` without quotes is one in TOML).
+What came from a file or the environment, and whatever has a secret's name, is never shown.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import SecretStr
+
+__all__ = ["Setting", "nearest", "read_settings"]
+
+_SECRET = re.compile(r"password|secret|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
+_MASK = "**********"
+_FILE_BYTES_MAX = 1 << 20  # a key or a keystore is smaller; a log named by mistake is not
+# What people set, for `nearest`: the client can say that it does not know a key, and not which it
+# does know. Any other key of librdkafka passes as well.
+_USUAL = """
+batch.num.messages batch.size broker.address.family client.dns.lookup client.id client.rack
+compression.codec compression.level compression.type connections.max.idle.ms
+enable.ssl.certificate.verification linger.ms max.in.flight message.max.bytes metadata.max.age.ms
+queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms
+reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms
+retry.backoff.ms sasl.kerberos.keytab sasl.kerberos.principal sasl.kerberos.service.name
+sasl.mechanism sasl.mechanisms sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
+sasl.oauthbearer.config sasl.oauthbearer.method sasl.oauthbearer.scope
+sasl.oauthbearer.token.endpoint.url sasl.password sasl.username security.protocol
+socket.connection.setup.timeout.ms socket.keepalive.enable socket.nagle.disable socket.timeout.ms
+ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem ssl.cipher.suites
+ssl.endpoint.identification.algorithm ssl.key.location ssl.key.password ssl.key.pem
+ssl.keystore.location ssl.keystore.password sticky.partitioning.linger.ms
+topic.metadata.refresh.interval.ms
+"""
+# The client's own keys that end in .file lie below this one.
+_HAS_FILE_KEYS = "sasl.oauthbearer.assertion"
+
+
+class Setting(NamedTuple):
+    """A value that shows itself only where it is no secret. source: "file ..." or "environment
+    ...", None if it was written out."""
+
+    value: SecretStr
+    source: str | None
+    secret: bool
+
+    def shown(self) -> str:
+        """For people."""
+        if self.source is not None:
+            return f"{_MASK} (from {self.source})"
+        return _MASK if self.secret else self.value.get_secret_value()
+
+    def __repr__(self) -> str:
+        return f"Setting({self.shown()!r})"
+
+
+def read_settings(
+    given: object, base: Path, environment: Mapping[str, str]
+) -> tuple[dict[str, Setting], list[str]]:
+    """The settings, and what is wrong with them. base: relative files begin there."""
+    found: dict[str, Setting] = {}
+    problems: list[str] = []
+
+    def enter(key: str, value: object) -> None:
+        if isinstance(value, Mapping) and not _is_reference(key, value):
+            for part, inner in value.items():
+                enter(f"{key}.{part}" if key else str(part), inner)
+            return
+        setting = _setting(key, value, base, environment)
+        if isinstance(setting, str):
+            problems.append(f"{key}: {setting}" if key else setting)
+        elif key in found:
+            problems.append(f"{key}: is given twice")
+        else:
+            found[key] = setting
+
+    enter("", given)
+    return found, problems
+
+
+def nearest(key: str) -> str:
+    """What may have been meant by a key that the client does not know, in words; else ''."""
+    near = difflib.get_close_matches(key, _USUAL.split(), n=1, cutoff=0.75)
+    return f"; did you mean {near[0]!r}?" if near and near[0] != key else ""
+
+
+def _is_reference(key: str, value: Mapping[Any, Any]) -> bool:
+    return bool(key) and value.keys() in ({"file"}, {"env"}) and not key.startswith(_HAS_FILE_KEYS)
+
+
+def _setting(key: str, value: object, base: Path, environment: Mapping[str, str]) -> Setting | str:
+    """The setting, or what is wrong with it: without its value, which may be a secret."""
+    source = None
+    if isinstance(value, Mapping):
+        ((kind, where),) = value.items()
+        if not isinstance(where, str) or not where:
+            return f"{kind} should be a non-empty string, not {_kind(where)}"
+        if kind == "env":
+            if where not in environment:
+                return f"the environment has no variable {where}"
+            value, source = environment[where], f"environment {where}"
+        else:
+            path = base / where
+            try:
+                with path.open("rb") as file:
+                    data = file.read(_FILE_BYTES_MAX + 1)
+                value = data.decode()
+            except OSError as error:
+                return f"{path}: {error.strerror}"
+            except UnicodeDecodeError:
+                return f"{path}: is no text in UTF-8"
+            if len(data) > _FILE_BYTES_MAX:
+                return f"{path}: is over {_FILE_BYTES_MAX} bytes"
+            value, source = value.removesuffix("\n").removesuffix("\r"), f"file {path}"
+    elif isinstance(value, bool):
+        value = str(value).lower()
+    elif isinstance(value, int | float):
+        value = str(value)
+    if not isinstance(value, str):
+        return f"should be a string, a number, true or false, not {_kind(value)}"
+    if "\0" in value:
+        return "holds a NUL"
+    return Setting(SecretStr(value), source, _SECRET.search(key) is not None)
+
+
+def _kind(value: object) -> str:
+    """A value's type in the words of TOML and JSON."""
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a string",
+             list: "a list", dict: "a table", type(None): "null"}  # fmt: skip  # a table
+    return names.get(type(value), f"a {type(value).__name__}")

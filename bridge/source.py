@@ -1,0 +1,93 @@
+"""The log as a forwarder sees it: a reader with a cursor, the gaps that it met, and pruning."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aolog import Gap, Reader
+from aolog.errors import AddressPruned
+from aolog.retention import Retention, prune
+from aolog.storage import Storage
+from bridge.engine import Position
+from bridge.pace import Paces
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["Source"]
+
+_log = logging.getLogger("bridge")
+
+
+class Source:
+    """One log. prune_delivered: removes slabs that the cursor and every other protecting cursor
+    have passed, or of them what retention lets go. pace: how fast it
+    may be sent. Not thread-safe. Raises what Reader raises."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        cursor: str,
+        prune_delivered: bool | Retention = False,
+        pace: Paces | None = None,
+    ) -> None:
+        self.storage = Storage()
+        self.reader = Reader(path, cursor=cursor, on_gap=self.on_gap, storage=self.storage)
+        self.cursor = cursor
+        self.pace = pace or Paces()
+        self.lost = 0
+        self._gaps: set[int] = set()
+        keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
+        self._retention = keep or None
+
+    @property
+    def position(self) -> Position:
+        """Where the reader stands."""
+        return Position(self.reader.tell(), self.reader.ordinal)
+
+    @property
+    def gaps(self) -> int:
+        """How many were met."""
+        return len(self._gaps)
+
+    def commit(self, position: Position) -> None:
+        """The local cursor is durable there on return."""
+        self.reader.commit_at(*position)
+
+    def prune(self) -> None:
+        """Lets go what every cursor has passed, if that was asked for."""
+        if self._retention is None:
+            return
+        pruned = prune(self.reader.path, self.storage, self._retention)
+        if pruned.slabs:
+            _log.info("pruned %d slabs, up to address %d", pruned.slabs, pruned.end)
+
+    def go_to(self, position: Position) -> None:
+        """To be read again from there; what retention has removed meanwhile is a gap."""
+        try:
+            self.reader.seek_position(*position)
+        except AddressPruned:
+            begin, ordinal = self.reader.seek("earliest"), self.reader.ordinal
+            before = position.ordinal
+            lost = None if ordinal is None or before is None else max(0, ordinal - before)
+            self.on_gap(Gap(position.address, begin, "pruned", lost))
+
+    def on_gap(self, gap: Gap) -> None:
+        """Counts a gap, once, however often it is read again after a rewind."""
+        if gap.begin in self._gaps:
+            return
+        self._gaps.add(gap.begin)
+        self.lost += gap.records_lost or 0
+        _log.warning(
+            "gap in the log: addresses %d to %d (%s), %s records lost",
+            gap.begin,
+            gap.end,
+            gap.reason,
+            "an unknown number of" if gap.records_lost is None else gap.records_lost,
+        )
+
+    def close(self) -> None:
+        """Gives the cursor to the next."""
+        self.reader.close()

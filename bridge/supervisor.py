@@ -1,0 +1,405 @@
+"""Many logs in one process: a task each and cluster, some of them running, most of them asleep.
+
+    queued ──► running ──► parked     idle for a while: no thread, no connection, one watch
+      ▲           │  │       │
+      │           │  ├──► waiting     failed, and is tried again; or another bridge has the cursor
+      │           │  └──► standing    failed, and no waiting will help
+      └───────────┴──────────┘        it grew, its turn is over, the configuration changed
+
+One thread decides everything, here; the tasks' threads forward. At most `active_max` run at once;
+while others wait, who is idle makes room first, then who has run longest, once its turn is over.
+What one log does ends no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aolog import Reader
+from aolog.errors import AologError
+from bridge.errors import WrongConfiguration
+from bridge.forwarder import OPTIONS
+from bridge.overview import LogStatus, Overview, Phase, overview
+from bridge.pace import Pace
+from bridge.routing import clusters_of
+from bridge.task import Plan, Task
+from bridge.tree import Tree, growth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.config import Config
+
+__all__ = ["Supervisor"]
+
+_log = logging.getLogger("bridge.supervisor")
+_LOOK_S = 0.2  # how late growth of a parked log, a due retry or a turn's end is noticed
+_SCAN_SHARE = 50  # going through a large tree takes at most a fiftieth of the time
+_NEWS_S = 0.2  # how often news of the tree make it be gone through
+_QUEUE_KBYTES = 131_072  # of records in the client's memory, of all logs together; ...
+_QUEUE_KBYTES_MIN, _QUEUE_KBYTES_MAX = 4_096, 65_536  # ... but each has to fill a request or two
+_STATUS_S = 0.25  # how soon a log is seen to be idle
+_STOP_MARGIN_S = 1.0  # of the time to stop: for the last commit and leaving the cluster
+# What a running process cannot change; a new configuration's other value is named, and not taken.
+_FIXED = ("root", "cursor", "delivery", "http", "log_format", "status_seconds")
+
+
+class Supervisor:
+    """Forwards the logs of a configuration until told to stop, or with `drain` until what was
+    there at the start is acknowledged. `stop` and `reload` may be called by a signal's handler,
+    `look` by any thread.
+
+    read: reads the configuration again, for `reload`. Raises WrongConfiguration.
+    """
+
+    def __init__(
+        self, config: Config, *, drain: bool = False, read: Callable[[], Config] | None = None
+    ) -> None:
+        self._config = config
+        self._drain = drain
+        self._read = read
+        self._pace = Pace()  # one for all and always, so that plans stay equal
+        self._plans = self._plan(config)
+        self._tasks: dict[tuple[str, str], Task] = {}
+        self._told: queue.SimpleQueue[object] = queue.SimpleQueue()  # its put is reentrant
+        self._tree = _tree(config)
+        self._stop_at_s: float | None = None
+        self._scan_due_s = 0.0
+        self._news = False
+        self._missed: set[str] = set()
+        self._over = False
+
+    def stop(self) -> None:
+        """Asks everything to end soon."""
+        self._told.put("stop")
+
+    def reload(self) -> None:
+        """Asks for the configuration to be read again."""
+        self._told.put("reload")
+
+    def look(self) -> list[LogStatus]:
+        """How each log stands."""
+        return [task.look() for task in list(self._tasks.values())]
+
+    def overview(self) -> Overview:
+        """How all stand together."""
+        return overview(self.look(), stopped=self._over)
+
+    def run(self, report: Callable[[Overview], None] | None = None, every_s: float = 1.0) -> int:
+        """Until the end; the exit status: 0, or that of the worst failure that is left."""
+        report_due_s = 0.0
+        try:
+            self._scan()
+            while not self._ended():
+                self._turn()
+                if report is not None and time.monotonic() >= report_due_s:
+                    report_due_s = time.monotonic() + every_s
+                    report(self.overview())
+        finally:
+            self._over = True
+            self._tree.close()
+        if report is not None:
+            report(self.overview())
+        late = [task for task in self._tasks.values() if task.thread is not None]
+        if late:
+            _log.warning("%d logs did not stop in time; what they sent is read back", len(late))
+        return max((task.exit_status for task in self._tasks.values()), default=0)
+
+    # --- one round ----------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        for told in self._wait():
+            if isinstance(told, Task):
+                self._take_end(told)
+            elif told == "stop":
+                self._begin_to_stop()
+            else:
+                self._reload()
+        if self._stop_at_s is not None:
+            return
+        grown, news = self._tree.told()
+        self._news = self._news or news
+        now_s = time.monotonic()
+        due_s = self._scan_due_s
+        if self._news:
+            due_s += _NEWS_S - self._config.rescan_seconds
+        if now_s >= due_s and not self._drain:
+            self._scan()
+            grown |= self._tree.grown()
+        self._wake(grown)
+        by_phase = self._by_phase()  # once: there may be thousands of parked ones
+        for task in by_phase[Phase.WAITING]:
+            if now_s >= task.retry_at_s:
+                task.phase, task.since_s = Phase.QUEUED, now_s
+                by_phase[Phase.QUEUED].append(task)
+        self._park(by_phase[Phase.RUNNING], now_s)
+        self._make_room(by_phase[Phase.RUNNING], len(by_phase[Phase.QUEUED]), now_s)
+        room = self._config.active_max - len(by_phase[Phase.RUNNING])
+        waiting = sorted(by_phase[Phase.QUEUED], key=lambda task: task.since_s)
+        for task in waiting[: max(0, room)]:
+            self._start(task)
+
+    def _wait(self) -> list[object]:
+        """What was told, after a moment's wait for something to be."""
+        found: list[object] = []
+        with contextlib.suppress(queue.Empty):
+            found.append(self._told.get(timeout=_LOOK_S))
+            while True:
+                found.append(self._told.get_nowait())
+        return found
+
+    def _by_phase(self) -> defaultdict[str, list[Task]]:
+        found: defaultdict[str, list[Task]] = defaultdict(list)
+        for task in self._tasks.values():
+            found[task.phase].append(task)
+        return found
+
+    def _ended(self) -> bool:
+        if self._stop_at_s is not None and time.monotonic() > self._stop_at_s:
+            return True
+        if self._stop_at_s is None and not self._drain:
+            return False
+        return not {Phase.QUEUED, Phase.RUNNING} & self._by_phase().keys()
+
+    # --- which logs there are -----------------------------------------------------------------
+
+    def _scan(self) -> None:
+        """Logs that came are queued; those that went are let go."""
+        self._news = False
+        begun_s = time.monotonic()
+        found = self._tree.scan()
+        pause_s = max(self._config.rescan_seconds, _SCAN_SHARE * (time.monotonic() - begun_s))
+        self._scan_due_s = time.monotonic() + pause_s
+        for path in self._config.logs:
+            if path not in found and path not in self._missed:
+                _log.warning("there is no log at %s yet", path, extra={"event": "log_missing"})
+        self._missed = set(self._config.logs) - found.keys()
+        if self._drain and self._config.root is None:
+            found = {path: path for path in self._config.logs}  # one that is missing is told
+        wanted: set[tuple[str, str]] = set()
+        for name, path in found.items():
+            try:
+                wanted |= {(name, cluster) for cluster in self._clusters(name, path)}
+            except (AologError, OSError) as error:
+                _log.warning("%s cannot be opened yet: %s", name, error)
+                wanted |= {key for key in self._tasks if key[0] == name}
+        for key in sorted(wanted - self._tasks.keys()):
+            name, cluster = key
+            self._tasks[key] = Task(name, found[name], self._plans[cluster], self._told)
+            _log.info("%s goes to %s", name, cluster, extra={"event": "log_found"})
+        for key in self._tasks.keys() - wanted:
+            self._let_go(key)
+
+    def _clusters(self, name: str, path: str) -> set[str]:
+        rules = self._config.rules
+        topic = None
+        if len(self._plans) > 1 and any(rule.log_topic is not None for rule in rules):
+            with Reader(path) as reader:
+                topic = reader.topic
+        return clusters_of(rules, name, topic, self._config.default_cluster)
+
+    def _let_go(self, key: tuple[str, str]) -> None:
+        task = self._tasks[key]
+        if task.phase == Phase.RUNNING:
+            if task.ending != "gone":
+                task.stop("gone")
+            return
+        del self._tasks[key]
+        self._unwatch(task)
+        _log.info("%s is gone", task.name, extra={"event": "log_gone"})
+
+    # --- running ------------------------------------------------------------------------------
+
+    def _start(self, task: Task) -> None:
+        share = _QUEUE_KBYTES // min(self._config.active_max, len(self._tasks))
+        self._unwatch(task)
+        task.start(
+            drain=self._drain,
+            stop_s=max(0.0, self._config.stop_seconds - _STOP_MARGIN_S),
+            status_s=min(self._config.status_seconds, _STATUS_S),
+            queue_kbytes=min(_QUEUE_KBYTES_MAX, max(_QUEUE_KBYTES_MIN, share)),
+            before=lambda: self._watch(task, time.monotonic()),
+        )
+
+    def _make_room(self, running: list[Task], queued: int, now_s: float) -> None:
+        """While others wait, who has nothing to do ends at once, and a turn is over in time."""
+        staying = [task for task in running if task.ending is None]
+        short = queued - (self._config.active_max - len(staying))
+        if short <= 0:
+            return
+        over = [
+            task
+            for task in staying
+            if task.idle_s is not None or now_s - task.since_s > self._config.slice_seconds
+        ]
+        over.sort(key=lambda task: (task.idle_s is None, task.since_s))
+        for task in over[:short]:
+            if task.idle_s is None:
+                task.stop("turn")
+            else:  # its growth is watched first, so that none of it is missed
+                self._watch(task, now_s)
+
+    def _park(self, running: list[Task], now_s: float) -> None:
+        """Idle ones end, once their growth is watched and they were seen idle after that."""
+        for task in running:
+            if task.ending is not None or self._drain:
+                continue
+            if task.forwarder is None:
+                continue  # it may find nothing to do, watched since before it looked
+            if task.idle_s is None:
+                if task.watched_s is not None:
+                    self._unwatch(task)
+            elif task.watched_s is None:
+                if now_s - task.idle_s >= self._config.park_seconds:
+                    self._watch(task, now_s)
+            elif task.told_s > task.watched_s:
+                task.stop("park")
+
+    def _watch(self, task: Task, now_s: float) -> None:
+        if task.watched_s is None:
+            self._tree.park(task.path)
+            task.watched_s = now_s
+
+    def _unwatch(self, task: Task) -> None:
+        task.watched_s = None
+        others = (t for t in self._tasks.values() if t is not task and t.path == task.path)
+        if all(t.watched_s is None for t in others):
+            self._tree.unpark(task.path)
+
+    def _wake(self, paths: set[str]) -> None:
+        if not paths:
+            return
+        for task in self._tasks.values():
+            if task.path in paths:
+                task.grew = True
+                if task.phase == Phase.PARKED:
+                    task.phase, task.since_s = Phase.QUEUED, time.monotonic()
+                    self._unwatch(task)
+
+    # --- ends ---------------------------------------------------------------------------------
+
+    def _take_end(self, task: Task) -> None:
+        """Its thread has ended: what becomes of it."""
+        ending = task.ending
+        error = task.take_end()
+        task.ending = None
+        task.since_s = time.monotonic()
+        key = (task.name, task.plan.cluster)
+        if growth(task.path) is None and not (self._drain and error is not None):
+            ending = "gone"
+        if ending == "gone":
+            task.phase = Phase.DONE
+            if self._tasks.get(key) is task:
+                self._let_go(key)
+        elif error is not None:
+            if self._drain or task.permanent:
+                task.stands(error)
+            else:
+                task.waits(error)
+        elif (
+            self._stop_at_s is not None
+            or ending == "stop"
+            or (self._drain and ending in {None, "park"})
+        ):
+            task.phase = Phase.DONE
+        elif ending == "park" and not task.grew:
+            task.phase = Phase.PARKED
+        else:
+            task.phase = Phase.QUEUED
+
+    def _begin_to_stop(self) -> None:
+        if self._stop_at_s is not None:
+            return
+        self._stop_at_s = time.monotonic() + self._config.stop_seconds
+        for task in self._tasks.values():
+            if task.phase == Phase.RUNNING:
+                task.stop("stop")
+            elif task.phase in {Phase.QUEUED, Phase.PARKED}:
+                task.phase = Phase.DONE
+
+    # --- another configuration ----------------------------------------------------------------
+
+    def _reload(self) -> None:
+        """Takes what can change while it runs. A wrong one changes nothing."""
+        if self._read is None:
+            _log.warning("there is no configuration file to read again")
+            return
+        try:
+            config = self._read()
+            _plans(config, self._pace)
+        except AologError as error:
+            problems = error.problems if isinstance(error, WrongConfiguration) else [str(error)]
+            event = {"event": "reload_refused", "code": error.code}
+            for problem in problems:
+                _log.error("the new configuration is wrong: %s", problem, extra=event)
+            _log.error("the configuration is not changed", extra=event)
+            return
+        kept = {}
+        for name in _FIXED:
+            if getattr(config, name) != getattr(self._config, name):
+                _log.warning(
+                    "%s cannot change while it runs; it stays", name, extra={"event": "reload_kept"}
+                )
+                kept[name] = getattr(self._config, name)
+        config = config.model_copy(update=kept)
+        self._config, self._plans = config, self._plan(config)
+        tree = _tree(config)
+        self._tree.include, self._tree.exclude, self._tree.logs = (
+            tree.include, tree.exclude, tree.logs,
+        )  # fmt: skip  # one thing
+        tree.close()
+        for task in self._tasks.values():
+            self._replan(task)
+        self._scan()
+        _log.info("the configuration was read again", extra={"event": "reloaded"})
+
+    def _plan(self, config: Config) -> dict[str, Plan]:
+        self._pace.change(config.total_records_per_second, config.total_bytes_per_second)
+        return _plans(config, self._pace)
+
+    def _replan(self, task: Task) -> None:
+        plan = self._plans.get(task.plan.cluster)
+        if plan is None or plan == task.plan:
+            changed = False  # a cluster that is gone is let go by the scan
+        else:
+            task.plan, changed = plan, True
+        if task.phase == Phase.RUNNING and changed and task.ending is None:
+            task.stop("reload")
+        elif task.phase in {Phase.STANDING, Phase.WAITING}:  # somebody may have done something
+            task.phase, task.last_error, task.attempts = Phase.QUEUED, None, 0
+
+
+def _plans(config: Config, pace: Pace) -> dict[str, Plan]:
+    """How logs are forwarded, by cluster."""
+    more = {name: getattr(config, name) for name in OPTIONS}
+    several = len(config.clusters) > 1
+    return {
+        name: Plan(
+            options={
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "settings": cluster.client_settings(),
+                "cursor": config.cursor_of(name),
+                "commit_s": config.commit_seconds,
+                "prune_delivered": config.retention or False,
+                "shared_pace": pace,
+                **more,
+            },
+            topic=config.topic,
+            rules=config.rules,
+            cluster=name,
+            default_cluster=config.default_cluster if several else name,
+        )
+        for name, cluster in config.clusters.items()
+    }
+
+
+def _tree(config: Config) -> Tree:
+    single = {path: str(Path(path).absolute()) for path in config.logs}
+    root = None if config.root is None else str(Path(config.root).absolute())
+    return Tree(root, single, include=config.include, exclude=config.exclude)

@@ -1,0 +1,281 @@
+"""One log on its way to one cluster: a forwarder in a thread of its own, again and again.
+
+The supervisor alone starts and stops tasks; the thread only runs the forwarder, keeps the last
+status, and puts the task into the supervisor's queue when it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog import Reader
+from aolog.cursor import read_position
+from aolog.errors import AologError, CorruptionError, CursorLocked, NotALog, UsageError
+from aolog.retention import prune
+from aolog.storage import Storage
+from bridge.forwarder import Forwarder
+from bridge.loglines import naming
+from bridge.overview import LogStatus, Phase, state_of
+from bridge.routing import Routing, Rule
+from bridge.status import COUNTED, NOTHING
+
+if TYPE_CHECKING:
+    import queue
+    from collections.abc import Callable
+
+    from bridge.status import Status
+
+__all__ = ["Plan", "Task"]
+
+_log = logging.getLogger("bridge.supervisor")
+_RETRY_S, _RETRY_MAX_S = 1.0, 60.0
+_LOCKED_S = 2.0  # another bridge has the cursor: how often it is asked whether it still does
+# What the destination says that no waiting changes; whoever was fenced would only fence back.
+_PERMANENT = {"undeliverable", "fenced", "not_isolated", "cursor_topic_unfit"}
+_GOOD_S = 60.0  # a forwarder that ran so long did not fail at once
+
+
+class Plan(NamedTuple):
+    """How a log is forwarded to a cluster; the forwarder is made anew where it changes."""
+
+    options: dict[str, Any]
+    topic: str | None
+    rules: list[Rule]
+    cluster: str
+    default_cluster: str
+
+    def __repr__(self) -> str:  # settings hold secrets
+        return f"Plan({self.cluster!r})"
+
+    def forwarder(self, name: str, path: str, **more: Any) -> Forwarder:
+        """Opens the log. Raises what Forwarder does."""
+        routing = Routing(
+            self.topic,
+            self.rules,
+            log=name,
+            cluster=self.cluster,
+            default_cluster=self.default_cluster,
+        )
+        options = {**self.options, **more}
+        settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
+        return Forwarder(path, routing=routing, settings=settings, **options)
+
+
+@dataclass(eq=False, slots=True)
+class Task:
+    """See the module. `phase` and what follows belong to the supervisor's thread.
+
+    ended: where the task is put when its thread ends. ending: why it was told to stop.
+    """
+
+    name: str
+    path: str
+    plan: Plan
+    ended: queue.SimpleQueue[object]
+    phase: str = Phase.QUEUED
+    since_s: float = 0.0
+    ending: str | None = None
+    watched_s: float | None = None
+    grew: bool = False
+    retry_at_s: float = 0.0
+    attempts: int = 0
+    restarts: int = 0
+    totals: Counter[str] = field(default_factory=Counter)
+    error: BaseException | None = None
+    last_error: str | None = None
+    thread: threading.Thread | None = None
+    forwarder: Forwarder | None = None
+    status: Status | None = None
+    told_s: float = 0.0
+    idle_s: float | None = None
+    asleep: bool = False
+
+    # --- the supervisor's side ----------------------------------------------------------------
+
+    def start(
+        self,
+        *,
+        drain: bool,
+        stop_s: float,
+        status_s: float,
+        queue_kbytes: int,
+        before: Callable[[], None],
+    ) -> None:
+        """Begins to forward, in a thread of its own. before: called before that begins."""
+        now_s = time.monotonic()
+        self.phase, self.since_s, self.told_s = Phase.RUNNING, now_s, now_s
+        self.ending, self.watched_s, self.grew, self.idle_s = None, None, False, None
+        self.asleep = False
+        self.error = None
+        more = {
+            "drain": drain,
+            "stop_s": stop_s,
+            "settings_by_default": {"queue.buffering.max.kbytes": str(queue_kbytes)},
+        }
+        self.thread = threading.Thread(
+            target=self._run, args=(more, status_s), name=f"{self.name} to {self.plan.cluster}",
+            daemon=True,
+        )  # fmt: skip  # one thing
+        before()
+        self.thread.start()
+
+    def stop(self, why: str) -> None:
+        """Asks the thread to end soon."""
+        self.ending = why
+        if self.forwarder is not None:
+            self.forwarder.stop()
+
+    def take_end(self) -> BaseException | None:
+        """After the thread has ended: what it raised. Counts are kept."""
+        if self.thread is not None:
+            self.thread.join()
+        if self.status is not None:  # counted; what is left says how things stood
+            self.totals.update(self.status.counted())
+            self.status = self.status._replace(**NOTHING, outstanding=0, rate=0.0)
+        self.thread = self.forwarder = None
+        if self.error is None:
+            self.last_error = None
+        return self.error
+
+    def waits(self, error: BaseException) -> None:
+        """To be tried again after a while that grows; a cursor in use, soon."""
+        now_s = time.monotonic()
+        if now_s - self.since_s > _GOOD_S:
+            self.attempts = 0
+        delay_s = min(_RETRY_MAX_S, _RETRY_S * 2 ** min(self.attempts, 16))
+        delay_s *= random.uniform(0.5, 1.0)  # noqa: S311 -- jitter, no secret
+        self.retry_at_s = now_s + (_LOCKED_S if isinstance(error, CursorLocked) else delay_s)
+        self.attempts += 1
+        self.restarts += 1
+        self.phase = Phase.WAITING
+        self._tell(error, "is tried again")
+
+    def stands(self, error: BaseException) -> None:
+        """Not to be tried again before somebody has done something."""
+        self.phase = Phase.STANDING
+        self._tell(error, "stands")
+
+    def _tell(self, error: BaseException, what: str) -> None:
+        text = f"{_code(error)}: {error}"
+        if text != self.last_error:
+            event = {"event": "log_failed", "code": _code(error)}
+            with naming(self.name):
+                _log.warning("%s %s: %s", self.name, what, text, extra=event)
+        self.last_error = text
+
+    @property
+    def permanent(self) -> bool:
+        """Whether what it ended with will not go away by itself."""
+        error = self.error
+        if isinstance(error, NotALog):  # its first slab may be on its way
+            return False
+        if isinstance(error, AologError) and error.code in _PERMANENT:
+            return True
+        return isinstance(error, CorruptionError | UsageError)
+
+    @property
+    def exit_status(self) -> int:
+        """What its failure comes to."""
+        if self.phase not in {Phase.STANDING, Phase.WAITING} or self.error is None:
+            return 0
+        return getattr(self.error, "exit_status", AologError.exit_status)
+
+    def look(self) -> LogStatus:
+        """How it stands. From any thread."""
+        status, phase, error = self.status, self.phase, self.error
+        counted = self.totals + Counter(status.counted() if status else {})
+        reason = None if error is None else str(error)
+        forwarder = self.forwarder
+        silent_s = None
+        if phase == Phase.RUNNING:
+            moved_s = self.told_s if forwarder is None else max(self.told_s, forwarder.moved_s)
+            silent_s = time.monotonic() - moved_s
+            reason = None if status is None else status.error
+        state = _state(phase, status)
+        if phase in {Phase.QUEUED, Phase.RUNNING} and forwarder is None and self.last_error:
+            state, reason = "blocked", self.last_error  # until the next try has come to something
+        return LogStatus(
+            log=self.name,
+            path=self.path,
+            cluster=self.plan.cluster,
+            phase=phase,
+            state=state,
+            **{name: counted[name] for name in COUNTED},
+            restarts=self.restarts,
+            silent_s=silent_s,
+            error=reason,
+            code=None if error is None else _code(error),
+            status=status,
+            asleep=self.asleep,
+        )
+
+    # --- the thread's side --------------------------------------------------------------------
+
+    def _run(self, more: dict[str, Any], status_s: float) -> None:
+        with naming(self.name):
+            try:
+                if self._has_nothing_to_do():
+                    self.ending = self.ending or "park"
+                    self.asleep = True
+                    return
+                forwarder = self.plan.forwarder(self.name, self.path, **more)
+                self.status = None
+                self.forwarder = forwarder
+                if self.ending is not None:  # told before there was one to tell
+                    forwarder.stop()
+                forwarder.run(self._report, status_s)
+            except BaseException as error:  # noqa: BLE001 -- the supervisor judges it
+                self.error = error
+            finally:
+                self.ended.put(self)
+
+    def _has_nothing_to_do(self) -> bool:
+        """Whether the cursor is at the log's end: then the cluster need not be asked. Of thousands
+        of logs, most are so when the process starts."""
+        storage = Storage()
+        try:
+            position = read_position(self.path, self.plan.options["cursor"], storage)
+            with Reader(self.path, storage=storage) as reader:
+                reader.stand_at(position)
+                lag = reader.lag()
+        except (AologError, FileNotFoundError):
+            return False  # the forwarder will say what it is
+        if lag.bytes and lag.records != 0:
+            return False
+        if retention := self.plan.options["prune_delivered"]:
+            prune(self.path, storage, retention)
+        return True
+
+    def _report(self, status: Status) -> None:
+        self.status = status
+        now_s = self.told_s = time.monotonic()
+        sent = status.lag_bytes == 0 or status.lag_records == 0
+        idle = sent and not status.outstanding and state_of(status) == "live"
+        if not idle:
+            self.idle_s = None
+        elif self.idle_s is None:
+            self.idle_s = now_s
+        if status.acknowledged:
+            self.attempts, self.last_error = 0, None
+
+
+def _code(error: BaseException) -> str:
+    return error.code if isinstance(error, AologError) else AologError.code
+
+
+def _state(phase: str, status: Status | None) -> str:
+    if phase in {Phase.WAITING, Phase.STANDING}:
+        return "blocked"
+    if phase == Phase.DONE:
+        return "stopped"
+    if phase == Phase.PARKED:
+        return "live"
+    if status is None:
+        return "connecting"
+    return "draining" if phase == Phase.QUEUED else state_of(status)

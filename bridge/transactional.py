@@ -1,0 +1,455 @@
+"""A transactional producer and what comes back from it.
+
+One of the modules that speak to a Kafka cluster as a client; see `kafka`. It decides nothing:
+`transactions` does. What may block (opening, committing, aborting) is done in a thread of its
+own, one call at a time, and its outcome comes as an event; meanwhile nobody sends.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import time
+from collections import deque
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException
+
+from bridge.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
+from bridge.cursor_topic import CursorTopic
+from bridge.errors import DestinationError, Fenced, NotIsolated
+from bridge.kafka import (
+    ANSWER_S,
+    FIXED,
+    FORBIDDEN,
+    NEVER,
+    Cluster,
+    Failed,
+    NotReachable,
+    words,
+)
+from bridge.lane import Refusal
+from bridge.stamp import HEADER_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from aolog import Record
+    from bridge.engine import LaneKey
+
+__all__ = [
+    "Aborted",
+    "Broke",
+    "Committed",
+    "Found",
+    "Impossible",
+    "Message",
+    "Proven",
+    "Put",
+    "TransactionEvent",
+    "TransactionalCluster",
+    "Unanswered",
+]
+
+CALL_S = 1.0  # how long one call waits for the cluster: how late a stop may be noticed
+_INIT_S = 10.0  # ending a predecessor's transaction takes milliseconds where the cluster is well
+# Between fencing its predecessor and its first cursor record a bridge needs some round trips.
+_TAKE_OVER_S = 5.0
+_LOOK_PAUSE_S = 0.25
+_GAPLESS = "enable.gapless.guarantee"  # a gap is aborted with its transaction, and no end
+
+# The library's public names begin with an underscore.
+_STATE = KafkaError._STATE  # noqa: SLF001
+_FAILED_RECORDS = KafkaError._INCONSISTENT  # noqa: SLF001
+_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001
+_NO_TRANSACTIONS = {
+    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
+    KafkaError.UNSUPPORTED_VERSION,
+}
+_LATE = {KafkaError._TIMED_OUT, KafkaError._CONFLICT}  # noqa: SLF001
+_NO_RIGHTS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_FENCING = {
+    KafkaError._FENCED,  # noqa: SLF001
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+}
+
+
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+Message: TypeAlias = "tuple[LaneKey, Record, bytes, int]"
+"""Where to, what, its stamp, and Kafka's timestamp in milliseconds."""
+
+
+class Put(NamedTuple):
+    """How many were queued, and why the next one can never be, if it cannot. spoiled: nothing more
+    is taken, as something failed that a commit will tell."""
+
+    records: int
+    refusal: Refusal | None
+    spoiled: bool
+
+
+class Found(NamedTuple):
+    """Nothing of a predecessor is open; the cursor record, if there is one."""
+
+    record: CursorRecord | None
+
+
+class Proven(NamedTuple):
+    """The cluster isolates transactions, and the cursor record names this process."""
+
+
+class Committed(NamedTuple):
+    """The transaction and its cursor record are committed."""
+
+
+class Aborted(NamedTuple):
+    """Nothing of the transaction will ever be seen."""
+
+
+class Unanswered(NamedTuple):
+    """The cluster has not answered a commit or an abort: ask again."""
+
+    reason: str
+
+
+class Broke(NamedTuple):
+    """The producer is of no more use."""
+
+    reason: str
+
+
+class Impossible(NamedTuple):
+    """No retry will help."""
+
+    error: DestinationError
+
+
+TransactionEvent: TypeAlias = (
+    Found | Proven | Committed | Aborted | Unanswered | Failed | Broke | Impossible
+)
+
+
+class TransactionalCluster(Cluster):
+    """A Cluster whose producer is transactional, for one log and cursor.
+
+    One thread uses it, and sends nothing between a call of `open`, `prove`, `commit` or `abort`
+    and the event that it ends with. give_up: asked now and then, in another thread too.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: dict[str, str],
+        name: CursorName,
+        cursor_topic: str,
+        give_up: Callable[[], bool],
+    ) -> None:
+        super().__init__(bootstrap_servers, settings)
+        self.owner = os.urandom(8).hex()
+        self._name = name
+        self._leaving = False
+        self._asked_to_give_up = give_up
+        self._topic = CursorTopic(cursor_topic, self._settings, self._give_up)
+        self._worker: Thread | None = None
+        self._outcomes: queue.SimpleQueue[TransactionEvent | BaseException] = queue.SimpleQueue()
+        self._failures: deque[TransactionEvent] = deque()
+        self._begun = False
+        self._is_owner = False
+        self._fenced = False
+
+    # --- calls that end with an event -----------------------------------------------------------
+
+    def open(self) -> None:
+        """A new producer; ends what a predecessor has open. Ends with Found, Broke, Impossible."""
+        self.disconnect()
+        self._leaving = False
+        self._make(
+            {
+                **{k: v for k, v in FIXED.items() if k != _GAPLESS},
+                "transactional.id": self._name.transactional_id,
+            }
+        )
+        self._start(self._open)
+
+    def prove(self, record: CursorRecord) -> None:
+        """Aborts one record, commits a cursor record, and looks which of them is seen. Ends with
+        Proven, Broke, Impossible."""
+        self._start(partial(self._prove, record))
+
+    def commit(self, record: CursorRecord, *, again: bool) -> None:
+        """Commits what was sent, and the cursor record with it. Ends with Committed, Unanswered,
+        Failed, Broke, Impossible."""
+        self._start(partial(self._commit, record, again=again))
+
+    def abort(self) -> None:
+        """Ends with Aborted, Unanswered, Broke, Impossible."""
+        self._failures.clear()
+        self._start(self._abort)
+
+    def disconnect(self) -> None:
+        """As Cluster.disconnect. A call that is under way is given a moment, and then left."""
+        if self._worker is not None:  # only at the end: each call is waited for otherwise
+            self._leaving = True
+            self._worker.join(CALL_S * 2)
+            self._worker = None
+            self._outcomes = queue.SimpleQueue()
+        self._begun = False
+        self._failures.clear()
+        super().disconnect()
+
+    # --- sending --------------------------------------------------------------------------------
+
+    def put(self, messages: Iterable[Message], *, reported: bool) -> Put:
+        """Queues records in the transaction, which begins with its first, up to one that can
+        never be sent, or until the queue is full, or the transaction is spoiled.
+
+        reported: each record's failure tells its reason. A report a record costs more than the
+        record (it takes the interpreter's lock in the midst of a commit), so none is asked for
+        where nothing is suspected.
+        """
+        producer = self._producer
+        report = partial(self._on_failure, self._generation) if reported else None
+        assert producer is not None
+        produce, sent = producer.produce, 0
+        try:
+            if not self._begun:
+                producer.begin_transaction()
+                self._begun = True
+            for (topic, partition), record, stamp, timestamp_ms in messages:
+                headers: Headers = [*record.headers, (HEADER_NAME, stamp)]
+                produce(
+                    topic, record.value, record.key, partition, report, None, timestamp_ms, headers
+                )
+                sent += 1
+        except BufferError:
+            pass
+        except KafkaException as error:
+            if error.args[0].code() in NEVER:
+                refusal = Refusal(words(error), error.args[0].name())
+                return Put(sent, refusal, spoiled=False)
+            if error.args[0].code() == _STATE:  # a commit tells why
+                return Put(sent, None, spoiled=True)
+            self._fail(error.args[0], None)
+        return Put(sent, None, spoiled=False)
+
+    @property
+    def calling(self) -> bool:
+        """Whether a call is under way."""
+        return self._worker is not None
+
+    def happened(self, timeout_s: float) -> Iterator[TransactionEvent]:
+        """Serves the client, or waits for a call, for a while; what happened."""
+        if self._worker is None:
+            self.serve(timeout_s)
+            while self._failures:
+                yield self._failures.popleft()
+            return
+        try:
+            outcome = self._outcomes.get(timeout_s > 0, timeout_s)
+        except queue.Empty:
+            return
+        self._worker.join()
+        self._worker = None
+        if isinstance(outcome, BaseException):
+            raise outcome
+        yield self._with_its_reason(outcome)
+
+    def _with_its_reason(self, outcome: TransactionEvent) -> TransactionEvent:
+        """What was told during the call counts, if it says more than the call."""
+        told = list(self._failures)
+        impossible = [event for event in told if isinstance(event, Impossible)]
+        if impossible:
+            return impossible[0]
+        if isinstance(outcome, Unanswered):  # for good, where it is not let in
+            return next((event for event in told if isinstance(event, Broke)), outcome)
+        self._failures.clear()
+        reports = [event for event in told if isinstance(event, Failed)]
+        if isinstance(outcome, Failed) and reports:
+            return next((report for report in reports if report.suspect), reports[0])
+        return outcome
+
+    # --- in the thread of a call ------------------------------------------------------------------
+
+    def _start(self, call: Callable[[], TransactionEvent]) -> None:
+        assert self._worker is None
+        self._worker = Thread(target=self._run, args=(call,), name="aolog-bridge-call", daemon=True)
+        self._worker.start()
+
+    def _run(self, call: Callable[[], TransactionEvent]) -> None:
+        outcomes = self._outcomes
+        outcome: TransactionEvent | BaseException
+        try:
+            outcome = call()
+        except NotReachable as error:
+            outcome = Broke(str(error) if self._leaving else self.unanswered(error))
+        except DestinationError as error:
+            outcome = Impossible(error)
+        except BaseException as error:  # noqa: BLE001 -- raised in the caller's thread
+            outcome = error
+        outcomes.put(outcome)
+
+    def _open(self) -> TransactionEvent:
+        assert self._producer is not None
+        self._topic.require()
+        if self._is_owner:
+            self._look_who_owns()
+        until_s = time.monotonic() + _INIT_S
+        while True:
+            try:
+                self._producer.init_transactions(CALL_S)
+                break
+            except KafkaException as error:
+                told = self._told(error.args[0])
+                late = self._give_up() or time.monotonic() > until_s
+                if not isinstance(told, Unanswered) or late:
+                    return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
+        self.reachable = True
+        self._fenced = False
+        return Found(self._last())
+
+    def _look_who_owns(self) -> None:
+        """Before it is fenced: a bridge that has taken over stays, and is given the time to say
+        that it has. Where nobody says so the cluster gave a transaction up for its age, which
+        looks the same. Raises Fenced."""
+        until_s = time.monotonic() + (_TAKE_OVER_S if self._fenced else 0.0)
+        while True:
+            record = self._last()
+            if record is not None and record.owner != self.owner:
+                raise Fenced(
+                    "another bridge has taken over the delivery of this log",
+                    hint="run one bridge a log; a copied log needs `aolog repair --fresh`",
+                )
+            if time.monotonic() > until_s or self._give_up():
+                return
+            time.sleep(_LOOK_PAUSE_S)
+
+    def _last(self) -> CursorRecord | None:
+        value = self._topic.last(self._name.key)
+        try:
+            return None if value is None else decode_cursor(value)
+        except ValueError as error:
+            raise DestinationError(
+                f"the cursor record in topic {self._topic.name!r} cannot be read: {error}",
+                hint="a newer release wrote it, or somebody else; delete it with a null value of "
+                f"the key {self._name.key.decode()} to go on from the local cursor",
+            ) from error
+
+    def _prove(self, record: CursorRecord) -> TransactionEvent:
+        producer, topic = self._producer, self._topic
+        assert producer is not None
+        begin = topic.end()
+        try:
+            producer.begin_transaction()
+            producer.produce(topic.name, self.owner.encode(), self._name.proof_key, 0)
+            if producer.flush(ANSWER_S):  # a purged record would prove nothing
+                return Broke("no answer to the first record")
+            producer.abort_transaction(ANSWER_S)
+            producer.begin_transaction()
+            producer.produce(topic.name, encode_cursor(record), self._name.key, 0)
+            producer.commit_transaction(ANSWER_S)
+        except KafkaException as error:
+            told = self._told(error.args[0])
+            return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
+        seen = list(topic.committed(begin, topic.end()))
+        if (self._name.proof_key, self.owner.encode()) in seen:
+            raise NotIsolated(
+                "the cluster shows a read_committed consumer a record that was aborted",
+                hint="use --delivery at_least_once, or a cluster that isolates transactions",
+            )
+        if (self._name.key, encode_cursor(record)) not in seen:
+            return Broke("the first transaction was committed and is not seen")
+        self._is_owner = True
+        return Proven()
+
+    def _commit(self, record: CursorRecord, *, again: bool) -> TransactionEvent:
+        assert self._producer is not None
+        spoiled = False
+        try:
+            if not again:
+                spoiled = not self._put_cursor(encode_cursor(record))
+            self._producer.commit_transaction(CALL_S)
+        except KafkaException as error:
+            return self._told(error.args[0])
+        if spoiled:  # cannot be: a commit of what is spoiled tells by what
+            return Broke("a transaction was committed without its cursor record")
+        self._begun = False
+        return Committed()
+
+    def _put_cursor(self, value: bytes) -> bool:
+        """Last in its transaction: an open one hides what other bridges write behind it. False
+        where the transaction is spoiled already."""
+        assert self._producer is not None
+        while True:
+            try:
+                self._producer.produce(self._topic.name, value, self._name.key, 0)
+            except BufferError:
+                self._producer.poll(0.05)
+            except KafkaException as error:
+                if error.args[0].code() != _STATE:
+                    raise
+                return False
+            else:
+                return True
+            if self._leaving:
+                raise NotReachable("left with a full queue")
+
+    def _abort(self) -> TransactionEvent:
+        assert self._producer is not None
+        if self._begun:
+            try:
+                self._producer.abort_transaction(CALL_S)
+            except KafkaException as error:
+                told = self._told(error.args[0])
+                return Broke(told.reason) if isinstance(told, Failed) else told
+        self._begun = False
+        return Aborted()
+
+    def _give_up(self) -> bool:
+        return self._leaving or self._asked_to_give_up()
+
+    # --- what an error means ------------------------------------------------------------------
+
+    def _on_failure(self, generation: int, error: KafkaError | None, _message: Any) -> None:
+        if error is not None and generation == self._generation:
+            self._fail(error, None)
+
+    def _fail(self, error: KafkaError, lane: LaneKey | None) -> None:  # noqa: ARG002 -- none here
+        if error.code() not in _PURGED:
+            told = self._told(error)
+            if isinstance(told, Unanswered):
+                told = Failed(told.reason, False)
+            self._failures.append(told)
+
+    def _told(self, error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
+        code, reason = error.code(), _reason(error)
+        self._fenced = self._fenced or code in _FENCING
+        if code in FORBIDDEN:
+            self.forbidden = reason
+        if code in FORBIDDEN or code in _NO_RIGHTS:
+            return Broke(reason)
+        if code in _NO_TRANSACTIONS:
+            return Impossible(
+                NotIsolated(
+                    f"the cluster has no transactions: {reason}",
+                    hint="use --delivery at_least_once",
+                )
+            )
+        if code in NEVER or code == _FAILED_RECORDS:
+            return Failed(reason, True, error.name())
+        if error.fatal() or code in _FENCING:
+            return Broke(reason)
+        if error.txn_requires_abort() or code == _STATE:
+            return Failed(reason, False)
+        if error.retriable() or code in _LATE:
+            return Unanswered(reason)
+        return Failed(reason, False)
+
+
+def _reason(error: KafkaError) -> str:
+    return f"{error.name()}: {error.str()}"

@@ -1,0 +1,193 @@
+"""The logs of a tree of directories: which there are, and which may have grown.
+
+A log is a directory with a slab in it; nothing is looked for inside of one. Its name is its path
+below the root, "." for the root itself. Symbolic links are not followed. inotify tells of logs
+that come and of parked logs that grow, with one descriptor for all of them; going through the
+tree now and then finds what it missed, and everything where there is no inotify.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.slab import slab_base
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from inotify_simple import INotify
+
+__all__ = ["Growth", "Tree", "find_logs"]
+
+
+class Growth(NamedTuple):
+    """What a log's last slab looked like; another look that differs means that it grew."""
+
+    name: str
+    bytes: int
+    changed_ns: int
+
+
+def find_logs(
+    root: str, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()
+) -> dict[str, str]:
+    """Name and path of each log under the root, sorted. What cannot be listed holds none."""
+    return _walk(root, include, exclude)[0]
+
+
+def _walk(
+    root: str, include: Sequence[str], exclude: Sequence[str]
+) -> tuple[dict[str, str], list[str]]:
+    """The logs, and the directories that are none."""
+    found: dict[str, str] = {}
+    others: list[str] = []
+    todo = [(root, ".")]
+    while todo:
+        path, name = todo.pop()
+        children: list[tuple[str, str]] = []
+        is_log = False
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if slab_base(entry.name) is not None:
+                        is_log = True
+                        break
+                    if entry.is_dir(follow_symlinks=False):
+                        below = entry.name if name == "." else f"{name}/{entry.name}"
+                        children.append((entry.path, below))
+        except OSError:
+            continue  # gone, or not ours to read
+        if not is_log:
+            others.append(path)
+            todo += children
+        elif _wanted(name, include, exclude):
+            found[name] = path
+    return dict(sorted(found.items())), others
+
+
+def _wanted(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, p) for p in include) and not any(
+        fnmatchcase(name, p) for p in exclude
+    )
+
+
+def growth(path: str) -> Growth | None:
+    """How the log looks now; None if it is gone."""
+    try:
+        with os.scandir(path) as entries:
+            slabs = [entry.name for entry in entries if slab_base(entry.name) is not None]
+        last = max(slabs, default=None)
+        if last is None:
+            return None
+        seen = os.stat(f"{path}/{last}")  # noqa: PTH116 -- of thousands of logs, a path object each
+    except OSError:
+        return None
+    return Growth(last, seen.st_size, seen.st_mtime_ns)
+
+
+class Tree:
+    """Watches a root, or single logs. Not thread-safe. Close it.
+
+    logs: single ones, by their names, in place of what a root holds.
+    """
+
+    def __init__(
+        self,
+        root: str | None,
+        logs: dict[str, str] | None = None,
+        *,
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+    ) -> None:
+        self.root = root
+        self.logs = logs or {}
+        self.include = include
+        self.exclude = exclude
+        self._parked: dict[str, Growth | None] = {}
+        self._watched: dict[str, int] = {}
+        self._paths: dict[int, str] = {}
+        self._inotify = _inotify()
+
+    def scan(self) -> dict[str, str]:
+        """Name and path of the logs that there are now. New directories are watched from now
+        on."""
+        if self.root is None:
+            return {name: path for name, path in self.logs.items() if growth(path) is not None}
+        found, others = _walk(self.root, self.include, self.exclude)
+        wanted = {*others, *self._parked}
+        for path in self._watched.keys() - wanted:
+            self._unwatch(path)
+        new = [path for path in others if path not in self._watched]
+        for path in new:
+            self._watch(path)
+        if new:  # what came before the watch did
+            found = _walk(self.root, self.include, self.exclude)[0]
+        return found
+
+    def park(self, path: str) -> None:
+        """From now on growth of the log is told. Whoever parks it looks at it once more after
+        this, so that nothing falls in between."""
+        self._watch(path)
+        self._parked[path] = growth(path)
+
+    def unpark(self, path: str) -> None:
+        """Its growth is no news any more."""
+        if self._parked.pop(path, None) is not None or path in self._watched:
+            self._unwatch(path)
+
+    def told(self) -> tuple[set[str], bool]:
+        """Paths of parked logs that may have grown, and whether logs may have come or gone."""
+        if self._inotify is None:
+            return set(), False
+        grown: set[str] = set()
+        changed = False
+        for event in self._inotify.read(timeout=0):
+            path = self._paths.get(event.wd)
+            if path in self._parked:
+                grown.add(path)
+            else:  # of a directory, or the queue was too short for what happened
+                changed = True
+                grown |= self._parked.keys() if event.wd < 0 else set()
+        return grown, changed
+
+    def grown(self) -> set[str]:
+        """Paths of parked logs that look different from when they were parked."""
+        return {path for path, before in self._parked.items() if growth(path) != before}
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._inotify is not None:
+            self._inotify.close()
+            self._inotify = None
+
+    def _watch(self, path: str) -> None:
+        if self._inotify is None or path in self._watched:
+            return
+        from inotify_simple import flags
+
+        events = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.MOVED_FROM
+        events |= flags.DELETE | flags.DELETE_SELF | flags.ONLYDIR
+        with contextlib.suppress(OSError):  # gone, or no more watches: the scan will see
+            number = self._inotify.add_watch(path, events)
+            self._watched[path] = number
+            self._paths[number] = path
+
+    def _unwatch(self, path: str) -> None:
+        number = self._watched.pop(path, None)
+        if number is None or self._inotify is None:
+            return
+        self._paths.pop(number, None)
+        with contextlib.suppress(OSError):  # it went with its directory
+            self._inotify.rm_watch(number)
+
+
+def _inotify() -> INotify | None:
+    try:
+        from inotify_simple import INotify
+
+        return INotify(nonblocking=True)
+    except (ImportError, OSError):  # not Linux, or its limit is reached
+        return None

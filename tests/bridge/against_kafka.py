@@ -1,0 +1,144 @@
+"""What tests against Apache Kafka share: consumers, limits, and a bridge that is killed over and
+over."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from aolog import Writer
+from tests.bridge.conftest import SOON_S, Message, Process, consume, message_of
+
+if TYPE_CHECKING:
+    from tests.kafka.server import KafkaServer
+
+Start = Callable[..., Process]
+
+
+def messages_in(kafka: KafkaServer, topic: str, partitions: int = 1) -> list[Message]:
+    return consume(kafka.bootstrap_servers, topic, partitions)
+
+
+def committed_in(kafka: KafkaServer, topic: str, partitions: int = 1) -> list[Message]:
+    """What a read_committed consumer sees, up to the end; nothing there is open any more."""
+    found = [message_of(m) for p in range(partitions) for m in raw_committed(kafka, topic, p)]
+    return sorted(found, key=lambda m: (m.partition, m.offset))
+
+
+def raw_committed(
+    kafka: KafkaServer, topic: str, partition: int = 0, isolation: str = "read_committed"
+) -> list:
+    settings = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": "test",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": 10,
+        "log_level": 0,
+    }
+    ends = Consumer(settings)  # the default here is read_committed, so that is said below
+    first, last_stable = ends.get_watermark_offsets(
+        TopicPartition(topic, partition), timeout=SOON_S
+    )
+    ends.close()
+    ends = Consumer({**settings, "isolation.level": "read_uncommitted"})
+    _, end = ends.get_watermark_offsets(TopicPartition(topic, partition), timeout=SOON_S)
+    ends.close()
+    assert first == 0, "retention took the oldest"
+    assert last_stable == end, "a transaction is open"
+    consumer = Consumer({**settings, "isolation.level": isolation, "enable.partition.eof": True})
+    found = []
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        until_s = time.monotonic() + SOON_S
+        while time.monotonic() < until_s:
+            for message in consumer.consume(1000, timeout=0.2):
+                error = message.error()
+                if error is None:
+                    found.append(message)
+                    continue
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                assert message.offset() == end
+                return found
+    finally:
+        consumer.close()
+    raise AssertionError("its end was not reached")
+
+
+def set_limit(kafka: KafkaServer, topic: str, max_message_bytes: int) -> None:
+    entry = ConfigEntry(
+        "max.message.bytes",
+        str(max_message_bytes),
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+# --- killed over and over -----------------------------------------------------------------------
+
+
+class Budget(NamedTuple):
+    """How many kills, over how many records."""
+
+    kills: int
+    records: int
+
+
+def fill_mixed(log: Path, count: int) -> None:
+    """With and without key and headers, of many sizes."""
+    with Writer(log) as writer:
+        for number in range(count):
+            writer.append(
+                b"%d %s" % (number, b"x" * (number % 97)),
+                key=None if number % 11 == 0 else b"key-%d" % (number % 503),
+                headers=[("n", b"%d" % number), ("none", None)] if number % 5 else (),
+                timestamp=1_700_000_000_000_000 + number * 1_003_001,
+            )
+
+
+class Kills(NamedTuple):
+    """What became of it. skipped: records that were recognised as there already."""
+
+    counted: int
+    all: int
+    skipped: int
+    fractions: list[float]
+
+
+def kill_over_and_over(start: Callable[[], Process], budget: Budget, seed: int) -> Kills:
+    """Starts the bridge and kills it (SIGKILL) at random moments until that happened often
+    enough between 1 and 99 % acknowledged; the rest is left to the caller. One in five dies
+    before it has sent anything, the others a random while after a random count of records."""
+    chance = random.Random(seed)
+    counted = every = skipped = 0
+    fraction = 0.0
+    fractions: list[float] = []
+    while counted < budget.kills:
+        assert every < budget.kills * 3, f"only {counted} kills of {every} were under way"
+        share = (0.97 - fraction) / (budget.kills - counted + 1) * budget.records
+        process = start()
+        if every and chance.random() < 0.2:
+            process.until(lambda _: True)
+            time.sleep(chance.uniform(0, 0.5))
+        else:
+            wanted = chance.uniform(0.1, 1.2) * max(share, 1)
+            process.until(lambda s, wanted=wanted: s["acknowledged"] >= wanted)
+            time.sleep(chance.uniform(0, 0.03))
+        process.kill()
+        last = process.statuses[-1]
+        fraction = max(fraction, 1 - last["lag_records"] / budget.records)
+        skipped += last["skipped"]
+        every += 1
+        if 0.01 <= fraction <= 0.99:
+            counted += 1
+            fractions.append(fraction)
+    return Kills(counted, every, skipped, fractions)

@@ -1,0 +1,235 @@
+"""SASL and TLS against Apache Kafka itself: let in with the right secret, told in words and
+without the secret where it is wrong. 60 s: a server of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tests.bridge.conftest import (
+    TOPIC,
+    Process,
+    assert_arrived,
+    consume,
+    fill,
+    records_of,
+)
+from tests.kafka.server import KafkaServer, KafkaUnavailable, java
+
+PASSWORD = "hunter2-right"
+STORE_PASSWORD = "of-the-keystore"
+
+pytestmark = pytest.mark.kafka
+
+
+def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
+    """A keystore with a key and a certificate of its own for 127.0.0.1, and the certificate."""
+    keytool = Path(os.path.realpath(java())).with_name("keytool")
+    store, certificate = directory / f"{name}.p12", directory / f"{name}.pem"
+    common = ["-keystore", str(store), "-storepass", STORE_PASSWORD, "-alias", name]
+    for arguments in (
+        ["-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", "-dname", f"CN={name}",
+         "-ext", "san=ip:127.0.0.1", "-ext", "bc:c", "-validity", "2"],
+        ["-exportcert", "-rfc", "-file", str(certificate)],
+    ):  # fmt: skip  # command lines
+        subprocess.run(
+            [str(keytool), *arguments, *common], check=True, capture_output=True, timeout=60
+        )
+    return store, certificate
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, Path]]:
+    """A server that asks for SASL and speaks TLS, and the directory of certificates."""
+    directory = tmp_path_factory.mktemp("secured")
+    try:
+        store, _ = make_certificate(directory, "server")
+        make_certificate(directory, "stranger")
+        module = "org.apache.kafka.common.security"
+        server = KafkaServer(
+            directory / "kafka",
+            {
+                "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+                "listener.name.sasl.plain.sasl.jaas.config": (
+                    f'{module}.plain.PlainLoginModule required user_alice="{PASSWORD}";'
+                ),
+                "listener.name.sasl.scram-sha-256.sasl.jaas.config": (
+                    f"{module}.scram.ScramLoginModule required;"
+                ),
+                "listener.name.tls.ssl.keystore.type": "PKCS12",
+                "listener.name.tls.ssl.keystore.location": store,
+                "listener.name.tls.ssl.keystore.password": STORE_PASSWORD,
+            },
+            {"SASL": "SASL_PLAINTEXT", "TLS": "SSL"},
+        )
+    except KafkaUnavailable as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+    with server:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap_servers, "log_level": 0})
+        information = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+        change = UserScramCredentialUpsertion("bob", information, PASSWORD.encode())
+        for future in admin.alter_user_scram_credentials([change]).values():
+            future.result(timeout=30)
+        yield server, directory
+
+
+SASL = """
+"security.protocol" = "SASL_PLAINTEXT"
+"sasl.mechanism" = "{mechanism}"
+"sasl.username" = "{user}"
+"sasl.password" = {password}
+"""
+TLS = '"security.protocol" = "SSL"\n"ssl.ca.location" = "{ca}"\n'
+
+
+@pytest.fixture
+def forward(
+    bridge: Callable[..., Process], secured: tuple[KafkaServer, Path], tmp_path: Path
+) -> Callable[..., tuple[Process, str]]:
+    """Forwards a log of 100 records by a configuration with these settings; process and topic."""
+
+    def forward(listener: str, settings: str, *options: str) -> tuple[Process, str]:
+        server, _ = secured
+        topic = f"{TOPIC}-{tmp_path.name}"
+        if not (tmp_path / "log").exists():
+            server.create_topic(topic)
+        fill(tmp_path / "log", 100)
+        (tmp_path / "password").write_text(PASSWORD + "\n")
+        (tmp_path / "wrong").write_text("hunter2-wrong\n")
+        config = tmp_path / "bridge.toml"
+        config.write_text(
+            f'logs = ["log"]\ntopic = "{topic}"\n[clusters.main]\nbootstrap_servers = '
+            f'"{server.bootstrap_of(listener)}"\n[clusters.main.settings]\n{settings}'
+        )
+        return bridge("run", "--config", config, "--json", "--verbose", *options), topic
+
+    return forward
+
+
+@pytest.fixture
+def drain(
+    forward: Callable[..., tuple[Process, str]],
+) -> Callable[..., tuple[int, Process, str]]:
+    """As `forward`, to the end: its exit status too."""
+
+    def drain(listener: str, settings: str) -> tuple[int, Process, str]:
+        process, topic = forward(listener, settings, "--drain")
+        return process.end(), process, topic
+
+    return drain
+
+
+def refused(process: Process) -> dict[str, Any]:
+    """What it says while it is not let in; it goes on trying, and is then stopped."""
+    status: dict[str, Any] = process.until(
+        lambda s: s["error"] and "check credentials and rights" in s["error"]
+    )
+    assert process.terminate() == 0
+    assert "hunter2" not in process.stderr + "".join(process.lines)
+    return status
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "user", "password"),
+    [
+        ("PLAIN", "alice", '{file = "password"}'),
+        ("SCRAM-SHA-256", "bob", '{env = "BRIDGE_PASSWORD"}'),
+    ],
+)
+def test_who_knows_the_password_is_let_in(
+    drain: Callable[..., tuple[int, Process, str]],
+    secured: tuple[KafkaServer, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mechanism: str,
+    user: str,
+    password: str,
+) -> None:
+    monkeypatch.setenv("BRIDGE_PASSWORD", PASSWORD)
+    status, process, topic = drain(
+        "SASL", SASL.format(mechanism=mechanism, user=user, password=password)
+    )
+    assert status == 0
+    found = consume(secured[0].bootstrap_servers, topic, 1)
+    assert_arrived(records_of(tmp_path / "log"), found, topic=topic)
+    assert "hunter2" not in process.stderr + "".join(process.lines)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "user", "delivery"),
+    [
+        ("PLAIN", "alice", "at_least_once"),
+        ("PLAIN", "alice", "exactly_once"),
+        ("SCRAM-SHA-256", "bob", "at_least_once"),
+    ],
+)
+def test_a_wrong_password_is_an_outage_told_in_words_and_never_said(
+    forward: Callable[..., tuple[Process, str]], mechanism: str, user: str, delivery: str
+) -> None:
+    settings = SASL.format(mechanism=mechanism, user=user, password='{file = "wrong"}')
+    process, _ = forward("SASL", settings, "--delivery", delivery)
+    last = refused(process)
+    assert "AUTHENTICATION" in last["error"]
+    assert (last["state"], last["standing"], last["acknowledged"]) == ("connecting", 0, 0)
+
+
+def test_a_password_that_became_wrong_is_told_where_lanes_are_read_back_and_mended_by_a_reload(
+    forward: Callable[..., tuple[Process, str]],
+    drain: Callable[..., tuple[int, Process, str]],
+    secured: tuple[KafkaServer, Path],
+    bridge: Callable[..., Process],
+    tmp_path: Path,
+) -> None:
+    settings = SASL.format(mechanism="PLAIN", user="alice", password='{file = "password"}')
+    assert drain("SASL", settings)[0] == 0
+    process, topic = forward("SASL", settings.replace('"password"', '"wrong"'))
+    process.until(lambda s: s["error"] and "check credentials and rights" in s["error"])
+    (tmp_path / "wrong").write_text(PASSWORD)
+    process.popen.send_signal(signal.SIGHUP)
+    process.until(lambda s: s["acknowledged"] == 100)
+    assert process.terminate() == 0
+    alone = bridge(
+        "run", "--log", tmp_path / "log", "--topic", topic, "--json",
+        "--bootstrap-servers", secured[0].bootstrap_of("SASL"),
+        "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN",
+        "-X", "sasl.username=alice", "-X", "sasl.password=hunter2-wrong",
+    )  # fmt: skip  # a command line
+    refused(alone)
+
+
+def test_a_server_whose_certificate_is_known_is_spoken_to_over_tls(
+    drain: Callable[..., tuple[int, Process, str]],
+    secured: tuple[KafkaServer, Path],
+    tmp_path: Path,
+) -> None:
+    server, directory = secured
+    status, _, topic = drain("TLS", TLS.format(ca=directory / "server.pem"))
+    assert status == 0
+    assert_arrived(
+        records_of(tmp_path / "log"), consume(server.bootstrap_servers, topic, 1), topic=topic
+    )
+
+
+def test_a_server_with_a_strangers_certificate_gets_nothing(
+    forward: Callable[..., tuple[Process, str]], secured: tuple[KafkaServer, Path]
+) -> None:
+    server, directory = secured
+    process, topic = forward("TLS", TLS.format(ca=directory / "stranger.pem"))
+    last = refused(process)
+    assert "_SSL" in last["error"]
+    assert "certificate verify failed" in last["error"]
+    assert consume(server.bootstrap_servers, topic, 1) == []

@@ -1,0 +1,524 @@
+"""Many logs in one process: they come, grow, fall asleep, wake and go, and what happens to one is
+no other's business. 25 s: clients connect and leave."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aolog import Reader, Writer
+from bridge import kafka
+from bridge import supervisor as supervisor_module
+from bridge import task as task_module
+from bridge.config import Config
+from bridge.configfile import load, load_text
+from bridge.embedded import EmbeddedBroker
+from bridge.errors import WrongConfiguration
+from bridge.overview import LogStatus, Overview
+from bridge.supervisor import Supervisor
+from tests.bridge.conftest import (
+    NOWHERE,
+    SOON_S,
+    TOPIC,
+    append,
+    assert_arrived,
+    consume,
+    cursor_of,
+    fill,
+    records_of,
+    wait_until,
+)
+
+
+class Running:
+    """A supervisor in a thread of its own."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.supervisor = supervisor
+        self.overviews: list[Overview] = []
+        self.exit_status: int | None = None
+        self.most_running = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self.exit_status = self.supervisor.run(self._note, every_s=0.02)
+
+    def _note(self, told: Overview) -> None:
+        self.overviews.append(told)
+        self.most_running = max(self.most_running, told.running)
+
+    def __getitem__(self, name: str) -> LogStatus:
+        (found,) = [log for log in self.supervisor.look() if log.log == name]
+        return found
+
+    def until(self, reached: Callable[..., object]) -> None:
+        wait_until(lambda: reached({log.log: log for log in self.supervisor.look()}))
+
+    def end(self, seconds: float = SOON_S) -> int | None:
+        self._thread.join(seconds)
+        assert not self._thread.is_alive()
+        return self.exit_status
+
+    def stop(self, seconds: float = SOON_S) -> int | None:
+        self.supervisor.stop()
+        return self.end(seconds)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def supervise(
+    broker: EmbeddedBroker, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Running]]:
+    """Starts a supervisor of the root and the broker."""
+    monkeypatch.setattr(kafka, "ANSWER_S", 1.0)
+    monkeypatch.setattr(supervisor_module, "_LOOK_S", 0.02)
+    monkeypatch.setattr(task_module, "_RETRY_S", 0.1)
+    monkeypatch.setattr(task_module, "_LOCKED_S", 0.1)
+    running: list[Running] = []
+
+    def start(
+        *, drain: bool = False, read: Callable[[], Config] | None = None, **over: Any
+    ) -> Running:
+        options = {
+            "root": str(root),
+            "topic": TOPIC,
+            "clusters.bootstrap_servers": broker.bootstrap_servers,
+            "commit_seconds": 0.05,
+            "status_seconds": 0.05,
+            "rescan_seconds": 0.2,
+            **over,
+        }
+        found = Running(Supervisor(load(None, options), drain=drain, read=read))
+        running.append(found)
+        return found
+
+    yield start
+    for each in running:
+        each.stop()
+
+
+def assert_all_arrived(broker: EmbeddedBroker, *logs: Path) -> None:
+    messages = consume(broker.bootstrap_servers)
+    records = {Reader(log).topic_uuid: records_of(log) for log in logs}
+    assert len(messages) == sum(map(len, records.values()))
+    for uuid, found in records.items():
+        assert_arrived(found, [m for m in messages if m.uuid == uuid])
+
+
+def is_asleep(logs: dict[str, LogStatus]) -> bool:
+    return bool(logs) and all(log.phase == "parked" for log in logs.values())
+
+
+# --- draining -------------------------------------------------------------------------------
+
+
+def test_a_tree_is_drained_a_few_logs_at_a_time(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    logs = [root / f"{i % 3}/log-{i}" for i in range(9)]
+    for log in logs:
+        fill(log, 200)
+    run = supervise(drain=True, active_max=3)
+    assert run.end() == 0
+    assert run.most_running <= 3
+    last = run.overviews[-1]
+    assert (last.state, last.acknowledged, last.lag_records) == ("stopped", 1_800, 0)
+    assert_all_arrived(broker, *logs)
+
+
+def test_nothing_to_drain_is_drained(supervise: Callable[..., Running]) -> None:
+    run = supervise(drain=True)
+    assert run.end() == 0
+    assert run.overviews[-1].logs == 0
+
+
+def test_a_drain_ends_with_the_worst_of_what_failed_and_drains_the_rest(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "good", 100)
+    fill(root / "damaged", 10)
+    with Reader(root / "damaged", cursor="bridge") as reader:
+        reader.commit()
+    (root / "damaged/cursors/bridge.cursor").write_bytes(b"\xff" * 8192)
+    run = supervise(drain=True)
+    assert run.end() == 3
+    assert (run["damaged"].phase, run["damaged"].code) == ("standing", "cursor_corrupt")
+    assert_all_arrived(broker, root / "good")
+
+
+def test_a_log_that_was_named_and_is_not_there_is_an_error_of_a_drain(
+    supervise: Callable[..., Running], root: Path
+) -> None:
+    run = supervise(drain=True, root=None, logs=[str(root / "x")])
+    assert run.end() == 2
+    assert run[str(root / "x")].code == "not_a_log"
+
+
+# --- logs come, grow and go -----------------------------------------------------------------
+
+
+def test_logs_are_forwarded_as_they_come_and_grow(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    run = supervise()
+    fill(root / "a", 100)
+    run.until(lambda logs: "a" in logs and logs["a"].acknowledged == 100)
+    fill(root / "deep/er/b", 100)
+    run.until(lambda logs: "deep/er/b" in logs and logs["deep/er/b"].acknowledged == 100)
+    with Writer(root / "a", flush_seconds=0.01) as writer:
+        append(writer, range(100, 150))
+        run.until(lambda logs: logs["a"].acknowledged == 150)
+    assert run.stop() == 0
+    assert_all_arrived(broker, root / "a", root / "deep/er/b")
+
+
+@pytest.mark.parametrize("notify", [True, False], ids=["inotify", "rescan"])
+def test_an_idle_log_costs_no_thread_and_wakes_when_it_grows(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    notify: bool,
+) -> None:
+    if not notify:
+        monkeypatch.setattr("bridge.tree._inotify", lambda: None)
+    for name in ("a", "b"):
+        fill(root / name, 50)
+    run = supervise(park_seconds=0.05)
+    run.until(is_asleep)
+    assert not [t for t in threading.enumerate() if t.name.endswith(" to main")]
+    assert run["a"].state == "live"
+    assert cursor_of(root / "a") == Reader(root / "a").end()
+    for number in range(3):  # each append is to be noticed, the last before it sleeps again too
+        fill(root / "a", 7)
+        due = 50 + 7 * (number + 1)
+        run.until(lambda logs, due=due: logs["a"].acknowledged == due)
+        assert run["b"].phase == "parked"
+        run.until(is_asleep)
+    assert run.stop() == 0
+    assert_all_arrived(broker, root / "a", root / "b")
+
+
+def test_a_log_with_nothing_to_do_is_asleep_from_the_start_and_no_cluster_is_asked(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    for name in ("a", "b"):
+        fill(root / name, 50, slab_bytes=8192)
+    assert supervise(drain=True).end() == 0
+    fill(root / "b", 5)
+    away = supervise(prune=True, **{"clusters.bootstrap_servers": NOWHERE})
+    away.until(lambda logs: len(logs) == 2 and logs["a"].phase == "parked")
+    assert away["b"].state == "connecting"
+    assert (away["a"].lag_records, away["a"].state) == (0, "live")
+    assert len(list((root / "a").glob("*.slab"))) == 1  # what is passed goes all the same
+    assert away.stop() == 0
+    again = supervise()
+    again.until(lambda logs: len(logs) == 2 and logs["b"].acknowledged == 5)
+    fill(root / "a", 5)
+    again.until(lambda logs: logs["a"].acknowledged == 5)
+    assert again.stop() == 0
+    drained = supervise(drain=True)
+    assert drained.end() == 0
+    assert drained.overviews[-1].acknowledged == 0
+    assert len(consume(broker.bootstrap_servers)) == 110
+
+
+def test_what_is_appended_while_a_log_falls_asleep_is_never_left_behind(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    run = supervise(park_seconds=0, rescan_seconds=3600)
+    with Writer(root / "a", flush_seconds=None) as writer:
+        writer.append(b"0")
+        writer.flush()
+        run.supervisor._scan_due_s = 0  # the only scan
+        for number in range(1, 40):
+            run.until(lambda logs, n=number: "a" in logs and logs["a"].acknowledged == n)
+            writer.append(b"%d" % number)
+            writer.flush()
+        run.until(lambda logs: logs["a"].acknowledged == 40)
+    assert run.stop() == 0
+    assert_all_arrived(broker, root / "a")
+
+
+def test_a_log_that_is_removed_is_let_go_and_not_made_again(
+    supervise: Callable[..., Running], root: Path, tmp_path: Path
+) -> None:
+    fill(root / "a", 50)
+    fill(root / "b", 50)
+    run = supervise()
+    run.until(lambda logs: len(logs) == 2 and all(s.acknowledged == 50 for s in logs.values()))
+    (root / "a").rename(tmp_path / "gone")  # at once; its files go while they are in use
+    shutil.rmtree(tmp_path / "gone", ignore_errors=True)
+    run.until(lambda logs: list(logs) == ["b"])
+    fill(root / "b", 1)
+    run.until(lambda logs: logs["b"].acknowledged == 51)
+    assert not (root / "a").exists()
+    assert run.stop() == 0
+
+
+def test_a_log_that_is_moved_goes_on_under_its_new_name(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "a", 50)
+    run = supervise()
+    run.until(lambda logs: "a" in logs and logs["a"].acknowledged == 50)
+    (root / "a").rename(root / "b")
+    fill(root / "b", 10)
+    run.until(lambda logs: list(logs) == ["b"] and logs["b"].acknowledged == 10)
+    assert run.stop() == 0
+    assert_all_arrived(broker, root / "b")
+
+
+def test_which_logs_are_forwarded_can_be_said(
+    supervise: Callable[..., Running], root: Path
+) -> None:
+    for name in ("app/a", "app/tmp", "other"):
+        fill(root / name, 5)
+    run = supervise(drain=True, include=["app/*"], exclude=["*/tmp"])
+    assert run.end() == 0
+    assert [log.log for log in run.supervisor.look()] == ["app/a"]
+
+
+# --- fairness -------------------------------------------------------------------------------
+
+
+def test_a_log_without_end_leaves_the_others_their_turn(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    logs = [root / name for name in ("a", "b", "c")]
+    for log in logs:
+        fill(log, 50)
+    done = threading.Event()
+
+    def go_on() -> None:
+        with Writer(logs[0], flush_seconds=0.005) as writer:
+            number = 50
+            while not done.wait(0.002):
+                append(writer, [number])
+                number += 1
+
+    busy = threading.Thread(target=go_on)
+    busy.start()
+    try:
+        run = supervise(active_max=1, slice_seconds=0.3)
+        run.until(lambda logs: len(logs) == 3 and all(s.acknowledged for s in logs.values()))
+        assert run.most_running == 1
+    finally:
+        done.set()
+        busy.join()
+    end = len(records_of(logs[0]))
+    run.until(lambda logs: [logs[name].acknowledged for name in "abc"] == [end, 50, 50])
+    assert run.stop() == 0
+    assert_all_arrived(broker, *logs)
+
+
+# --- failures -------------------------------------------------------------------------------
+
+
+def test_a_record_that_is_refused_ends_no_other_log(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    with Writer(root / "poison") as writer:
+        writer.append(b"x" * 5_000)
+    fill(root / "good", 10)
+    run = supervise(**{"clusters.settings": {"message.max.bytes": 2000}})
+    run.until(lambda logs: "poison" in logs and logs["poison"].state == "blocked")
+    fill(root / "good", 10)
+    run.until(lambda logs: logs["good"].acknowledged == 20)
+    assert "waits at address" in (run["poison"].error or "")
+    assert not run["poison"].ready
+    assert run["good"].ready
+    assert run.overviews[-1].state == "blocked"
+    assert run.stop() == 0
+
+
+def test_a_record_that_is_refused_is_set_aside_in_a_log_that_is_not_forwarded(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    with Writer(root / "poison") as writer:
+        writer.append(b"x" * 5_000)
+        writer.append(b"y")
+    run = supervise(
+        poison="dead-letter",
+        rescan_seconds=0.1,
+        **{"clusters.settings": {"message.max.bytes": 2000}},
+    )
+    run.until(lambda logs: "poison" in logs and logs["poison"].acknowledged == 1)
+    assert run["poison"].dead_lettered == run.supervisor.overview().dead_lettered == 1
+    with Writer(root / "poison") as writer:
+        writer.append(b"z" * 5_000)
+    run.until(lambda logs: logs["poison"].dead_lettered == 2)
+    assert len(run.supervisor.look()) == 1
+    assert run.stop() == 0
+    assert len(list(Reader(root / "poison/dead-letter"))) == 2
+
+
+def test_a_drain_that_leaves_refused_records_says_so_at_the_end(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    with Writer(root / "poison") as writer:
+        writer.append(b"x" * 5_000)
+    fill(root / "good", 10)
+    run = supervise(drain=True, **{"clusters.settings": {"message.max.bytes": 2000}})
+    assert run.end() == 6
+    assert (run["poison"].phase, run["poison"].code) == ("standing", "undeliverable")
+    assert run["good"].acknowledged == 10
+
+
+def test_a_cursor_that_another_bridge_holds_is_waited_for_and_said_once(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    fill(root / "a", 10)
+    with Reader(root / "a", cursor="bridge") as other:
+        other.commit()
+        run = supervise()
+        run.until(lambda logs: "a" in logs and logs["a"].restarts >= 3)
+        run.until(lambda logs: logs["a"].code == "cursor_locked")
+        seen = len(run.overviews)
+        run.until(lambda logs: logs["a"].restarts >= 6)
+        assert {told.state for told in run.overviews[seen:]} == {"blocked"}  # it does not flap
+        assert consume(broker.bootstrap_servers) == []
+    run.until(lambda logs: logs["a"].acknowledged == 10)
+    assert sum("cursor_locked" in r.message for r in caplog.records) == 1
+    assert run.stop() == 0
+
+
+def test_one_cluster_that_is_away_holds_up_no_other(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "a", 20)
+    with Writer(root / "b") as writer:
+        for number in range(20):
+            writer.append(b"%d" % number, topic="away" if number % 2 else None)
+    config = load_text(
+        f"""
+        root = {str(root)!r}
+        topic = {TOPIC!r}
+        cluster = "main"
+        commit_seconds = 0.05
+        status_seconds = 0.05
+        stop_seconds = 3
+        [clusters]
+        main = {{bootstrap_servers = {broker.bootstrap_servers!r}}}
+        far = {{bootstrap_servers = {NOWHERE!r}}}
+        [[routes]]
+        record_topic = "away"
+        cluster = "far"
+    """.replace("'", '"')
+    )
+    run = Running(Supervisor(config))
+
+    def of(log: str, cluster: str) -> LogStatus | None:
+        found = [s for s in run.supervisor.look() if (s.log, s.cluster) == (log, cluster)]
+        return found[0] if found else None
+
+    wait_until(lambda: (s := of("a", "main")) is not None and s.acknowledged == 20)
+    wait_until(lambda: (s := of("b", "main")) is not None and s.acknowledged == 10)
+    far = of("b", "far")
+    assert far is not None
+    assert (far.state, far.acknowledged) == ("connecting", 0)
+    assert run.overviews[-1].state == "connecting"
+    assert run.stop(8) == 0
+    assert cursor_of(root / "b") == Reader(root / "b").end()
+    assert cursor_of(root / "b", "bridge.far") < Reader(root / "b").end()
+
+
+# --- another configuration ------------------------------------------------------------------
+
+
+def test_a_new_configuration_takes_effect_and_what_cannot_is_named(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    broker.create_topic("second", 2)
+    fill(root / "a", 10)
+    fill(root / "b", 10)
+    over: dict[str, Any] = {
+        "root": str(root), "topic": TOPIC, "status_seconds": 0.05, "rescan_seconds": 0.2,
+        "clusters.bootstrap_servers": broker.bootstrap_servers,
+    }  # fmt: skip
+    wrong: list[str] = []
+
+    def read() -> Config:
+        if wrong:
+            raise WrongConfiguration(wrong)
+        return load(None, over)
+
+    run = supervise(read=read)
+    run.until(lambda logs: len(logs) == 2 and all(s.acknowledged == 10 for s in logs.values()))
+
+    wrong.append("routes[0].topics: unknown key")
+    run.supervisor.reload()
+    wait_until(lambda: "not changed" in caplog.text)
+    assert "the new configuration is wrong: routes[0].topics: unknown key" in caplog.text
+    wrong.clear()
+
+    over.update(
+        routes=[{"log": "a", "topic": "second"}], exclude=["b"], root="/elsewhere", cursor="x"
+    )
+    run.supervisor.reload()
+    # Begun anew, and nothing to do: what the old one was about to read went the old way.
+    run.until(lambda logs: list(logs) == ["a"] and logs["a"].asleep)
+    assert "root cannot change while it runs; it stays" in caplog.text
+    assert "cursor cannot change while it runs; it stays" in caplog.text
+    fill(root / "a", 5)
+    fill(root / "b", 5)
+    run.until(lambda logs: logs["a"].acknowledged == 15)
+    assert len(consume(broker.bootstrap_servers, "second", 2)) == 5
+    assert len(consume(broker.bootstrap_servers)) == 20
+    assert run.stop() == 0
+
+
+# --- ends -----------------------------------------------------------------------------------
+
+
+def test_a_stop_is_bounded_whatever_the_cluster_does(
+    supervise: Callable[..., Running], root: Path
+) -> None:
+    for name in "abcd":
+        fill(root / name, 10)
+    run = supervise(stop_seconds=2.0, **{"clusters.bootstrap_servers": NOWHERE})
+    run.until(lambda logs: len(logs) == 4 and all(s.phase == "running" for s in logs.values()))
+    assert run.stop(4.0) == 0
+    assert run.overviews[-1].state == "stopped"
+
+
+def test_rates_of_each_log_and_of_all_can_change_while_it_runs(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    logs = [root / name for name in ("a", "b")]
+    for log in logs:
+        fill(log, 100)
+    options = {
+        "root": str(root),
+        "topic": TOPIC,
+        "clusters.bootstrap_servers": broker.bootstrap_servers,
+    }
+    slow = {"bytes_per_second": 1e-3, "total_bytes_per_second": 1e-3}
+    run = supervise(read=lambda: load(None, options), **slow)
+    run.until(lambda logs: sum(log.acknowledged for log in logs.values()))  # a full bucket's
+    seen = len(run.overviews)
+    wait_until(lambda: len(run.overviews) > seen + 20)
+    assert run.overviews[-1].acknowledged < 200
+    run.supervisor.reload()
+    run.until(lambda logs: sum(log.acknowledged for log in logs.values()) == 200)
+    assert run.stop() == 0
+    assert_all_arrived(broker, *logs)

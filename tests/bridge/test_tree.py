@@ -1,0 +1,117 @@
+"""Which logs a tree holds, and what is noticed of their coming, growing and going."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aolog import Writer
+from bridge import tree as tree_module
+from bridge.tree import Tree, find_logs
+from tests.bridge.conftest import fill
+
+
+@pytest.fixture(params=["inotify", "none"])
+def tree(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Tree]:
+    if request.param == "none":
+        monkeypatch.setattr(tree_module, "_inotify", lambda: None)
+    tree = Tree(str(tmp_path / "root"))
+    yield tree
+    tree.close()
+
+
+def test_logs_are_found_by_their_slabs_at_any_depth(tmp_path: Path) -> None:
+    for name in ("a", "b/c", "b/d/e"):
+        fill(tmp_path / name, 1)
+    (tmp_path / "b/d/e/cursors").mkdir(exist_ok=True)
+    for inner in ("inner", "dead-letter", "dead-letter-other"):
+        fill(tmp_path / "a" / inner, 1)  # nothing is looked for inside of a log
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    (tmp_path / "00000000000000000000.slab.txt").touch()
+    assert find_logs(str(tmp_path)) == {
+        name: str(tmp_path / name) for name in ("a", "b/c", "b/d/e")
+    }
+    assert list(find_logs(str(tmp_path), ["b/*"])) == ["b/c", "b/d/e"]
+    assert list(find_logs(str(tmp_path), ["*"], ["b/*/*", "a"])) == ["b/c"]
+    assert find_logs(str(tmp_path / "a")) == {".": str(tmp_path / "a")}
+    assert find_logs(str(tmp_path / "nothing")) == {}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list everything")
+def test_what_may_not_be_listed_holds_no_log(tmp_path: Path) -> None:
+    fill(tmp_path / "a", 1)
+    fill(tmp_path / "b/c", 1)
+    (tmp_path / "b").chmod(0)
+    try:
+        assert list(find_logs(str(tmp_path))) == ["a"]
+    finally:
+        (tmp_path / "b").chmod(0o755)
+
+
+def test_logs_that_come_and_go_are_seen(tree: Tree, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    assert tree.scan() == {}
+    fill(root / "a", 1)
+    assert list(tree.scan()) == ["a"]
+    fill(root / "deep/b", 1)
+    assert list(tree.scan()) == ["a", "deep/b"]
+    shutil.rmtree(root / "a")
+    assert list(tree.scan()) == ["deep/b"]
+
+
+def test_a_parked_log_is_told_when_it_grows_and_no_other(tree: Tree, tmp_path: Path) -> None:
+    paths = [tmp_path / "root" / name for name in "abc"]
+    for path in paths:
+        fill(path, 10)
+    tree.scan()
+    for path in paths[:2]:
+        tree.park(str(path))
+    assert (tree.told()[0], tree.grown()) == (set(), set())
+    fill(paths[0], 1)
+    fill(paths[2], 1)
+    assert tree.grown() == {str(paths[0])}
+    if tree._inotify is not None:
+        assert tree.told()[0] == {str(paths[0])}
+    tree.unpark(str(paths[0]))
+    fill(paths[0], 1)
+    assert (tree.told()[0], tree.grown()) == (set(), set())
+
+
+def test_growth_within_a_slab_that_was_allocated_whole_is_seen(tree: Tree, tmp_path: Path) -> None:
+    path = tmp_path / "root/a"
+    with Writer(path, preallocate=True, slab_bytes=1 << 20) as writer:
+        writer.append(b"x")
+        writer.flush()
+        tree.scan()
+        tree.park(str(path))
+        writer.append(b"y")
+        writer.flush()
+        assert tree.grown() == {str(path)}
+
+
+def test_news_of_directories_are_told_apart_from_growth(tmp_path: Path) -> None:
+    tree = Tree(str(tmp_path))
+    if tree._inotify is None:
+        pytest.skip("no inotify here")
+    tree.scan()
+    assert tree.told() == (set(), False)
+    fill(tmp_path / "new/log", 1)
+    assert tree.told() == (set(), True)
+    assert list(tree.scan()) == ["new/log"]
+    tree.close()
+
+
+def test_single_logs_are_as_a_tree_of_them(tmp_path: Path) -> None:
+    fill(tmp_path / "a", 1)
+    tree = Tree(None, {"a": str(tmp_path / "a"), "b": str(tmp_path / "b")})
+    assert tree.scan() == {"a": str(tmp_path / "a")}
+    fill(tmp_path / "b", 1)
+    assert list(tree.scan()) == ["a", "b"]
+    tree.close()
