@@ -745,6 +745,34 @@ def test_what_is_due_in_centuries_does_not_end_the_writers_thread(log_path: str)
         assert writer._ticker._thread.is_alive()
 
 
+def test_flushes_do_not_wake_the_writers_thread_and_an_idle_one_sleeps(log_path: str) -> None:
+    delays: list[float | None] = []
+
+    class Watched(aolog.Writer):
+        def _tick(self) -> float | None:
+            delays.append(super()._tick())
+            return delays[-1]
+
+    with Watched(log_path, sync="never", flush_seconds=600) as writer:
+        with writer._lock:  # so that all is flushed again when the thread looks
+            writer.append(b"x")
+            writer._flush_locked()
+        eventually(lambda: len(delays) == 1)
+        for _ in range(20):
+            writer.append(b"x")
+            writer.flush()
+            assert not writer._ticker._event.is_set()
+        assert len(delays) == 1
+        writer._tick()  # in ten minutes' time, and again
+        writer._tick()
+        looks_s, busy_s, idle_s = delays
+        assert looks_s is not None
+        assert busy_s is not None
+        assert 590 < looks_s <= 600
+        assert 590 < busy_s <= 600
+        assert idle_s is None
+
+
 def test_a_writer_is_neither_copied_nor_pickled(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         for call in (copy.copy, copy.deepcopy, pickle.dumps):
