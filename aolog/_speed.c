@@ -5,7 +5,8 @@
  * lengths, cuts bytes and fills tuples (_rows.c). The interpreter's lock is held throughout, so
  * each call is one step for other threads.
  *
- * Limited API of CPython 3.11: one build serves every later version.
+ * Limited API of CPython 3.11: one build serves every later version. Where a type was checked,
+ * Py_SIZE is its length, which the API inlines; PyBytes_Size and PyList_Size are calls.
  */
 #include "_rows.h" /* Python.h */
 
@@ -117,8 +118,8 @@ gate_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject 
 {
     Gate *self = (Gate *)object;
     if (count == 1 && names == NULL && self->joined != NULL && PyBytes_CheckExact(args[0])) {
-        Py_ssize_t size = self->size + PyBytes_Size(args[0]) + self->overhead;
-        Py_ssize_t before = PyList_Size(self->joined);
+        Py_ssize_t size = self->size + Py_SIZE(args[0]) + self->overhead;
+        Py_ssize_t before = Py_SIZE(self->joined);
         if (size < self->limit && before < self->most) {
             if (PyList_Append(self->joined, args[0]) < 0)
                 return NULL;
@@ -171,7 +172,7 @@ add_up(PyObject *values, Py_ssize_t *total, Py_ssize_t *longest)
         PyObject *value = PyList_GetItem(values, i);
         if (!PyBytes_CheckExact(value))
             return 0;
-        Py_ssize_t length = PyBytes_Size(value);
+        Py_ssize_t length = Py_SIZE(value);
         *total += length;
         if (length > *longest)
             *longest = length;
@@ -205,7 +206,7 @@ speed_column(PyObject *Py_UNUSED(module), PyObject *values)
     memcpy(offsets, &at, sizeof at);
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *value = PyList_GetItem(values, i);
-        uint32_t length = (uint32_t)PyBytes_Size(value);
+        uint32_t length = (uint32_t)Py_SIZE(value);
         memcpy(data + at, PyBytes_AsString(value), length);
         at += length;
         memcpy(offsets += sizeof at, &at, sizeof at);

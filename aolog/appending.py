@@ -132,6 +132,14 @@ class Appending(Gate):
                 self._cut_batch()
                 batch = None
         if batch is None:
+            if (
+                size >= self._batch_bytes
+                and value is not None
+                and size == len(value) + OFFSET_BYTES
+            ):
+                # Only a value, and a batch by itself: a frame at once, for half the time.
+                codec, parts = self._pack(1, [value])
+                return self._add_frame(1, 0, codec, parts, clock.now_us())
             batch = self._begin_batch()
         address = batch.address + len(batch.values)
         batch.add(value, key, headers, moment, topic, size)

@@ -34,6 +34,7 @@ class Upkeep(Appending):
 
     def _begin_ticking(self) -> None:
         self._looks_s = _NEVER_S  # when the thread looks next; never: when it is woken
+        self._is_busy = False  # something was appended since it looked last
         self._ticker = Ticker(self, f"aolog-writer {self.path}")
 
     def _look_after_age(self) -> None:
@@ -42,6 +43,7 @@ class Upkeep(Appending):
 
     def _arm(self) -> None:
         """Something waits: the ticker is to look after it."""
+        self._is_busy = True
         if self._flush_seconds is not None:
             due_s = time.monotonic() + self._flush_seconds
             self._flush_due_s = min(self._flush_due_s, due_s)
@@ -88,7 +90,13 @@ class Upkeep(Appending):
             self._quietly(lambda: self._sync_and_forget(written))
         with self._lock:
             self._tick_mark(now)
-            self._looks_s = due_s = self._next_due_s()
+            due_s = self._next_due_s()
+            if self._is_busy and self._flush_seconds is not None:
+                # Even if all is flushed: else the append behind each flush would wake the thread,
+                # and that costs as much as the write.
+                due_s = min(due_s, now + self._flush_seconds)
+                self._is_busy = False
+            self._looks_s = due_s
             return None if due_s == _NEVER_S else max(0.0, due_s - time.monotonic())
 
     def _sync_and_forget(self, target: int) -> None:

@@ -191,6 +191,14 @@ def test_a_column_that_has_no_place_is_refused_and_none_is_taken(
     assert values(log_path) == [b"good"]
 
 
+def test_the_bound_is_for_each_value_of_a_slice_and_for_no_other(log_path: str) -> None:
+    whole = pa.record_batch({"value": pa.array([b"a" * 600, b"b" * 600, b"c" * 1001])})
+    with aolog.Writer(log_path, max_record_bytes=1000) as writer:
+        assert len(writer.append_arrow(whole.slice(0, 2))) == 2
+        with pytest.raises(aolog.RecordTooLarge):
+            writer.append_arrow(whole.slice(1))
+
+
 def invalid_text(n: int = 1) -> pa.Array:
     """A string array whose bytes are no UTF-8: Arrow does not check."""
     offsets = pa.py_buffer(np.arange(0, 2 * n + 1, 2, dtype=np.int32))

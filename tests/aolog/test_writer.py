@@ -13,6 +13,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -743,6 +744,57 @@ def test_what_is_due_in_centuries_does_not_end_the_writers_thread(log_path: str)
         assert writer._ticker._thread is not None
         writer._ticker._thread.join(0.2)
         assert writer._ticker._thread.is_alive()
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_value_of_a_batchs_size_is_a_frame_of_its_own_in_its_place(
+    log_path: str, compression: Literal["none", "zstd"]
+) -> None:
+    large = b"l" * 1000
+    given = [
+        {"value": b"a"},
+        {"value": large},
+        {"value": large, "key": b""},
+        {"value": b"b"},
+        {"value": b"c"},
+        {"value": large},
+        {"value": large},
+    ]
+    with aolog.Writer(log_path, batch_bytes=1000, compression=compression) as writer:
+        addresses = [writer.append(**record) for record in given]
+        assert writer.end > addresses[-1]
+    assert [r.value for r in read_all(log_path)] == [record["value"] for record in given]
+    assert [r.address for r in read_all(log_path)] == addresses
+    counts = [frame.records for frame in frames_of(log_path) if frame.kind == KIND_RECORDS]
+    assert counts == [1, 1, 1, 2, 1, 1]
+
+
+def test_flushes_do_not_wake_the_writers_thread_and_an_idle_one_sleeps(log_path: str) -> None:
+    delays: list[float | None] = []
+
+    class Watched(aolog.Writer):
+        def _tick(self) -> float | None:
+            delays.append(super()._tick())
+            return delays[-1]
+
+    with Watched(log_path, sync="never", flush_seconds=600) as writer:
+        with writer._lock:  # so that all is flushed again when the thread looks
+            writer.append(b"x")
+            writer._flush_locked()
+        eventually(lambda: len(delays) == 1)
+        for _ in range(20):
+            writer.append(b"x")
+            writer.flush()
+            assert not writer._ticker._event.is_set()
+        assert len(delays) == 1
+        writer._tick()  # in ten minutes' time, and again
+        writer._tick()
+        looks_s, busy_s, idle_s = delays
+        assert looks_s is not None
+        assert busy_s is not None
+        assert 590 < looks_s <= 600
+        assert 590 < busy_s <= 600
+        assert idle_s is None
 
 
 def test_a_writer_is_neither_copied_nor_pickled(log_path: str) -> None:
