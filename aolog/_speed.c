@@ -2,8 +2,8 @@
  * it, and speed.py has the same in Python.
  *
  * It knows nothing of the log's format, of files or of clocks: it appends to lists, adds up
- * lengths, cuts bytes and fills tuples (_rows.c). The interpreter's lock is held throughout, so
- * each call is one step for other threads.
+ * lengths, cuts bytes, fills tuples (_rows.c) and hands out buffers (_export.c). The interpreter's
+ * lock is held throughout, so each call is one step for other threads.
  *
  * Limited API of CPython 3.11: one build serves every later version.
  */
@@ -263,6 +263,8 @@ static PyMethodDef speed_methods[] = {
      "measure(values): (bytes of all, bytes of the longest); None if one is not bytes."},
     {"rise", speed_rise, METH_O,
      "rise(columns): whether in none of the columns of u32 a number is less than the one before."},
+    {"export", aolog_export, METH_O,
+     "export((length, buffers, children)): an Arrow array by its C data interface; see speed.py."},
     {NULL, NULL, 0, NULL},
 };
 
