@@ -239,12 +239,12 @@ speed_rise(PyObject *Py_UNUSED(module), PyObject *columns)
         if (PyObject_GetBuffer(PyList_GetItem(columns, i), &column, PyBUF_SIMPLE) < 0)
             return NULL;
         const char *bytes = column.buf;
-        uint32_t before, number, falls = 0;
-        if (column.len >= (Py_ssize_t)sizeof number)
-            memcpy(&before, bytes, sizeof before);
-        for (Py_ssize_t at = sizeof number; at + (Py_ssize_t)sizeof number <= column.len;
-             at += sizeof number, before = number) {
-            memcpy(&number, bytes + at, sizeof number);
+        Py_ssize_t pairs = column.len / (Py_ssize_t)sizeof(uint32_t) - 1;
+        uint32_t falls = 0;
+        for (Py_ssize_t k = 0; k < pairs; k++) { /* each by itself: compilers make vectors of it */
+            uint32_t before, number;
+            memcpy(&before, bytes + 4 * k, sizeof before);
+            memcpy(&number, bytes + 4 * k + 4, sizeof number);
             falls |= number < before;
         }
         rises = !falls;
