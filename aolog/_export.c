@@ -30,8 +30,7 @@ typedef struct Array {
 typedef struct {
     Py_buffer views[BUFFERS_MAX];
     const void *buffers[BUFFERS_MAX];
-    Array **pointers; /* to each of `children` */
-    Array children[];
+    Array children[]; /* and behind them a pointer to each */
 } Kept;
 
 /* May be called by any thread, with the interpreter's lock or without. */
@@ -50,7 +49,6 @@ array_release(Array *array)
     for (int64_t i = 0; i < array->buffer_count; i++)
         PyBuffer_Release(&kept->views[i]);
     PyGILState_Release(state);
-    free(kept->pointers);
     free(kept);
 }
 
@@ -59,28 +57,26 @@ static int
 array_take(Array *array, PyObject *node)
 {
     PyObject *buffers, *children;
-    Py_ssize_t length;
-    if (!PyTuple_Check(node)) {
+    if (!PyTuple_Check(node) || PyTuple_Size(node) != 3 ||
+        !PyTuple_Check(buffers = PyTuple_GetItem(node, 1)) ||
+        !PyTuple_Check(children = PyTuple_GetItem(node, 2))) {
         PyErr_SetString(PyExc_TypeError, "an array is a tuple: length, buffers, children");
         return -1;
     }
-    if (!PyArg_ParseTuple(node, "nO!O!", &length, &PyTuple_Type, &buffers, &PyTuple_Type,
-                          &children))
+    Py_ssize_t length = PyLong_AsSsize_t(PyTuple_GetItem(node, 0));
+    if (length == -1 && PyErr_Occurred())
         return -1;
     Py_ssize_t buffer_count = PyTuple_Size(buffers), child_count = PyTuple_Size(children);
     if (length < 0 || buffer_count < 1 || buffer_count > BUFFERS_MAX) {
         PyErr_SetString(PyExc_ValueError, "length >= 0, and 1 to 3 buffers");
         return -1;
     }
-    Kept *kept = calloc(1, sizeof(Kept) + (size_t)child_count * sizeof(Array));
-    Array **pointers = calloc((size_t)child_count + 1, sizeof(Array *));
-    if (kept == NULL || pointers == NULL) {
-        free(kept);
-        free(pointers);
+    Kept *kept = calloc(1, sizeof *kept + (size_t)child_count * (sizeof(Array) + sizeof(Array *)));
+    if (kept == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    kept->pointers = pointers;
+    Array **pointers = (Array **)(kept->children + child_count);
     array->length = length;
     array->buffers = kept->buffers;
     array->children = pointers;

@@ -38,7 +38,7 @@ from aolog.slab import TOPIC_LEN_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aolog.batch import Batch, RecordFrame
+    from aolog.batch import RecordFrame
     from aolog.frame import Buffer
 
 __all__ = ["SCHEMA", "ArrowFrame", "from_arrow", "to_arrow"]
@@ -56,7 +56,6 @@ SCHEMA = pa.schema(
 )
 # An array: how many entries, its buffers, and its children likewise; its type is the schema's.
 _Parts: TypeAlias = "tuple[int, tuple[Buffer | np.ndarray | None, ...], tuple[_Parts, ...]]"
-_NOTHING = memoryview(b"")
 _ARROW_MAX = (1 << 31) - 1  # bytes of a column with 32-bit offsets
 _ZEROS = bytes(64 << 10)  # shared by all columns of nulls: 8,192 timestamps
 
@@ -69,6 +68,10 @@ class _Piece(NamedTuple):
 
     entries: int
     column: BinaryColumn | None
+
+
+def _count(frames: list[RecordFrame]) -> int:
+    return sum([frame.columns.records for frame in frames])
 
 
 def _zeros(size: int) -> Buffer:
@@ -98,14 +101,13 @@ def _binary(pieces: list[_Piece]) -> _Parts:
     """The pieces as one array of binary or string."""
     if len(pieces) == 1:
         return _one(*pieces[0])
-    total = sum(len(p.column.data) for p in pieces if p.column is not None)
-    if total > _ARROW_MAX:
-        raise _too_large(total)
     count = sum(piece.entries for piece in pieces)
     if all(piece.column is None for piece in pieces):
         return _one(count, None)
     columns = [p.column or _absent(p.entries) for p in pieces]
     data = [column.data for column in columns]
+    if (total := sum(map(len, data))) > _ARROW_MAX:
+        raise _too_large(total)
     offsets = _joined_offsets([column.offsets for column in columns], list(map(len, data)), count)
     validity = None
     if any(p.column is None or p.column.validity is not None for p in pieces):
@@ -114,7 +116,7 @@ def _binary(pieces: list[_Piece]) -> _Parts:
 
 
 def _absent(entries: int) -> BinaryColumn:
-    return BinaryColumn(None, memoryview(bytes(4 * (entries + 1))), _NOTHING)
+    return BinaryColumn(None, memoryview(bytes(4 * (entries + 1))), memoryview(b""))
 
 
 def _joined_offsets(each: list[memoryview], lengths: list[int], count: int) -> np.ndarray:
@@ -149,17 +151,15 @@ def _address(frames: list[RecordFrame]) -> _Parts:
 
 
 def _timestamp(frames: list[RecordFrame]) -> _Parts:
+    count = _count(frames)
     if frames[0].timestamp_us is None:  # a log has one format
-        count = sum(f.columns.records for f in frames)
         return count, (_zeros((count + 7) // 8), _zeros(8 * count)), ()
-    pieces = []
-    for frame in frames:
-        if frame.columns.timestamps is not None:
-            pieces.append(np.frombuffer(frame.columns.timestamps, np.int64))
-        else:
-            pieces.append(np.full(frame.columns.records, frame.timestamp_us or 0, np.int64))
-    stamps = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-    return len(stamps), (None, stamps), ()
+    pieces = [
+        f.columns.timestamps
+        or (f.timestamp_us or 0).to_bytes(8, "little", signed=True) * f.columns.records
+        for f in frames
+    ]
+    return count, (None, pieces[0] if len(pieces) == 1 else b"".join(pieces)), ()
 
 
 def _value(frames: list[RecordFrame]) -> _Parts:
@@ -172,13 +172,16 @@ def _value(frames: list[RecordFrame]) -> _Parts:
 
 
 def _key(frames: list[RecordFrame]) -> _Parts:
+    if len(frames) == 1:
+        return _one(frames[0].columns.records, frames[0].columns.keys)
     return _binary([_Piece(f.columns.records, f.columns.keys) for f in frames])
 
 
 def _topic(frames: list[RecordFrame]) -> _Parts:
+    if len(frames) == 1 and frames[0].columns.topic is None:
+        return _one(frames[0].columns.records, frames[0].columns.topics)
     pieces = []
-    for frame in frames:
-        columns = frame.columns
+    for columns in [frame.columns for frame in frames]:
         column = columns.topics
         if columns.topic is not None:
             column = _repeated(columns.topic, columns.records)
@@ -190,14 +193,15 @@ _NO_ENTRIES: _Parts = (0, (None,), ((0, (None, _ZEROS, b""), ()), (0, (None, _ZE
 
 
 def _headers(frames: list[RecordFrame]) -> _Parts:
-    count = sum(f.columns.records for f in frames)
-    if all(f.columns.headers is None for f in frames):
+    count = _count(frames)
+    given = [f.columns.headers for f in frames]
+    if not any(given):
         return count, (None, _zeros(4 * (count + 1))), (_NO_ENTRIES,)
     offsets = np.zeros(count + 1, np.int32)
     names, values = [], []
     at, begin = 1, 0
-    for frame in frames:
-        n, headers = frame.columns.records, frame.columns.headers
+    for frame, headers in zip(frames, given, strict=True):
+        n = frame.columns.records
         if headers is None:
             offsets[at : at + n] = begin
         else:
@@ -208,8 +212,7 @@ def _headers(frames: list[RecordFrame]) -> _Parts:
             names.append(_Piece(entries, headers.names))
             values.append(_Piece(entries, headers.values))
         at += n
-    entries_of: _Parts = (begin, (None,), (_binary(names), _binary(values)))
-    return count, (None, offsets), (entries_of,)
+    return count, (None, offsets), ((begin, (None,), (_binary(names), _binary(values))),)
 
 
 _Maker: TypeAlias = "Callable[[list[RecordFrame]], _Parts]"
@@ -225,10 +228,9 @@ _ALL = SCHEMA, list(_COLUMNS.values())
 _NAMES = _COLUMNS.keys()
 
 
-def to_arrow(batch: Batch, columns: Iterable[str] | None) -> pa.RecordBatch:
+def to_arrow(frames: list[RecordFrame], columns: Iterable[str] | None) -> pa.RecordBatch:
     """See Batch.to_arrow."""
     schema, makers = _ALL if columns is None else _plan(*columns)
-    frames = batch.frames
     made = _record_batch(tuple([make(frames) for make in makers]), schema)
     skip = frames[0].skip
     return made.slice(skip) if skip else made
