@@ -1,4 +1,4 @@
-/* What `_speed.c` takes into its module from `_rows.c`. */
+/* What `_speed.c` takes into its module from `_rows.c` and `_export.c`. */
 #ifndef AOLOG_ROWS_H
 #define AOLOG_ROWS_H
 
@@ -7,5 +7,7 @@
 #include <Python.h>
 
 extern PyType_Spec aolog_rows_spec;
+
+PyObject *aolog_export(PyObject *module, PyObject *node);
 
 #endif

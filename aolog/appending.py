@@ -131,6 +131,9 @@ class Appending(Gate):
             if batch.size + size > self._batch_bytes:
                 self._cut_batch()
                 batch = None
+                # A flush that the record brings about: behind it, it would be a frame by itself.
+                if self._sync_policy != "flush" and self._waiting + size >= self._flush_bytes:
+                    self._quietly(self._flush_locked)
         if batch is None:
             if (
                 size >= self._batch_bytes
@@ -235,6 +238,12 @@ class Appending(Gate):
         self._unflushed_records += count
         assert address == batch.address
 
+    @property
+    def _waiting(self) -> int:
+        """Bytes of frames that are not written yet."""
+        slab = self._chain.slab
+        return 0 if slab is None else slab.offset - slab.written
+
     # --- flush and sync ---------------------------------------------------------------------
 
     def _flush_locked(self) -> None:
@@ -255,8 +264,7 @@ class Appending(Gate):
         """Flushes what is due. If nothing is, values may join the open batch until a bound is
         reached at which there is more to do. Where the policy is to sync at a flush: how far that
         is to be done once the lock is free, by one thread for all. Else 0."""
-        slab, batch = self._chain.slab, self._batch
-        waiting = 0 if slab is None else slab.offset - slab.written
+        batch, waiting = self._batch, self._waiting
         records = self._unflushed_records
         if batch is not None:
             waiting += batch.size

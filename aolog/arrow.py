@@ -1,19 +1,22 @@
 """Batches to and from Arrow. The columns of a frame are Arrow's own buffers already.
 
 From one frame a column is made without a copy. From several, their bytes are put together and
-their offsets shifted, a column at a time, with numpy: far cheaper than record by record. Only
-this module imports pyarrow, and only when it is called.
+their offsets shifted, a column at a time, with numpy: far cheaper than record by record. All
+columns of a batch enter pyarrow by one call, Arrow's C data interface, where the compiled half is
+in use: by pyarrow's own calls, each column costs several. Only this module imports pyarrow, and
+only when it is called.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from aolog import speed
 from aolog.checks import RECORD_BYTES_MAX, too_large
 from aolog.columns import (
     HEADER_NULLS,
@@ -35,7 +38,7 @@ from aolog.slab import TOPIC_LEN_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aolog.batch import Batch, RecordFrame
+    from aolog.batch import RecordFrame
     from aolog.frame import Buffer
 
 __all__ = ["SCHEMA", "ArrowFrame", "from_arrow", "to_arrow"]
@@ -51,21 +54,10 @@ SCHEMA = pa.schema(
         pa.field("topic", pa.string()),
     ]
 )
-_BINARY, _STRING, _INT64, _TIMESTAMP = (
-    pa.binary(),
-    pa.string(),
-    pa.int64(),
-    pa.timestamp("us", "UTC"),
-)
-_HEADERS = pa.list_(_HEADER)
-_NO_ENTRIES = pa.array([], _HEADER)
-_array, _buffer, _batch = (  # looked up once: a tenth of a column's cost
-    pa.Array.from_buffers,
-    pa.py_buffer,
-    pa.RecordBatch.from_arrays,
-)
-_NOTHING = memoryview(b"")
+# An array: how many entries, its buffers, and its children likewise; its type is the schema's.
+_Parts: TypeAlias = "tuple[int, tuple[Buffer | np.ndarray | None, ...], tuple[_Parts, ...]]"
 _ARROW_MAX = (1 << 31) - 1  # bytes of a column with 32-bit offsets
+_ZEROS = bytes(64 << 10)  # shared by all columns of nulls: 8,192 timestamps
 
 
 # --- to Arrow -------------------------------------------------------------------------------
@@ -78,6 +70,14 @@ class _Piece(NamedTuple):
     column: BinaryColumn | None
 
 
+def _count(frames: list[RecordFrame]) -> int:
+    return sum([frame.columns.records for frame in frames])
+
+
+def _zeros(size: int) -> Buffer:
+    return _ZEROS if size <= len(_ZEROS) else bytes(size)
+
+
 def _bits(piece: _Piece) -> np.ndarray:
     """One bool an entry: whether it is present."""
     if piece.column is None:
@@ -88,25 +88,35 @@ def _bits(piece: _Piece) -> np.ndarray:
     return np.unpackbits(packed, count=piece.entries, bitorder="little").astype(bool)
 
 
-def _binary(pieces: list[_Piece], kind: pa.DataType) -> pa.Array:
+def _one(count: int, column: BinaryColumn | None) -> _Parts:
+    """A column of one frame, without a copy."""
+    if column is None:
+        return count, (_zeros((count + 7) // 8), _zeros(4 * (count + 1)), b""), ()
+    if len(column[2]) > _ARROW_MAX:
+        raise _too_large(len(column.data))
+    return count, column, ()
+
+
+def _binary(pieces: list[_Piece]) -> _Parts:
     """The pieces as one array of binary or string."""
-    total = sum(len(p.column.data) for p in pieces if p.column is not None)
-    if total > _ARROW_MAX:
-        raise _too_large(total)
+    if len(pieces) == 1:
+        return _one(*pieces[0])
     count = sum(piece.entries for piece in pieces)
     if all(piece.column is None for piece in pieces):
-        return pa.nulls(count, kind)
-    if len(pieces) == 1 and (only := pieces[0].column) is not None:
-        return _one(count, only, kind)
-    columns = [p.column or BinaryColumn(None, _zeros(p.entries), _NOTHING) for p in pieces]
+        return _one(count, None)
+    columns = [p.column or _absent(p.entries) for p in pieces]
     data = [column.data for column in columns]
+    if (total := sum(map(len, data))) > _ARROW_MAX:
+        raise _too_large(total)
     offsets = _joined_offsets([column.offsets for column in columns], list(map(len, data)), count)
     validity = None
     if any(p.column is None or p.column.validity is not None for p in pieces):
-        bits = np.concatenate([_bits(piece) for piece in pieces])
-        validity = _buffer(np.packbits(bits, bitorder="little"))
-    buffers = [validity, _buffer(offsets), _buffer(b"".join(data))]
-    return _array(kind, count, buffers)
+        validity = np.packbits(np.concatenate([_bits(p) for p in pieces]), bitorder="little")
+    return count, (validity, offsets, b"".join(data)), ()
+
+
+def _absent(entries: int) -> BinaryColumn:
+    return BinaryColumn(None, memoryview(bytes(4 * (entries + 1))), memoryview(b""))
 
 
 def _joined_offsets(each: list[memoryview], lengths: list[int], count: int) -> np.ndarray:
@@ -122,10 +132,6 @@ def _joined_offsets(each: list[memoryview], lengths: list[int], count: int) -> n
     return offsets
 
 
-def _zeros(entries: int) -> memoryview:
-    return memoryview(bytes(4 * (entries + 1)))
-
-
 def _too_large(size: int) -> UsageError:
     return UsageError(
         f"a column of {size} bytes is over Arrow's 2 GiB", hint="iterate over its records"
@@ -138,77 +144,64 @@ def _repeated(text: str, count: int) -> BinaryColumn:
     return BinaryColumn(None, memoryview(offsets.tobytes()), memoryview(data * count))
 
 
-def _address(frames: list[RecordFrame]) -> pa.Array:
+def _address(frames: list[RecordFrame]) -> _Parts:
     pieces = [np.arange(f.address, f.address + f.columns.records) for f in frames]
     numbers = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-    return _array(_INT64, len(numbers), [None, _buffer(numbers)])
+    return len(numbers), (None, numbers), ()
 
 
-def _timestamp(frames: list[RecordFrame]) -> pa.Array:
+def _timestamp(frames: list[RecordFrame]) -> _Parts:
+    count = _count(frames)
     if frames[0].timestamp_us is None:  # a log has one format
-        return pa.nulls(sum(f.columns.records for f in frames), _TIMESTAMP)
-    pieces = []
-    for frame in frames:
-        if frame.columns.timestamps is not None:
-            pieces.append(np.frombuffer(frame.columns.timestamps, np.int64))
-        else:
-            pieces.append(np.full(frame.columns.records, frame.timestamp_us or 0, np.int64))
-    stamps = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-    return _array(_TIMESTAMP, len(stamps), [None, _buffer(stamps)])
+        return count, (_zeros((count + 7) // 8), _zeros(8 * count)), ()
+    pieces = [
+        f.columns.timestamps
+        or (f.timestamp_us or 0).to_bytes(8, "little", signed=True) * f.columns.records
+        for f in frames
+    ]
+    return count, (None, pieces[0] if len(pieces) == 1 else b"".join(pieces)), ()
 
 
-def _one(count: int, column: BinaryColumn | None, kind: pa.DataType) -> pa.Array:
-    """A column of one frame, without a copy."""
-    if column is None:
-        return pa.nulls(count, kind)
-    validity, offsets, data = column
-    if len(data) > _ARROW_MAX:
-        raise _too_large(len(data))
-    bits = None if validity is None else _buffer(validity)
-    return _array(kind, count, [bits, _buffer(offsets), _buffer(data)])
-
-
-def _value(frames: list[RecordFrame]) -> pa.Array:
-    columns = frames[0].columns
-    if len(frames) == 1 and columns.values is not None:
-        return _one(columns.records, columns.values, _BINARY)
-    pieces = []
-    for frame in frames:
-        columns = frame.columns
-        column = columns.values or lone(columns.value)
-        pieces.append(_Piece(columns.records, column))
-    return _binary(pieces, _BINARY)
-
-
-def _key(frames: list[RecordFrame]) -> pa.Array:
+def _value(frames: list[RecordFrame]) -> _Parts:
     if len(frames) == 1:
-        return _one(frames[0].columns.records, frames[0].columns.keys, _BINARY)
-    return _binary([_Piece(f.columns.records, f.columns.keys) for f in frames], pa.binary())
+        columns = frames[0].columns
+        return _one(columns.records, columns.values or lone(columns.value))
+    return _binary(
+        [_Piece(f.columns.records, f.columns.values or lone(f.columns.value)) for f in frames]
+    )
 
 
-def _topic(frames: list[RecordFrame]) -> pa.Array:
+def _key(frames: list[RecordFrame]) -> _Parts:
+    if len(frames) == 1:
+        return _one(frames[0].columns.records, frames[0].columns.keys)
+    return _binary([_Piece(f.columns.records, f.columns.keys) for f in frames])
+
+
+def _topic(frames: list[RecordFrame]) -> _Parts:
     if len(frames) == 1 and frames[0].columns.topic is None:
-        return _one(frames[0].columns.records, frames[0].columns.topics, _STRING)
+        return _one(frames[0].columns.records, frames[0].columns.topics)
     pieces = []
-    for frame in frames:
-        columns = frame.columns
+    for columns in [frame.columns for frame in frames]:
         column = columns.topics
         if columns.topic is not None:
             column = _repeated(columns.topic, columns.records)
         pieces.append(_Piece(columns.records, column))
-    return _binary(pieces, pa.string())
+    return _binary(pieces)
 
 
-def _headers(frames: list[RecordFrame]) -> pa.Array:
-    count = sum(f.columns.records for f in frames)
-    if all(f.columns.headers is None for f in frames):
-        buffers = [None, _buffer(bytes(4 * (count + 1)))]
-        return _array(_HEADERS, count, buffers, children=[_NO_ENTRIES])
+_NO_ENTRIES: _Parts = (0, (None,), ((0, (None, _ZEROS, b""), ()), (0, (None, _ZEROS, b""), ())))
+
+
+def _headers(frames: list[RecordFrame]) -> _Parts:
+    count = _count(frames)
+    given = [f.columns.headers for f in frames]
+    if not any(given):
+        return count, (None, _zeros(4 * (count + 1))), (_NO_ENTRIES,)
     offsets = np.zeros(count + 1, np.int32)
     names, values = [], []
     at, begin = 1, 0
-    for frame in frames:
-        n, headers = frame.columns.records, frame.columns.headers
+    for frame, headers in zip(frames, given, strict=True):
+        n = frame.columns.records
         if headers is None:
             offsets[at : at + n] = begin
         else:
@@ -219,19 +212,10 @@ def _headers(frames: list[RecordFrame]) -> pa.Array:
             names.append(_Piece(entries, headers.names))
             values.append(_Piece(entries, headers.values))
         at += n
-    entries_of = pa.StructArray.from_arrays(
-        [
-            _binary(names, pa.string()) if names else pa.array([], pa.string()),
-            _binary(values, pa.binary()) if values else pa.array([], pa.binary()),
-        ],
-        fields=list(_HEADER),
-    )
-    return _array(
-        SCHEMA.field("headers").type, count, [None, _buffer(offsets)], children=[entries_of]
-    )
+    return count, (None, offsets), ((begin, (None,), (_binary(names), _binary(values))),)
 
 
-_Maker: TypeAlias = "Callable[[list[RecordFrame]], pa.Array]"
+_Maker: TypeAlias = "Callable[[list[RecordFrame]], _Parts]"
 _COLUMNS: dict[str, _Maker] = {
     "address": _address,
     "timestamp": _timestamp,
@@ -244,11 +228,10 @@ _ALL = SCHEMA, list(_COLUMNS.values())
 _NAMES = _COLUMNS.keys()
 
 
-def to_arrow(batch: Batch, columns: Iterable[str] | None) -> pa.RecordBatch:
+def to_arrow(frames: list[RecordFrame], columns: Iterable[str] | None) -> pa.RecordBatch:
     """See Batch.to_arrow."""
     schema, makers = _ALL if columns is None else _plan(*columns)
-    frames = batch.frames
-    made = _batch([make(frames) for make in makers], schema=schema)
+    made = _record_batch(tuple([make(frames) for make in makers]), schema)
     skip = frames[0].skip
     return made.slice(skip) if skip else made
 
@@ -259,6 +242,33 @@ def _plan(*names: str) -> tuple[pa.Schema, list[_Maker]]:
         if name not in _COLUMNS:
             raise UsageError(f"no column {name!r}", hint=f"there are {', '.join(_COLUMNS)}")
     return pa.schema([SCHEMA.field(name) for name in names]), [_COLUMNS[n] for n in names]
+
+
+def _imported(columns: tuple[_Parts, ...], schema: pa.Schema) -> pa.RecordBatch:
+    count = columns[0][0] if columns else 0
+    return _from_c(_export((count, (None,), columns)), schema)
+
+
+def _assembled(columns: tuple[_Parts, ...], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [_array(kind, column) for kind, column in zip(schema.types, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(kind: pa.DataType, parts: _Parts) -> pa.Array:
+    count, buffers, children = parts
+    nested = range(kind.num_fields)
+    kinds = [kind.value_type if pa.types.is_list(kind) else kind.field(i).type for i in nested]
+    return pa.Array.from_buffers(
+        kind,
+        count,
+        [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers],
+        children=[_array(k, child) for k, child in zip(kinds, children, strict=True)],
+    )
+
+
+_from_c = pa.RecordBatch._import_from_c  # noqa: SLF001 -- documented by Arrow, for "expert users"
+_export: Any = speed.export
+_record_batch = _assembled if _export is None else _imported
 
 
 # --- from Arrow -----------------------------------------------------------------------------

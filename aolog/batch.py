@@ -143,7 +143,7 @@ class Batch:
         `headers` list<struct<key: string, value: binary>>, `topic` string, or those named, in
         the order named. Zero-copy from a single frame; pyarrow is imported here. Raises
         UsageError for an unknown column, and where a column is over Arrow's 2 GiB."""
-        made: pa.RecordBatch = load_arrow().to_arrow(self, columns)
+        made: pa.RecordBatch = load_arrow().to_arrow(self._frames, columns)
         return made
 
     def __repr__(self) -> str:

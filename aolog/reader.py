@@ -324,12 +324,15 @@ class Reader:
         return Batch(frames)
 
     def _await_frame(self, until: float | None) -> RecordFrame | None:
+        """The next frame, for a caller that has just looked in vain."""
+        look = self._watch is None  # again: it may have come before the watch did
         if self._watch is None:
             self._watch = watch(self.path)
         while True:
-            frame = self._next_frame()
+            frame = self._next_frame() if look else None
             if frame is not None:
                 return frame
+            look = True
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 return None

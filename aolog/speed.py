@@ -1,8 +1,9 @@
 """What runs once a record: compiled where there was a compiler, in Python everywhere.
 
-The compiled half, `_speed.c` and `_rows.c`, knows nothing of the format: it lets values join a
-list, adds up lengths, cuts bytes and fills tuples. Both halves do the same; `backend` says which is
-in use, and `AOLOG_BACKEND=python` in the environment chooses the second.
+The compiled half, `_speed.c`, `_rows.c` and `_export.c`, knows nothing of the format: it lets
+values join a list, adds up lengths, cuts bytes, fills tuples and hands buffers to Arrow. Both halves
+do the same; `backend` says which is in use, and `AOLOG_BACKEND=python` in the environment chooses
+the second.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers
 
-__all__ = ["Gate", "Rows", "backend", "column", "measure", "rise"]
+__all__ = ["Gate", "Rows", "backend", "column", "export", "measure", "rise"]
 
 _NUMPY_PAYS = 256  # entries; below it, sorting a list is faster than numpy's calls
 
@@ -226,6 +227,11 @@ _COLUMNS: dict[str, Callable[[Any, int, int], Iterator[Any]]] = {
     "t": _text,
     "p": _pairs,
 }
+
+# An array as pyarrow takes it by Arrow's C data interface: a capsule that keeps alive what (length,
+# buffers, children) holds, children likewise and None for a buffer that is absent. Buffers are as
+# long as their type needs: nothing checks it. None without the compiled half: pyarrow's own calls.
+export: Callable[[tuple[Any, ...]], object] | None = None if _speed is None else _speed.export
 
 if TYPE_CHECKING or _speed is None:
     Gate = PythonGate

@@ -139,10 +139,12 @@ class Walker:
         if at >= 0 and at + size <= len(self._chunk):
             return size
         want = max(size, self._once_bytes if self._bodies else HOP_BYTES)
-        self._once_bytes = min(4 * self._once_bytes, CHUNK_BYTES)
         if self.limit is not None:
             want = min(want, self.limit - offset)
         self._chunk = self._file.pread(want, offset) if want > 0 else b""
+        # At the end, what comes next is short: room for a MiB costs more than to read a record.
+        at_end = len(self._chunk) < want
+        self._once_bytes = FIRST_BYTES if at_end else min(4 * self._once_bytes, CHUNK_BYTES)
         self._chunk_view = memoryview(self._chunk)
         self._chunk_at = offset
         return min(size, len(self._chunk))

@@ -14,6 +14,7 @@ from aolog.frame import KIND_RECORDS
 from tests.aolog.conftest import ROOT, frames_of, from_arrow_rows, read_all, values
 
 pa = pytest.importorskip("pyarrow")
+ways = pytest.importorskip("aolog.arrow")
 
 HEADERS = pa.list_(
     pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
@@ -266,6 +267,23 @@ def test_arrow_shows_the_records_however_frames_are_put_together(
             arrow.validate(full=True)
             found += from_arrow_rows(arrow)
     assert found == records
+
+
+@pytest.mark.skipif(ways._export is None, reason="the compiled half is not in use")
+@pytest.mark.parametrize("frames", [1, 3])
+def test_both_ways_into_pyarrow_give_the_same(log_path: str, frames: int) -> None:
+    appended(log_path, *[batch(**FULL)] * frames)
+    appended(log_path, *[batch(value=FULL["value"])] * frames)
+    with aolog.Reader(log_path) as reader:
+        while (got := reader.read_batch(1 << 20 if frames > 1 else 1)) is not None:
+            parts = tuple(make(got.frames) for make in ways._COLUMNS.values())
+            imported = ways._imported(parts, ways.SCHEMA)
+            assembled = ways._assembled(parts, ways.SCHEMA)
+            imported.validate(full=True)
+            assert imported.equals(assembled)
+            assert imported.equals(got.to_arrow())
+            for one, other in zip(imported.columns, assembled.columns, strict=True):
+                assert one.null_count == other.null_count
 
 
 def test_a_batch_that_begins_in_a_frame_is_sliced(log_path: str) -> None:

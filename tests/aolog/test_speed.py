@@ -309,6 +309,93 @@ def test_threads_that_join_get_numbers_of_their_own(tmp_path):
     assert found == expected
 
 
+class Lent(bytearray):
+    """Bytes that cannot be resized while somebody holds them, and whose end can be seen."""
+
+
+def test_what_is_exported_is_kept_until_the_last_array_is_gone():
+    pa = pytest.importorskip("pyarrow")
+    lent = [Lent(array("I", [0, 1, 3]).tobytes()), Lent(b"abb"), Lent(b"\x02")]
+    seen = [weakref.ref(each) for each in lent]
+    offsets, data, validity = lent
+    parts = (2, (None,), ((2, (validity, offsets, data), ()), (2, (None, offsets, data), ())))
+    schema = pa.schema([("a", pa.binary()), ("b", pa.string())])
+    batch = pa.RecordBatch._import_from_c(compiled.export(parts), schema)
+    del parts, offsets, data, validity
+    with pytest.raises(BufferError):
+        lent[1].clear()
+    lent.clear()
+    batch.validate(full=True)
+    assert batch.to_pydict() == {"a": [None, b"bb"], "b": ["a", "bb"]}
+    one = batch.column(1)
+    del batch
+    gc.collect()
+    assert one.to_pylist() == ["a", "bb"]
+    assert all(ref() is not None for ref in seen[:2])
+    del one
+    assert [ref() for ref in seen] == [None] * 3
+
+
+def test_what_nobody_imports_is_given_back():
+    lent = Lent(b"abc")
+    for _ in range(3):
+        compiled.export((1, (None, lent), ((1, (lent,), ()),)))
+        lent.append(0)  # nobody holds it
+
+
+def test_an_array_that_the_importer_refuses_is_given_back():
+    pa = pytest.importorskip("pyarrow")
+    lent = Lent(bytes(8))
+    with pytest.raises(pa.ArrowInvalid):
+        pa.RecordBatch._import_from_c(
+            compiled.export((1, (None,), ((1, (None, lent), ()),))),
+            pa.schema([("a", pa.binary())]),
+        )
+    gc.collect()
+    lent.append(0)
+
+
+def test_an_array_may_be_let_go_by_any_thread():
+    pa = pytest.importorskip("pyarrow")
+    lent = Lent(bytes(8))
+    parts = (1, (None,), ((1, (None, lent), ()),))
+    held = [pa.RecordBatch._import_from_c(compiled.export(parts), pa.schema([("a", pa.int64())]))]
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    lent.append(0)
+
+
+NESTED: Any = (0, (None,), ())
+for _ in range(100_000):
+    NESTED = (0, (None,), (NESTED,))
+
+
+@pytest.mark.parametrize(
+    ("parts", "error"),
+    [
+        (None, TypeError),
+        ((), TypeError),
+        ((1, (None,)), TypeError),
+        ((1, [None], ()), TypeError),
+        ((1, (None,), []), TypeError),
+        (("1", (None,), ()), TypeError),
+        ((1, ("text",), ()), TypeError),
+        ((1, (b"x", memoryview(b"abcd")[::2]), ()), BufferError),
+        ((1, (b"x",), ((1, (b"x",), ()), None)), TypeError),
+        ((-1, (None,), ()), ValueError),
+        ((1 << 80, (None,), ()), OverflowError),
+        ((1, (), ()), ValueError),
+        ((1, (None,) * 4, ()), ValueError),
+        (NESTED, RecursionError),
+    ],
+    ids=range(14),
+)
+def test_what_is_no_array_is_not_exported(parts, error):
+    with pytest.raises(error):
+        compiled.export(parts)
+
+
 def test_the_backend_is_named_and_can_be_chosen():
     ask = "import aolog; print(aolog.backend, aolog.Writer.__mro__[-2].__module__)"
     for chosen, told in (("python", "python aolog.speed"), ("", "compiled aolog._speed")):

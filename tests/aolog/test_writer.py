@@ -301,6 +301,16 @@ def test_records_are_flushed_after_so_many_bytes(log_path: str, batch_bytes: int
         assert 500 // 90 <= len(values(log_path)) <= 10
 
 
+def test_a_flush_because_of_bytes_leaves_no_record_a_frame_by_itself(log_path: str) -> None:
+    bound = 1 << 10
+    with aolog.Writer(log_path, batch_bytes=bound, flush_bytes=bound, **NEVER) as writer:
+        for _ in range(100):
+            writer.append(b"x" * 96)
+    sizes = frame_sizes(log_path)
+    assert sum(sizes) == 100
+    assert min(sizes[:-1]) > 5
+
+
 def test_records_are_flushed_in_time_when_nobody_calls(log_path: str) -> None:
     with aolog.Writer(log_path, flush_seconds=0.1, sync="never") as writer:
         writer.append(b"a")
