@@ -307,11 +307,11 @@ class _Body(BodyBuilder):
 
 # Made once: even of a column that is not there, its type costs as much as asking for it.
 _TAKEN = {
-    "value": (_BINARY, _STRING),
-    "key": (_BINARY, _STRING),
-    "timestamp": (_TIMESTAMP, pa.timestamp("us")),
-    "topic": (_STRING,),
-    "headers": (_HEADERS,),
+    "value": (pa.binary(), pa.string()),
+    "key": (pa.binary(), pa.string()),
+    "timestamp": (pa.timestamp("us", "UTC"), pa.timestamp("us")),
+    "topic": (pa.string(),),
+    "headers": (pa.list_(_HEADER),),
 }
 
 

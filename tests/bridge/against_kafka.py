@@ -42,14 +42,19 @@ def raw_committed(
         "fetch.wait.max.ms": 10,
         "log_level": 0,
     }
-    ends = Consumer(settings)  # the default here is read_committed, so that is said below
-    first, last_stable = ends.get_watermark_offsets(
-        TopicPartition(topic, partition), timeout=SOON_S
-    )
-    ends.close()
+    place, until_s = TopicPartition(topic, partition), time.monotonic() + SOON_S
+    stable = Consumer(settings)  # the default here is read_committed, so that is said below
     ends = Consumer({**settings, "isolation.level": "read_uncommitted"})
-    _, end = ends.get_watermark_offsets(TopicPartition(topic, partition), timeout=SOON_S)
-    ends.close()
+    try:
+        while True:  # a transaction that was committed may be marked in its partitions later
+            first, last_stable = stable.get_watermark_offsets(place, timeout=SOON_S)
+            _, end = ends.get_watermark_offsets(place, timeout=SOON_S)
+            if last_stable == end or time.monotonic() > until_s:
+                break
+            time.sleep(0.05)
+    finally:
+        stable.close()
+        ends.close()
     assert first == 0, "retention took the oldest"
     assert last_stable == end, "a transaction is open"
     consumer = Consumer({**settings, "isolation.level": isolation, "enable.partition.eof": True})

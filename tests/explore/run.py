@@ -235,9 +235,14 @@ class Run:
         """Another process reads on, and is killed when its commit is written and not synced."""
         process = self.system.process()
 
+        written = False
+
         def before(call: Call) -> None:
-            if call.name == "fdatasync" and call.path.endswith(".cursor"):
-                raise Killed
+            nonlocal written
+            if call.path.endswith(".cursor"):
+                if call.name == "fdatasync" and written:  # not the one that settles what is there
+                    raise Killed
+                written = written or call.name == "pwritev"
 
         process.before = before
         with contextlib.suppress(Killed, aolog.StorageFull):
