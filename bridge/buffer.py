@@ -182,7 +182,7 @@ class Buffer:
             if self._backlog is not None:
                 self._backlog.close()
         if left:
-            raise NotDelivered(core.name, core.error or "closed", left)
+            raise NotDelivered(core.name, core.why, left)
 
     def __enter__(self) -> Self:
         return self

@@ -121,6 +121,7 @@ class StoreForward:
         self._read: list[_Item] = []
         self._leave_out: set[int] = set()
         self._given_back: list[Message] = []
+        self._given_back_why = ""
         self._open = False
         self._failures = 0
         self._retry_at_s = self._commit_due_s = self._healthy_since_s = -NOTHING_DUE_S
@@ -147,10 +148,11 @@ class StoreForward:
             return True
 
     def raise_given_back(self) -> None:
-        """Mode error: gives back what was not delivered, once, in NotDelivered. With the lock."""
+        """Gives back what was rejected and, in mode error, what was not delivered; once, in
+        NotDelivered. With the lock."""
         if self._given_back:
             given_back, self._given_back = self._given_back, []
-            raise NotDelivered(self.name, self.error or "", given_back)
+            raise NotDelivered(self.name, self._given_back_why, given_back)
 
     def _full(self) -> bool:
         settings = self.settings
@@ -226,6 +228,7 @@ class StoreForward:
                     self._end_live(failure)
                 elif failure is not None and self.settings.mode == "error":
                     self._given_back += self._take_all()
+                    self._given_back_why = failure
         return 0.0
 
     def _forget(self, batch: Sequence[_Item]) -> None:
@@ -382,16 +385,20 @@ class StoreForward:
         """Returns a message to the caller of `offer`, in NotDelivered."""
         with self.changed:
             self._given_back.append(message)
-            self.error = why
+            self._given_back_why = why
+
+    @property
+    def why(self) -> str:
+        """Why what is left at the end was not delivered."""
+        return self.error or self._given_back_why or "closed"
 
     def give_up(self) -> list[Message]:
         """At the end: what memory holds goes to the backlog if there is one; else it is given
-        back. With the lock. Raises StorageError."""
+        back, and so is what was rejected. With the lock. Raises StorageError."""
         if self._backlog is not None:
             if self._live and self._memory:
                 self._end_live("closed")
             self._pour()
-            return []
         left = self._given_back + self._take_all()
         self._given_back = []
         return left

@@ -193,6 +193,38 @@ def test_a_message_that_is_rejected_comes_back_and_holds_up_nothing(
     assert destination.values == numbered([0, 1, 3, 4])
 
 
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_what_was_rejected_comes_back_at_the_latest_when_the_buffer_closes(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    destination.reject = lambda message: message.value == b"2"
+    buffer = Buffer(destination, tmp_path / "log", mode=mode, **QUICK)
+    send(buffer, range(3))
+    wait_until(lambda: buffer.status().rejected == 1)
+    with pytest.raises(NotDelivered, match="by the plan") as caught:
+        buffer.close()
+    assert [message.value for message in caught.value.undelivered] == [b"2"]
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_rejected_message_is_no_failure_of_the_destination(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    """In mode block the sends that followed waited for ever."""
+    destination.reject = lambda message: message.value == b"0"
+    with Buffer(destination, tmp_path / "log", mode=mode, **QUICK) as buffer:
+        send(buffer, range(1))
+        wait_until(lambda: buffer.status().rejected == 1)
+        with pytest.raises(NotDelivered):
+            send(buffer, range(1, 2))
+        assert buffer.status().error is None
+        sending = threading.Thread(target=send, args=(buffer, range(2, 4)))
+        sending.start()
+        sending.join(20)
+        assert not sending.is_alive()
+    assert destination.values == numbered([2, 3])
+
+
 def test_a_provider_that_raises_anything_is_tried_again(tmp_path: Path) -> None:
     class Odd(MemoryProvider):
         def __init__(self) -> None:
