@@ -23,7 +23,8 @@ _DELIVERED = Retention(max_slabs=1)
 class Backlog:
     """Appends and drains. `append` and `flush` may be called by any thread, the rest by one.
 
-    retention: of the log; None: it may fill the disk. lost: messages that retention removed
+    retention: of the log; None: it may fill the disk. Where it says to block, `append` raises
+    RetentionFull all the same, and whoever has locks waits without them (`waits` is True). lost: messages that retention removed
     before they were delivered, or that damage took. Raises what Writer and Reader raise.
     """
 
@@ -36,6 +37,10 @@ class Backlog:
     ) -> None:
         self._storage = storage or Storage()
         retention = retention or Retention()
+        self.waits = retention.when_full == "block"
+        if self.waits:
+            bounds = retention.max_bytes, retention.max_age_s, retention.max_slabs
+            retention = Retention(*bounds, when_full="error")
         slab_bytes = SLAB_BYTES  # a total is let go in eighths, not in halves
         if retention.max_bytes is not None:
             slab_bytes = max(1, min(slab_bytes, retention.max_bytes // 8))

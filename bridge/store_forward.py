@@ -24,7 +24,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from aolog.errors import AologError
+from aolog.errors import AologError, RetentionFull
 from bridge.errors import NotDelivered
 from bridge.provider import Message, Provider, Rejected
 
@@ -131,20 +131,26 @@ class StoreForward:
     # --- accepting ----------------------------------------------------------------------------
 
     def offer(self, message: Message) -> bool:
-        """Accepts a message. False: there is no room now (modes block and error). Raises
-        NotDelivered in mode error once a delivery has failed, and what Writer raises."""
+        """Accepts a message. False: there is no room now (modes block and error, and where the
+        backlog's retention blocks). Raises NotDelivered in mode error once a delivery has failed,
+        and what Writer raises."""
         with self.changed:
             self.raise_given_back()
-            if self._live and self._backlog is not None and self._behind():
-                self._end_live(f"{len(self._memory):,} messages wait")
-            if not self._live:
-                self._store(message)
-            elif self._full() or (self.error is not None and self.settings.mode == "block"):
+            try:
+                if self._live and self._backlog is not None and self._behind():
+                    self._end_live(f"{len(self._memory):,} messages wait")
+                if not self._live:
+                    self._store(message)
+                    return True
+            except RetentionFull:
+                if self._backlog is not None and self._backlog.waits:
+                    return False  # not here: what makes room needs this lock
+                raise
+            if self._full() or (self.error is not None and self.settings.mode == "block"):
                 return False
-            else:
-                item = _Item(message, self._clock())
-                self._memory.append(item)
-                self._bytes += item.bytes
+            item = _Item(message, self._clock())
+            self._memory.append(item)
+            self._bytes += item.bytes
             return True
 
     def raise_given_back(self) -> None:
@@ -293,6 +299,9 @@ class StoreForward:
     def _commit(self, backlog: Backlog) -> None:
         backlog.commit()
         self._commit_due_s = self._clock() + self.settings.commit_s
+        if backlog.waits:
+            with self.changed:  # there may be room now
+                self.changed.notify_all()
 
     def _deliver(self, batch: Sequence[_Item]) -> str | None:
         """Sends a batch and marks what is done; why the rest is not."""

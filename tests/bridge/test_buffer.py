@@ -289,6 +289,47 @@ def test_retention_bounds_the_log_and_what_it_costs_is_counted(
     assert numbers[-1] == 299
 
 
+@pytest.mark.parametrize("mode", ["buffer", "always"])
+def test_where_the_log_is_full_and_blocks_only_send_waits(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    """The writer once waited for room under the lock that whoever makes room needs."""
+    from aolog import Retention
+
+    destination.down = True
+    buffer = Buffer(
+        destination, tmp_path / "log", mode=mode, commit_s=0.01, memory_messages=20,
+        retention=Retention(max_bytes=200_000, when_full="block"), **QUICK,
+    )  # fmt: skip  # the settings in few lines
+    sent: list[int] = []
+
+    def work() -> None:
+        for number in range(300):
+            buffer.send("t", b"%d" % number + bytes(5_000))
+            sent.append(number)
+
+    sending = threading.Thread(target=work, daemon=True)
+    sending.start()
+    before = -1
+
+    def stands() -> bool:
+        nonlocal before
+        before, now = len(sent), before
+        time.sleep(0.3)  # whether it stands is asked, not how long it takes
+        return 0 < before == now
+
+    wait_until(stands)
+    assert len(sent) < 100
+    assert buffer.status().lost == 0
+    destination.down = False
+    sending.join(60)
+    assert not sending.is_alive()
+    buffer.close()
+    numbers = [int(m.value.rstrip(b"\0")) for m in destination.memory.messages if m.value]
+    assert list(dict.fromkeys(numbers)) == list(range(300))
+    assert buffer.status().lost == 0
+
+
 # --- bad input -----------------------------------------------------------------------------------
 
 
