@@ -17,6 +17,7 @@ __all__ = ["Backlog"]
 CURSOR = "buffer"
 READ_BYTES = 256 << 10
 SLAB_BYTES = 64 << 20
+MAX_RECORD_BYTES = 64 << 20  # of a message: value, key, headers, topic, and a little
 _DELIVERED = Retention(max_slabs=1)
 
 
@@ -45,7 +46,11 @@ class Backlog:
         if retention.max_bytes is not None:
             slab_bytes = max(1, min(slab_bytes, retention.max_bytes // 8))
         self._writer = Writer(
-            path, slab_bytes=slab_bytes, retention=retention, storage=self._storage
+            path,
+            slab_bytes=slab_bytes,
+            retention=retention,
+            storage=self._storage,
+            max_record_bytes=MAX_RECORD_BYTES,
         )
         self.lost = 0
         try:

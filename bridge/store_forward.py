@@ -245,7 +245,7 @@ class StoreForward:
         self._bytes -= sum(item.bytes for item in batch if item.done)
 
     def _take_all(self) -> list[Message]:
-        messages = [item.message for item in self._memory]
+        messages = [item.message for item in self._memory if not item.done]
         self._memory.clear()
         self._bytes = 0
         return messages
@@ -401,13 +401,16 @@ class StoreForward:
         """Why what is left at the end was not delivered."""
         return self.error or self._given_back_why or "closed"
 
-    def give_up(self) -> list[Message]:
-        """At the end: what memory holds goes to the backlog if there is one; else it is given
-        back, and so is what was rejected. With the lock. Raises StorageError."""
+    def store_rest(self) -> None:
+        """At the end: what memory holds goes to the backlog, if there is one. With the lock. Raises
+        what Writer raises; then it is in memory still."""
         if self._backlog is not None:
             if self._live and self._memory:
                 self._end_live("closed")
             self._pour()
+
+    def give_up(self) -> list[Message]:
+        """What was rejected, and what memory still holds, at the very end. With the lock."""
         left = self._given_back + self._take_all()
         self._given_back = []
         return left
