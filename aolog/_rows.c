@@ -65,12 +65,10 @@ aolog_rows_begin(void)
     PyObject *tuple = PyTuple_New(1);
     Py_ssize_t len = size == NULL ? -1 : PyLong_AsSsize_t(size) - (Py_ssize_t)sizeof(PyVarObject);
     int known = tuple != NULL && len >= 0 && len <= (Py_ssize_t)sizeof fresh;
-    if (known) {
-        fresh_len = (size_t)len;
-        memcpy(fresh, (char *)tuple + sizeof(PyVarObject), fresh_len);
-    } else { /* then everything runs in Python */
+    if (known)
+        memcpy(fresh, (char *)tuple + sizeof(PyVarObject), fresh_len = (size_t)len);
+    else /* then everything runs in Python */
         PyErr_SetString(PyExc_ImportError, "the tuples of this Python are of another layout");
-    }
     Py_XDECREF(size);
     Py_XDECREF(tuple);
     return known ? 0 : -1;
@@ -351,7 +349,8 @@ rows_next(PyObject *object)
         self->at = i;
         return give_back(items, self->width);
     }
-    memcpy((char *)row + sizeof(PyVarObject), fresh, fresh_len);
+    if (fresh_len != 0)
+        memcpy((char *)row + sizeof(PyVarObject), fresh, fresh_len);
     for (Py_ssize_t k = 0; k < self->width; k++)
         PyTuple_SetItem(row, k, items[k]);
     return row;
