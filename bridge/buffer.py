@@ -105,6 +105,7 @@ class Buffer:
         self._pid = os.getpid()
         self._close_lock = threading.RLock()  # a signal's handler may close in the middle of close
         self._closing = self._closed = False
+        self._close_at_s = float("inf")
         self._idle = False
         self._broken: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="bridge-buffer", daemon=True)
@@ -182,6 +183,8 @@ class Buffer:
             if self._closed:
                 return
             with core.changed:
+                if not self._closing:
+                    self._close_at_s = time.monotonic() + self._close_s
                 self._closing = True
                 core.changed.notify_all()
             self._thread.join()
@@ -229,12 +232,12 @@ class Buffer:
         if self._broken is not None:
             raise UsageError(f"the sending thread ended: {self._broken!r}") from self._broken
 
-    def _may_end(self, close_at_s: float) -> bool:
+    def _may_end(self) -> bool:
         """Whether a buffer that is closing need not wait: all is delivered, or it is late, or the
         destination fails and the log keeps the rest."""
         core = self._core
         kept = self._backlog is not None and core.error is not None
-        return core.all_delivered or kept or time.monotonic() >= close_at_s
+        return core.all_delivered or kept or time.monotonic() >= self._close_at_s
 
     def _on_rejected(self, message: Message, why: str) -> None:
         """A message that will never be taken goes back to the program."""
@@ -243,14 +246,11 @@ class Buffer:
     def _run(self) -> None:
         """The sending thread."""
         core = self._core
-        close_at_s = None
         try:
             while True:
                 wait_s = core.turn()
                 with core.changed:
-                    if self._closing and close_at_s is None:
-                        close_at_s = time.monotonic() + self._close_s
-                    if close_at_s is not None and self._may_end(close_at_s):
+                    if self._closing and self._may_end():
                         return
                     if wait_s > 0 and not core.due:
                         self._idle = True

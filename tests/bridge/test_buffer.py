@@ -376,6 +376,30 @@ def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -
     assert destination.values == numbered(range(10))
 
 
+def test_the_time_to_close_counts_from_the_call(tmp_path: Path) -> None:
+    """Not from when the destination answers."""
+    held = Held()
+    buffer = Buffer(held, mode="block", **{**QUICK, "close_s": 0.1}, batch_messages=5)
+    send(buffer, range(20))
+    held.asked.wait(60)
+    undelivered: list[Message] = []
+
+    def close() -> None:
+        with pytest.raises(NotDelivered) as caught:
+            buffer.close()
+        undelivered.extend(caught.value.undelivered)
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    wait_until(lambda: buffer._closing)
+    closing.join(0.3)  # longer than `close_s`; later does no harm
+    held.let_go.set()
+    closing.join(60)
+    left = [message.value for message in undelivered]
+    assert left
+    assert held.values + left == numbered(range(20))
+
+
 def test_a_second_close_waits_for_the_first(tmp_path: Path) -> None:
     held = Held()
     buffer = Buffer(held, mode="block", **QUICK)
