@@ -7,6 +7,7 @@
 
 #include <structmember.h>
 
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -50,6 +51,27 @@ offset_at(const char *offsets, Py_ssize_t i)
     uint32_t offset;
     memcpy(&offset, offsets + i * (Py_ssize_t)sizeof offset, sizeof offset);
     return offset;
+}
+
+/* What a new tuple has between its head and its items: nothing, since CPython 3.14 its hash, not
+ * known yet. An allocator's zeros there would be the hash 0, and no set would find the row. */
+static char fresh[16];
+static size_t fresh_len;
+
+int
+aolog_rows_begin(void)
+{
+    PyObject *size = PyObject_GetAttrString((PyObject *)&PyTuple_Type, "__basicsize__");
+    PyObject *tuple = PyTuple_New(1);
+    Py_ssize_t len = size == NULL ? -1 : PyLong_AsSsize_t(size) - (Py_ssize_t)sizeof(PyVarObject);
+    int known = tuple != NULL && len >= 0 && len <= (Py_ssize_t)sizeof fresh;
+    if (known)
+        memcpy(fresh, (char *)tuple + sizeof(PyVarObject), fresh_len = (size_t)len);
+    else /* then everything runs in Python */
+        PyErr_SetString(PyExc_ImportError, "the tuples of this Python are of another layout");
+    Py_XDECREF(size);
+    Py_XDECREF(tuple);
+    return known ? 0 : -1;
 }
 
 /* --- life ---------------------------------------------------------------------------------- */
@@ -147,7 +169,9 @@ column_take(Column *column, char kind, PyObject *given)
     switch (kind) {
     case RISING:
         column->first = PyLong_AsLongLong(given);
-        return column->first == -1 && PyErr_Occurred() ? -1 : PY_SSIZE_T_MAX;
+        if (column->first == -1 && PyErr_Occurred())
+            return -1;
+        return column->first < 0 ? PY_SSIZE_T_MAX : (Py_ssize_t)(LLONG_MAX - column->first);
     case NUMBERS:
         if (PyObject_GetBuffer(given, &column->numbers, PyBUF_SIMPLE) < 0)
             return -1;
@@ -293,26 +317,42 @@ field(const Column *column, Py_ssize_t i)
 }
 
 static PyObject *
+give_back(PyObject **items, Py_ssize_t count)
+{
+    while (count > 0)
+        Py_DECREF(items[--count]);
+    return NULL;
+}
+
+static PyObject *
 rows_next(PyObject *object)
 {
     Rows *self = (Rows *)object;
     Py_ssize_t i = self->at;
     if (i >= self->end)
         return NULL;
-    PyObject *row = self->alloc((PyTypeObject *)self->type, self->width);
-    if (row == NULL)
-        return NULL;
+    PyObject *items[WIDTH_MAX];
+    self->at = i + 1; /* taken: a garbage collection below may run code that comes here again */
     for (Py_ssize_t k = 0; k < self->width; k++) {
         PyObject *item = self->shared[k];
         if (item != NULL)
             Py_INCREF(item);
         else if ((item = field(&self->columns[k], i)) == NULL) {
-            Py_DECREF(row);
-            return NULL;
+            self->at = i;
+            return give_back(items, k);
         }
-        PyTuple_SetItem(row, k, item);
+        items[k] = item;
     }
-    self->at = i + 1;
+    /* Only now, so that nobody, not even its own __del__, sees a row without its items. */
+    PyObject *row = self->alloc((PyTypeObject *)self->type, self->width);
+    if (row == NULL) {
+        self->at = i;
+        return give_back(items, self->width);
+    }
+    if (fresh_len != 0)
+        memcpy((char *)row + sizeof(PyVarObject), fresh, fresh_len);
+    for (Py_ssize_t k = 0; k < self->width; k++)
+        PyTuple_SetItem(row, k, items[k]);
     return row;
 }
 

@@ -10,6 +10,7 @@
  */
 #include "_rows.h" /* Python.h */
 
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -62,6 +63,8 @@ gate_open(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!Lnnnn", &PyList_Type, &values, &first, &size, &limit, &most,
                           &overhead))
         return NULL;
+    if (first > 0 && most > LLONG_MAX - first)
+        most = (Py_ssize_t)(LLONG_MAX - first); /* numbers stay below 2^63 */
     before = self->joined; /* not earlier: a number's __index__ may have closed the gate */
     Py_INCREF(values);
     self->joined = values;
@@ -237,7 +240,11 @@ speed_rise(PyObject *Py_UNUSED(module), PyObject *columns)
     int rises = 1;
     for (Py_ssize_t i = 0; rises && i < PyList_Size(columns); i++) {
         Py_buffer column;
-        if (PyObject_GetBuffer(PyList_GetItem(columns, i), &column, PyBUF_SIMPLE) < 0)
+        PyObject *given = PyList_GetItem(columns, i);
+        Py_INCREF(given); /* since CPython 3.12 a __buffer__ may run, and change the list */
+        int failed = PyObject_GetBuffer(given, &column, PyBUF_SIMPLE) < 0;
+        Py_DECREF(given); /* the view has its own */
+        if (failed)
             return NULL;
         const char *bytes = column.buf;
         Py_ssize_t pairs = column.len / (Py_ssize_t)sizeof(uint32_t) - 1;
@@ -275,7 +282,7 @@ speed_exec(PyObject *module)
     PyType_Spec *specs[] = {&gate_spec, &aolog_rows_spec};
     const char *names[] = {"Gate", "Rows"};
     append_name = PyUnicode_InternFromString("_append");
-    if (append_name == NULL)
+    if (append_name == NULL || aolog_rows_begin() < 0)
         return -1;
     for (int i = 0; i < 2; i++) {
         PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);

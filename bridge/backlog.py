@@ -17,13 +17,15 @@ __all__ = ["Backlog"]
 CURSOR = "buffer"
 READ_BYTES = 256 << 10
 SLAB_BYTES = 64 << 20
+MAX_RECORD_BYTES = 64 << 20  # of a message: value, key, headers, topic, and a little
 _DELIVERED = Retention(max_slabs=1)
 
 
 class Backlog:
     """Appends and drains. `append` and `flush` may be called by any thread, the rest by one.
 
-    retention: of the log; None: it may fill the disk. lost: messages that retention removed
+    retention: of the log; None: it may fill the disk. Where it says to block, `append` raises
+    RetentionFull all the same, and whoever has locks waits without them (`waits` is True). lost: messages that retention removed
     before they were delivered, or that damage took. Raises what Writer and Reader raise.
     """
 
@@ -36,11 +38,19 @@ class Backlog:
     ) -> None:
         self._storage = storage or Storage()
         retention = retention or Retention()
+        self.waits = retention.when_full == "block"
+        if self.waits:
+            bounds = retention.max_bytes, retention.max_age_s, retention.max_slabs
+            retention = Retention(*bounds, when_full="error")
         slab_bytes = SLAB_BYTES  # a total is let go in eighths, not in halves
         if retention.max_bytes is not None:
             slab_bytes = max(1, min(slab_bytes, retention.max_bytes // 8))
         self._writer = Writer(
-            path, slab_bytes=slab_bytes, retention=retention, storage=self._storage
+            path,
+            slab_bytes=slab_bytes,
+            retention=retention,
+            storage=self._storage,
+            max_record_bytes=MAX_RECORD_BYTES,
         )
         self.lost = 0
         try:

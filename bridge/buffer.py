@@ -9,9 +9,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, get_args
 
-from aolog.checks import check_record, check_topic
+from aolog.checks import check_record, check_topic, too_large
 from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
-from bridge.backlog import Backlog
+from bridge.backlog import MAX_RECORD_BYTES, Backlog
 from bridge.errors import NotDelivered
 from bridge.provider import Message, Provider
 from bridge.store_forward import BufferStatus, Mode, Settings, StoreForward
@@ -103,7 +103,9 @@ class Buffer:
         self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
         self._close_s = close_s
         self._pid = os.getpid()
-        self._closing = False
+        self._close_lock = threading.RLock()  # a signal's handler may close in the middle of close
+        self._closing = self._closed = False
+        self._close_at_s = float("inf")
         self._idle = False
         self._broken: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="bridge-buffer", daemon=True)
@@ -119,14 +121,18 @@ class Buffer:
         key: bytes | None = None,
         headers: Headers = (),
     ) -> None:
-        """Accepts a message. Waits in mode block while there is no room. Raises NotDelivered
-        (mode error), RecordRefused for what is no message, LogClosed, and in the log what
-        `Writer.append` raises: then the message is not accepted."""
+        """Accepts a message. Waits in mode block while there is no room, and where the log's
+        retention blocks. Raises NotDelivered (mode error, or one that was rejected), RecordRefused
+        for what is no message, RecordTooLarge for what the log would not take, LogClosed, and in
+        the log what `Writer.append` raises: then the message is not accepted."""
         name, _ = check_topic(topic)
         if name is None:
             raise RecordRefused("the message names no topic")
-        value, key, headers, _, _, _ = check_record(value, key, headers, None, None)
-        message = Message(name, value, key, headers, time.time_ns() // 1_000)
+        now_us = time.time_ns() // 1_000
+        value, key, headers, _, _, size = check_record(value, key, headers, now_us, name)
+        if self._backlog is not None and size > MAX_RECORD_BYTES:  # now, not when live has ended
+            raise too_large(size, MAX_RECORD_BYTES)
+        message = Message(name, value, key, headers, now_us)
         core = self._core
         while True:
             self._check()
@@ -145,6 +151,7 @@ class Buffer:
         of this process. Whether it is. Raises NotDelivered (mode error) and what Writer raises."""
         core = self._core
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        self._check()  # before the lock: in a forked child nobody may be left to release it
         with core.changed:
             while True:
                 self._check()
@@ -165,24 +172,37 @@ class Buffer:
 
     def close(self) -> None:
         """Waits up to `close_s` until everything is delivered, also from the log; what is not
-        then stays in the log, or in the modes block and error is raised in NotDelivered."""
+        then stays in the log. In NotDelivered is raised what no log keeps: all that is left in the
+        modes block and error, what was rejected, and what the log did not take. Another close
+        waits for the first, and goes on where it was interrupted or raised StorageFull or
+        StorageFailed. Does nothing in a forked child."""
+        if os.getpid() != self._pid:
+            return
         core = self._core
-        with core.changed:
-            if self._closing:
+        with self._close_lock:
+            if self._closed:
                 return
-            self._closing = True
-            core.changed.notify_all()
-        self._thread.join()
-        atexit.unregister(self._at_exit)
-        try:
             with core.changed:
-                left = core.give_up()
-        finally:
+                if not self._closing:
+                    self._close_at_s = time.monotonic() + self._close_s
+                self._closing = True
+                core.changed.notify_all()
+            self._thread.join()
+            refused = None
+            with core.changed:
+                try:
+                    core.store_rest()
+                except AologError as error:
+                    refused = error
             core.close_provider()
             if self._backlog is not None:
                 self._backlog.close()
+            with core.changed:
+                left = core.give_up()
+            self._closed = True
+            atexit.unregister(self._at_exit)
         if left:
-            raise NotDelivered(core.name, core.error or "closed", left)
+            raise NotDelivered(core.name, str(refused or core.why), left) from refused
 
     def __enter__(self) -> Self:
         return self
@@ -212,12 +232,12 @@ class Buffer:
         if self._broken is not None:
             raise UsageError(f"the sending thread ended: {self._broken!r}") from self._broken
 
-    def _may_end(self, close_at_s: float) -> bool:
+    def _may_end(self) -> bool:
         """Whether a buffer that is closing need not wait: all is delivered, or it is late, or the
         destination fails and the log keeps the rest."""
         core = self._core
         kept = self._backlog is not None and core.error is not None
-        return core.all_delivered or kept or time.monotonic() >= close_at_s
+        return core.all_delivered or kept or time.monotonic() >= self._close_at_s
 
     def _on_rejected(self, message: Message, why: str) -> None:
         """A message that will never be taken goes back to the program."""
@@ -226,14 +246,11 @@ class Buffer:
     def _run(self) -> None:
         """The sending thread."""
         core = self._core
-        close_at_s = None
         try:
             while True:
                 wait_s = core.turn()
                 with core.changed:
-                    if self._closing and close_at_s is None:
-                        close_at_s = time.monotonic() + self._close_s
-                    if close_at_s is not None and self._may_end(close_at_s):
+                    if self._closing and self._may_end():
                         return
                     if wait_s > 0 and not core.due:
                         self._idle = True

@@ -69,8 +69,9 @@ class CursorTopicUnfit(DestinationError):
 
 
 class NotDelivered(DestinationError):
-    """Messages that a Buffer accepted were not delivered, and it does not keep them (modes block
-    and error). `undelivered`: those messages, in order; some may have arrived all the same."""
+    """Messages that a Buffer accepted were not delivered, and it does not keep them: in the modes
+    block and error, where one was rejected, and where its log took no more at the end.
+    `undelivered`: those messages, in order; some may have arrived all the same."""
 
     code = "not_delivered"
 

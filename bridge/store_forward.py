@@ -24,7 +24,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from aolog.errors import AologError
+from aolog.errors import AologError, RetentionFull
 from bridge.errors import NotDelivered
 from bridge.provider import Message, Provider, Rejected
 
@@ -121,6 +121,7 @@ class StoreForward:
         self._read: list[_Item] = []
         self._leave_out: set[int] = set()
         self._given_back: list[Message] = []
+        self._given_back_why = ""
         self._open = False
         self._failures = 0
         self._retry_at_s = self._commit_due_s = self._healthy_since_s = -NOTHING_DUE_S
@@ -130,27 +131,34 @@ class StoreForward:
     # --- accepting ----------------------------------------------------------------------------
 
     def offer(self, message: Message) -> bool:
-        """Accepts a message. False: there is no room now (modes block and error). Raises
-        NotDelivered in mode error once a delivery has failed, and what Writer raises."""
+        """Accepts a message. False: there is no room now (modes block and error, and where the
+        backlog's retention blocks). Raises NotDelivered in mode error once a delivery has failed,
+        and what Writer raises."""
         with self.changed:
             self.raise_given_back()
-            if self._live and self._backlog is not None and self._behind():
-                self._end_live(f"{len(self._memory):,} messages wait")
-            if not self._live:
-                self._store(message)
-            elif self._full() or (self.error is not None and self.settings.mode == "block"):
+            try:
+                if self._live and self._backlog is not None and self._behind():
+                    self._end_live(f"{len(self._memory):,} messages wait")
+                if not self._live:
+                    self._store(message)
+                    return True
+            except RetentionFull:
+                if self._backlog is not None and self._backlog.waits:
+                    return False  # not here: what makes room needs this lock
+                raise
+            if self._full() or (self.error is not None and self.settings.mode == "block"):
                 return False
-            else:
-                item = _Item(message, self._clock())
-                self._memory.append(item)
-                self._bytes += item.bytes
+            item = _Item(message, self._clock())
+            self._memory.append(item)
+            self._bytes += item.bytes
             return True
 
     def raise_given_back(self) -> None:
-        """Mode error: gives back what was not delivered, once, in NotDelivered. With the lock."""
+        """Gives back what was rejected and, in mode error, what was not delivered; once, in
+        NotDelivered. With the lock."""
         if self._given_back:
             given_back, self._given_back = self._given_back, []
-            raise NotDelivered(self.name, self.error or "", given_back)
+            raise NotDelivered(self.name, self._given_back_why, given_back)
 
     def _full(self) -> bool:
         settings = self.settings
@@ -226,6 +234,7 @@ class StoreForward:
                     self._end_live(failure)
                 elif failure is not None and self.settings.mode == "error":
                     self._given_back += self._take_all()
+                    self._given_back_why = failure
         return 0.0
 
     def _forget(self, batch: Sequence[_Item]) -> None:
@@ -236,7 +245,7 @@ class StoreForward:
         self._bytes -= sum(item.bytes for item in batch if item.done)
 
     def _take_all(self) -> list[Message]:
-        messages = [item.message for item in self._memory]
+        messages = [item.message for item in self._memory if not item.done]
         self._memory.clear()
         self._bytes = 0
         return messages
@@ -290,6 +299,9 @@ class StoreForward:
     def _commit(self, backlog: Backlog) -> None:
         backlog.commit()
         self._commit_due_s = self._clock() + self.settings.commit_s
+        if backlog.waits:
+            with self.changed:  # there may be room now
+                self.changed.notify_all()
 
     def _deliver(self, batch: Sequence[_Item]) -> str | None:
         """Sends a batch and marks what is done; why the rest is not."""
@@ -382,16 +394,23 @@ class StoreForward:
         """Returns a message to the caller of `offer`, in NotDelivered."""
         with self.changed:
             self._given_back.append(message)
-            self.error = why
+            self._given_back_why = why
 
-    def give_up(self) -> list[Message]:
-        """At the end: what memory holds goes to the backlog if there is one; else it is given
-        back. With the lock. Raises StorageError."""
+    @property
+    def why(self) -> str:
+        """Why what is left at the end was not delivered."""
+        return self.error or self._given_back_why or "closed"
+
+    def store_rest(self) -> None:
+        """At the end: what memory holds goes to the backlog, if there is one. With the lock. Raises
+        what Writer raises; then it is in memory still."""
         if self._backlog is not None:
             if self._live and self._memory:
                 self._end_live("closed")
             self._pour()
-            return []
+
+    def give_up(self) -> list[Message]:
+        """What was rejected, and what memory still holds, at the very end. With the lock."""
         left = self._given_back + self._take_all()
         self._given_back = []
         return left

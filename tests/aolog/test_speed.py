@@ -217,6 +217,65 @@ def test_rows_are_freed_with_what_they_hold():
     data.append(1)
 
 
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+def test_a_row_hashes_as_the_record_that_it_equals(rows):
+    """Since CPython 3.14 a tuple keeps its hash, where an allocator's zeros would be one."""
+    row = next(iter(rows(aolog.Record, "nccccc", (7, 1, None, b"v", (), None), 0, 1)))
+    record = aolog.Record(7, 1, None, b"v", (), None)
+    assert len({row, record}) == 1
+    assert hash(row) == hash(record)
+
+
+def test_nobody_sees_a_row_without_its_items():
+    seen: list[list[object]] = []
+
+    class Finalized(tuple):  # noqa: SLOT001 -- a row has no fields of its own
+        def __del__(self) -> None:
+            seen.append(list(self))
+
+    entries = (None, array("I", [0, 1, 9]), b"a")
+    rows = compiled.Rows(Finalized, "nb", (0, entries), 0, 2)
+    next(rows)
+    with pytest.raises(ValueError, match="outside"):
+        next(rows)
+    assert seen == [[0, b"a"]]
+    assert rows.at == 1
+
+
+def test_what_runs_while_a_row_is_made_gets_the_next_one():
+    """CPython up to 3.11 collects garbage where a tuple is made, and that may run anything."""
+    meanwhile: list[int] = []
+    columns = (0, (array("I", range(101)), strings([b"x"] * 100), strings([b"y"] * 100)))
+    rows = compiled.Rows(aolog.Record, "np", columns, 0, 100)
+
+    def look(phase: str, _: object) -> None:
+        if phase == "start" and len(meanwhile) < 10:
+            meanwhile.append(next(rows)[0])
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(look)
+    try:
+        gc.set_threshold(1)
+        found = [row[0] for row in rows]
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(look)
+    assert sorted(found + meanwhile) == list(range(100))
+
+
+def test_numbers_end_below_two_to_the_63():
+    last = 2**63 - 1
+    assert [row[0] for row in compiled.Rows(aolog.Record, "n", (last - 2,), 0, 2)] == [
+        last - 2,
+        last - 1,
+    ]
+    with pytest.raises(ValueError, match="fewer entries"):
+        compiled.Rows(aolog.Record, "n", (last - 2,), 0, 3)
+    gate = CompiledTaker()
+    gate._open_gate([], last - 1, 0, 100, 100, 4)
+    assert [gate.append(b"x"), gate.append(b"y")] == [last - 1, -1]
+
+
 def test_a_gate_may_be_closed_while_it_is_opened():
     """Where a number's `__index__` does it: the list that was open is let go once."""
 

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 import pytest
 
-from aolog.errors import Forked, LogClosed, LogLocked, RecordRefused, UsageError
+from aolog.errors import Forked, LogClosed, LogLocked, RecordRefused, RecordTooLarge, UsageError
 from bridge.buffer import Buffer
 from bridge.errors import NotDelivered
 from bridge.provider import FaultyProvider, FileProvider, MemoryProvider, Message
@@ -193,6 +193,38 @@ def test_a_message_that_is_rejected_comes_back_and_holds_up_nothing(
     assert destination.values == numbered([0, 1, 3, 4])
 
 
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_what_was_rejected_comes_back_at_the_latest_when_the_buffer_closes(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    destination.reject = lambda message: message.value == b"2"
+    buffer = Buffer(destination, tmp_path / "log", mode=mode, **QUICK)
+    send(buffer, range(3))
+    wait_until(lambda: buffer.status().rejected == 1)
+    with pytest.raises(NotDelivered, match="by the plan") as caught:
+        buffer.close()
+    assert [message.value for message in caught.value.undelivered] == [b"2"]
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_rejected_message_is_no_failure_of_the_destination(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    """In mode block the sends that followed waited for ever."""
+    destination.reject = lambda message: message.value == b"0"
+    with Buffer(destination, tmp_path / "log", mode=mode, **QUICK) as buffer:
+        send(buffer, range(1))
+        wait_until(lambda: buffer.status().rejected == 1)
+        with pytest.raises(NotDelivered):
+            send(buffer, range(1, 2))
+        assert buffer.status().error is None
+        sending = threading.Thread(target=send, args=(buffer, range(2, 4)))
+        sending.start()
+        sending.join(20)
+        assert not sending.is_alive()
+    assert destination.values == numbered([2, 3])
+
+
 def test_a_provider_that_raises_anything_is_tried_again(tmp_path: Path) -> None:
     class Odd(MemoryProvider):
         def __init__(self) -> None:
@@ -255,6 +287,189 @@ def test_retention_bounds_the_log_and_what_it_costs_is_counted(
     assert lost > 0
     assert len(set(numbers)) + lost == 300
     assert numbers[-1] == 299
+
+
+@pytest.mark.parametrize("mode", ["buffer", "always"])
+def test_where_the_log_is_full_and_blocks_only_send_waits(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    """The writer once waited for room under the lock that whoever makes room needs."""
+    from aolog import Retention
+
+    destination.down = True
+    buffer = Buffer(
+        destination, tmp_path / "log", mode=mode, commit_s=0.01, memory_messages=20,
+        retention=Retention(max_bytes=200_000, when_full="block"), **QUICK,
+    )  # fmt: skip  # the settings in few lines
+    sent: list[int] = []
+
+    def work() -> None:
+        for number in range(300):
+            buffer.send("t", b"%d" % number + bytes(5_000))
+            sent.append(number)
+
+    sending = threading.Thread(target=work, daemon=True)
+    sending.start()
+    before = -1
+
+    def stands() -> bool:
+        nonlocal before
+        before, now = len(sent), before
+        time.sleep(0.3)  # whether it stands is asked, not how long it takes
+        return 0 < before == now
+
+    wait_until(stands)
+    assert len(sent) < 100
+    assert buffer.status().lost == 0
+    destination.down = False
+    sending.join(60)
+    assert not sending.is_alive()
+    buffer.close()
+    numbers = [int(m.value.rstrip(b"\0")) for m in destination.memory.messages if m.value]
+    assert list(dict.fromkeys(numbers)) == list(range(300))
+    assert buffer.status().lost == 0
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+class Held(Destination):
+    """Does not answer until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.let_go = threading.Event(), threading.Event()
+        self.closings = 0
+
+    def flush(self) -> Iterable[int]:
+        self.asked.set()
+        self.let_go.wait(60)
+        return super().flush()
+
+    def close(self) -> None:
+        self.closings += 1
+        super().close()
+
+
+def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    held = Held()
+    buffer = Buffer(held, tmp_path / "log", **{**QUICK, "live_age_s": 3600.0, "close_s": 0.01})
+    send(buffer, range(10))
+    held.asked.wait(60)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            buffer.close()  # waits for the destination, which does not answer
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    held.down = True
+    held.let_go.set()
+    buffer.close()
+    destination = Destination()
+    with Buffer(destination, tmp_path / "log", **QUICK):
+        pass
+    assert destination.values == numbered(range(10))
+
+
+def test_the_time_to_close_counts_from_the_call(tmp_path: Path) -> None:
+    """Not from when the destination answers."""
+    held = Held()
+    buffer = Buffer(held, mode="block", **{**QUICK, "close_s": 0.1}, batch_messages=5)
+    send(buffer, range(20))
+    held.asked.wait(60)
+    undelivered: list[Message] = []
+
+    def close() -> None:
+        with pytest.raises(NotDelivered) as caught:
+            buffer.close()
+        undelivered.extend(caught.value.undelivered)
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    wait_until(lambda: buffer._closing)
+    closing.join(0.3)  # longer than `close_s`; later does no harm
+    held.let_go.set()
+    closing.join(60)
+    left = [message.value for message in undelivered]
+    assert left
+    assert held.values + left == numbered(range(20))
+
+
+def test_a_second_close_waits_for_the_first(tmp_path: Path) -> None:
+    held = Held()
+    buffer = Buffer(held, mode="block", **QUICK)
+    send(buffer, range(3))
+    held.asked.wait(60)
+    closing = [threading.Thread(target=buffer.close) for _ in range(2)]
+    for thread in closing:
+        thread.start()
+    closing[1].join(0.2)
+    assert all(thread.is_alive() for thread in closing)
+    held.let_go.set()
+    for thread in closing:
+        thread.join(60)
+    assert held.values == numbered(range(3))
+
+
+def test_what_a_full_log_does_not_take_comes_back_at_close(tmp_path: Path) -> None:
+    from aolog import Retention
+
+    held, retention = Held(), Retention(max_bytes=100_000, when_full="block")
+    options = {**QUICK, "live_age_s": 3600.0, "retry_max_s": 60.0}
+    buffer = Buffer(held, tmp_path / "log", mode="buffer", retention=retention, **options)
+    for number in range(50):
+        buffer.send("t", b"%d" % number + bytes(5_000))
+    held.asked.wait(60)
+    held.down = True
+    held.let_go.set()
+    with pytest.raises(NotDelivered, match="total of 100000 bytes") as caught:
+        buffer.close()
+    destination = Destination()
+    with Buffer(destination, tmp_path / "log", mode="always", **QUICK):
+        pass
+    kept = [value.rstrip(b"\0") for value in destination.values if value]
+    back = [message.value.rstrip(b"\0") for message in caught.value.undelivered if message.value]
+    assert kept
+    assert back
+    assert kept + back == numbered(range(50))
+
+
+def test_a_forked_child_closes_nothing_of_its_parents() -> None:
+    """Also where a thread of the parent's held the lock at the fork."""
+    held = Held()
+    held.let_go.set()
+    with Buffer(held, mode="block", **QUICK) as buffer:
+        send(buffer, range(3))
+        assert buffer.flush(20)
+        with buffer._core.changed:
+            child = os.fork()
+            if not child:
+                signal.alarm(30)
+                buffer._at_exit()
+                os._exit(7 + held.closings)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.parametrize("mode", ["buffer", "always"])
+def test_what_the_log_would_not_take_is_refused_at_once(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    """Accepted while live, it once stood before everything when live had ended."""
+    options = {**QUICK, "memory_bytes": 1 << 30}
+    with Buffer(destination, tmp_path / "log", mode=mode, **options) as buffer:
+        with pytest.raises(RecordTooLarge):
+            buffer.send("t", bytes(64 << 20))
+        destination.down = True
+        send(buffer, range(5))
+        assert buffer.flush(20)
+        destination.down = False
+        wait_until(lambda: len(destination.values) == 5)
+    assert destination.values == numbered(range(5))
 
 
 # --- bad input -----------------------------------------------------------------------------------
