@@ -13,7 +13,7 @@ from bridge.provider import Message, Rejected
 from bridge.routing import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["KafkaProvider"]
 
@@ -95,8 +95,6 @@ class KafkaProvider:
         assert producer is not None
         source, partitions = self._partitions.get(topic) or self._find(topic)
         partition = partition_of(message.key, source, partitions)
-        headers: Any = list(message.headers)
-
         outcomes = self._outcomes
 
         def done(error: KafkaError | None, _message: object) -> None:
@@ -106,22 +104,12 @@ class KafkaProvider:
 
         self._outcomes.append(_UNKNOWN)
         self._messages.append(message)
-        while True:
-            try:
-                producer.produce(
-                    topic, message.value, message.key, partition, done, None,
-                    max(1, message.timestamp_us // 1_000), headers,
-                )  # fmt: skip  # as the client names them
-            except BufferError:
-                producer.poll(_POLL_S)
-            except KafkaException as error:
-                del self._outcomes[position], self._messages[position]
-                if error.args[0].code() in NEVER:
-                    raise Rejected(words(error)) from None
-                raise
-            else:
-                self._open += 1
-                return
+        try:
+            _produce(producer, message, partition, done)
+        except BaseException:  # it was not taken
+            del self._outcomes[position], self._messages[position]
+            raise
+        self._open += 1
 
     def _find(self, topic: str) -> tuple[bytes, int]:
         """The topic's own 16 bytes, and how many partitions it has."""
@@ -172,3 +160,28 @@ class KafkaProvider:
         if producer is not None:
             with contextlib.suppress(KafkaException):
                 producer.purge()
+
+
+def _produce(
+    producer: Producer,
+    message: Message,
+    partition: int,
+    done: Callable[[KafkaError | None, object], None],
+) -> None:
+    """Into the client's queue, once there is room. Raises Rejected; KafkaException may be of
+    other messages."""
+    headers: Any = list(message.headers)
+    while True:
+        try:
+            producer.produce(
+                message.topic, message.value, message.key, partition, done, None,
+                max(1, message.timestamp_us // 1_000), headers,
+            )  # fmt: skip  # as the client names them
+        except BufferError:
+            producer.poll(_POLL_S)
+        except KafkaException as error:
+            if error.args[0].code() in NEVER:
+                raise Rejected(words(error)) from None
+            raise
+        else:
+            return
