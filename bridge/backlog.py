@@ -22,11 +22,13 @@ _DELIVERED = Retention(max_slabs=1)
 
 
 class Backlog:
-    """Appends and drains. `append` and `flush` may be called by any thread, the rest by one.
+    """Appends and drains. `append`, `flush` and `sync` may be called by any thread, the rest by
+    one.
 
     retention: of the log; None: it may fill the disk. Where it says to block, `append` raises
-    RetentionFull all the same, and whoever has locks waits without them (`waits` is True). lost: messages that retention removed
-    before they were delivered, or that damage took. Raises what Writer and Reader raise.
+    RetentionFull all the same, and whoever has locks waits without them (`waits` is True). lost:
+    messages that retention removed before they were delivered, or that damage took. Raises what
+    Writer and Reader raise.
     """
 
     def __init__(
@@ -82,6 +84,10 @@ class Backlog:
     def flush(self) -> None:
         """What was appended survives a crash of the process."""
         self._writer.flush()
+
+    def sync(self) -> None:
+        """What was appended survives power loss."""
+        self._writer.sync()
 
     def read(self) -> list[tuple[int, Message]]:
         """The next messages with their addresses; none if nothing more was flushed."""

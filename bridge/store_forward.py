@@ -3,13 +3,15 @@
     state      offer puts a message  turn delivers from   ends when
     live       in memory             memory               mode buffer: a delivery failed, or memory
                                                           is full, or what it holds is too old
-    buffering  in the backlog        the backlog          it is empty, and nothing failed for
-                                                          `live_after_s` (never in mode always)
+    buffering  in the backlog        the backlog          its end is in sight, and nothing failed
+                                                          for `live_after_s` (never in mode always)
 
 Order. Where live ends, everything not known to be delivered goes to the backlog in order, then
 what comes; and one place at a time is delivered from. Live begins again under the lock, when the
-backlog is empty. A batch that is under way when live ends goes to the backlog with the rest; once
-its outcome is known, what was delivered of it is left out.
+backlog is read to its end: what was read last goes into memory, ahead of all that comes, and its
+cursor follows once that is delivered. (To wait for an empty backlog would be to wait for a sender
+that pauses for as long as a delivery takes.) A batch that is under way when live ends goes to the
+backlog with the rest; once its outcome is known, what was delivered of it is left out.
 
 At least once: what a destination took without saying so is sent again.
 """
@@ -119,6 +121,7 @@ class StoreForward:
         self._memory: deque[_Item] = deque()
         self._bytes = 0
         self._read: list[_Item] = []
+        self._carried: list[_Item] = []  # of the backlog, into memory where live began
         self._leave_out: set[int] = set()
         self._given_back: list[Message] = []
         self._given_back_why = ""
@@ -217,6 +220,7 @@ class StoreForward:
             return self._retry_at_s - self._clock()
 
     def _turn_live(self) -> float:
+        self._settle()
         with self.changed:
             batch = list(islice(self._memory, self.settings.batch_messages))
         if not batch:
@@ -237,6 +241,14 @@ class StoreForward:
                     self._given_back_why = failure
         return 0.0
 
+    def _settle(self) -> None:
+        """Once all that live began with is delivered, the backlog lets it go."""
+        if self._carried:
+            assert self._backlog is not None
+            self._commit(self._backlog)
+            if not self._carried:
+                self._backlog.free()
+
     def _forget(self, batch: Sequence[_Item]) -> None:
         """Drops what is done of the batch that memory begins with."""
         for _ in batch:
@@ -256,8 +268,16 @@ class StoreForward:
         if not self._read and not self._read_on(backlog):
             with self.changed:  # nothing is offered meanwhile
                 backlog.flush()
-                if not self._read_on(backlog):
-                    return self._drained(backlog)
+                while self._read_on(backlog):
+                    pass  # to its end: no more than its writer held
+                if not self._read:
+                    self._drained(backlog)
+                wait_s = self._until_live_s()
+                if wait_s <= 0:
+                    self._begin_live(backlog)
+                    return 0.0
+                if not self._read:
+                    return wait_s
         self._deliver(self._read)
         left = [item for item in self._read if not item.done]
         with self.changed:
@@ -280,23 +300,50 @@ class StoreForward:
                 self._read.append(_Item(message, 0.0, address))
         return bool(found)
 
-    def _drained(self, backlog: Backlog) -> float:
-        """Everything in it is delivered: back to live once the destination has been well for a
-        while, or where memory holds what a full disk did not take."""
+    def _drained(self, backlog: Backlog) -> None:
+        """Everything in it is delivered."""
         self._stored = False
         self._commit(backlog)
         self.changed.notify_all()
+
+    def _until_live_s(self) -> float:
+        """How long still, with the backlog read to its end: until the destination has been well
+        for a while; not at all where memory holds what a full disk did not take."""
         if self.settings.mode == "always":
             return NOTHING_DUE_S
-        wait_s = self._healthy_since_s + self.settings.live_after_s - self._clock()
-        if wait_s > 0 and not self._memory:
-            return wait_s
+        if self._memory:
+            return 0.0
+        held = sum(item.bytes for item in self._read)
+        if (
+            len(self._read) > self.settings.memory_messages // 2
+            or held > self.settings.memory_bytes // 2
+        ):
+            return NOTHING_DUE_S  # live would end as soon as it began
+        return self._healthy_since_s + self.settings.live_after_s - self._clock()
+
+    def _begin_live(self, backlog: Backlog) -> None:
+        """From now on from memory, which begins with what was read last."""
         _log.info("%s: live", self.name)
-        backlog.free()
+        for item in reversed(self._read):
+            item.since_s, item.address = self._clock(), None
+            self._memory.appendleft(item)
+            self._bytes += item.bytes
+        self._on_disk -= len(self._read)
+        self._carried += self._read
+        self._read = []
+        self._stored = False
         self._live = True
-        return 0.0
+        if not self._carried:
+            backlog.free()
 
     def _commit(self, backlog: Backlog) -> None:
+        """What was read is delivered, or in memory, or was poured again. What only memory holds
+        keeps the cursor where it is."""
+        if self._carried:
+            if not all(item.done or item.address is not None for item in self._carried):
+                return
+            backlog.sync()
+            self._carried = []
         backlog.commit()
         self._commit_due_s = self._clock() + self.settings.commit_s
         if backlog.waits:
@@ -383,7 +430,7 @@ class StoreForward:
     @property
     def all_delivered(self) -> bool:
         """Whether nothing is left, in memory and on disk. With the lock."""
-        return not (self._memory or self._stored)
+        return not (self._memory or self._stored or self._carried)
 
     @property
     def due(self) -> bool:
@@ -405,9 +452,12 @@ class StoreForward:
         """At the end: what memory holds goes to the backlog, if there is one. With the lock. Raises
         what Writer raises; then it is in memory still."""
         if self._backlog is not None:
-            if self._live and self._memory:
+            live = self._live
+            if live and self._memory:
                 self._end_live("closed")
             self._pour()
+            if live:
+                self._settle()
 
     def give_up(self) -> list[Message]:
         """What was rejected, and what memory still holds, at the very end. With the lock."""

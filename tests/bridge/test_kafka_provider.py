@@ -147,14 +147,16 @@ def test_order_holds_while_a_real_broker_is_killed_and_stopped(
         thread = threading.Thread(target=work)
         thread.start()
         failing = "buffering" if mode == "buffer" else "blocked"
-        for end in (kafka.kill, kafka.stop):
+        try:
+            for end in (kafka.kill, kafka.stop):
+                wait_until(lambda: buffer.status().state == "live")
+                end()
+                wait_until(lambda: buffer.status().state == failing)
+                kafka.start()
             wait_until(lambda: buffer.status().state == "live")
-            end()
-            wait_until(lambda: buffer.status().state == failing)
-            kafka.start()
-        wait_until(lambda: buffer.status().state == "live")
-        stop.set()
-        thread.join()
+        finally:
+            stop.set()
+            thread.join()
         assert buffer.flush(SOON_S)
         sent = buffer.status().delivered
     values = values_by_key(consume(kafka.bootstrap_servers, name, 3))

@@ -30,13 +30,14 @@ class Interrupted(FaultyProvider):
     def __init__(self, inner: MemoryProvider, seed: int) -> None:
         super().__init__(inner, seed=seed)
         self.meanwhile: list[Message] = []
+        self.takes_s = LIVE_AGE_S + 1  # long enough to count as not keeping up
         self.core: StoreForward | None = None
         self.machine: Sending | None = None
 
     def flush(self) -> Iterable[int]:
         meanwhile, self.meanwhile = self.meanwhile, []
         if meanwhile and self.machine is not None:
-            self.machine.now_s += LIVE_AGE_S + 1  # long enough to count as not keeping up
+            self.machine.now_s += self.takes_s
             for message in meanwhile:
                 self.machine.offer(message)
         return super().flush()
@@ -206,6 +207,24 @@ def values_in_log(system: SimulatedSystem) -> list[bytes]:
 
     with Reader("/log", storage=Storage(system.snapshot())) as reader:
         return [record.value or b"" for record in reader]
+
+
+def test_it_is_live_again_though_the_program_never_pauses() -> None:
+    """With each delivery something comes: the backlog is never found empty."""
+    machine = Sending()
+    machine.begin(1, "buffer")
+    machine.provider.down = True
+    machine.send(30)
+    machine.turn(1, 0)
+    assert machine.core.status().state == "buffering"
+    machine.provider.down = False
+    machine.provider.takes_s = 1.0
+    while machine.core.status().state != "live" and machine.now_s < 60.0:
+        machine.provider.meanwhile = [machine.new()]
+        machine.now_s += min(max(machine.core.turn(), 0.001), 1.0)
+    assert machine.core.status().state == "live"
+    machine.teardown()
+    assert len(machine.destination.messages) == len(machine.must_arrive)
 
 
 TestSending = Sending.TestCase
