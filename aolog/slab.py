@@ -171,25 +171,28 @@ def decode_slab_header(copy: bytes) -> SlabHeader | NewerVersion | None:
         return NewerVersion(version)
     fields = _HEADER.unpack_from(copy)
     flags, topic_len = fields[3], fields[18]
+    base, base_ordinal, predecessor_end, slab_bytes, reach = (fields[i] for i in (5, 6, 11, 14, 15))
     if topic_len > TOPIC_LEN_MAX:
         return None
+    if max(base, base_ordinal, predecessor_end, slab_bytes, reach) >= ADDRESS_END:
+        return None  # no writer comes so far, and what follows from it would not fit its fields
     try:
         topic = str(copy[_HEADER.size : _HEADER.size + topic_len], "utf-8")
     except UnicodeDecodeError:
         return None
     return SlabHeader(
         topic_uuid=fields[4],
-        base=fields[5],
-        base_ordinal=fields[6],
+        base=base,
+        base_ordinal=base_ordinal,
         salt=fields[7],
         epoch=fields[8],
         created_us=fields[9],
         predecessor_base=fields[10],
-        predecessor_end=fields[11],
+        predecessor_end=predecessor_end,
         predecessor_cut=fields[12],
         greatest_before_us=fields[13],
-        slab_bytes=fields[14],
-        reach=fields[15],
+        slab_bytes=slab_bytes,
+        reach=reach,
         boot_id=fields[16],
         inode=fields[17],
         synced=bool(flags & FLAG_SYNCED),

@@ -36,6 +36,7 @@ bounded = settings(deadline=None, max_examples=200)
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
+ADDRESS = st.integers(0, ADDRESS_END - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
 UUID = st.binary(min_size=16, max_size=16)
 TOPIC = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
@@ -44,15 +45,15 @@ TOPIC = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 HEADERS = st.builds(
     SlabHeader,
     topic_uuid=UUID,
-    base=U64,
-    base_ordinal=U64,
+    base=ADDRESS,
+    base_ordinal=ADDRESS,
     salt=U32,
     epoch=U32,
     created_us=I64,
-    slab_bytes=U64,
-    reach=U64,
+    slab_bytes=ADDRESS,
+    reach=ADDRESS,
     predecessor_base=U64,
-    predecessor_end=U64,
+    predecessor_end=ADDRESS,
     predecessor_cut=U64,
     greatest_before_us=I64,
     boot_id=UUID,
@@ -128,6 +129,14 @@ def test_a_topic_that_is_nonsense_under_a_right_hash_is_no_header(at_and_bytes):
     copy = bytearray(HEADER.encode())
     copy[at : at + len(octets)] = octets
     assert decode_slab_header(rehashed(bytes(copy))) is None
+
+
+@pytest.mark.parametrize(
+    "field", ["base", "base_ordinal", "predecessor_end", "slab_bytes", "reach"]
+)
+def test_a_place_that_no_writer_comes_to_is_no_header(field):
+    """Under a right hash: what follows from it would not fit a frame's or a successor's fields."""
+    assert decode_slab_header(HEADER._replace(**{field: ADDRESS_END}).encode()) is None
 
 
 @bounded
