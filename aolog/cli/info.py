@@ -32,7 +32,7 @@ __all__ = ["info"]
 
 class _SlabInfo(NamedTuple):
     """A slab. records: None where nothing tells. created, least, greatest (of the
-    records' timestamps): microseconds."""
+    records' timestamps): microseconds. compressed: whether bodies may be."""
 
     base: int
     end: int
@@ -41,6 +41,7 @@ class _SlabInfo(NamedTuple):
     format: int
     epoch: int | None
     sealed: bool
+    compressed: bool | None
     created: int | None
     least: int | None
     greatest: int | None
@@ -133,6 +134,7 @@ def _slab_info(log: Log, i: int, *, end_ordinal: int | None) -> _SlabInfo:
         format=slab.format,
         epoch=header.epoch if header else None,
         sealed=seal is not None,
+        compressed=header.compressed if header else None,
         created=header.created_us if header else None,
         least=seal.least_us if seal and times else None,
         greatest=seal.greatest_us if seal and times else None,
@@ -212,6 +214,7 @@ def _fields(log: str, found: _Info, writer: Holder) -> dict[str, Any]:
     return {
         "log": log,
         "format": found.format,
+        "compressed": headers[1].compressed if headers else None,
         "topic_uuid": str(uuid.UUID(bytes=headers[1].topic_uuid)) if headers else None,
         "topic": headers[1].topic if headers else None,
         "first_epoch": headers[0].epoch if headers else None,
@@ -258,7 +261,8 @@ def _print(
     aside_bytes = sum(size for _, size in aside)
     lines = {
         "log": fields["log"],
-        "format": "1 (queuefka)" if found.format == 1 else found.format,
+        "format": f"{found.format}{' (queuefka)' if found.format == 1 else ''}"
+        f"{', compressed' if fields['compressed'] else ''}",
         "topic": fields["topic"],
         "topic UUID": fields["topic_uuid"],
         "epoch": epoch,

@@ -65,6 +65,14 @@ def test_info_tells_extent_times_cursors_and_what_was_set_aside(log_path):
         assert part in shown, part
 
 
+def test_info_says_whether_bodies_may_be_compressed(log_path):
+    with aolog.Writer(log_path, compression="lz4") as log:
+        log.append(b"x")
+    found = answer("info", log_path, "--slabs")
+    assert (found["compressed"], found["slab_list"][0]["compressed"]) == (True, True)
+    assert "format:     2, compressed\n" in well("info", log_path).stdout
+
+
 def test_info_sees_the_process_that_writes(log_path):
     with started("append", log_path) as child:
         eventually(lambda: Path(log_path).is_dir() and slab_files(log_path))
