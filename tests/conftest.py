@@ -31,6 +31,8 @@ __all__ = [
 
 _collected = pytest.StashKey[tuple[int, int]]()  # tests, and how many of them are slow
 
+_FIRST_KAFKA = {"test_exactly_once_kafka", "test_kafka_provider"}  # about half of their time
+
 _crashes_of_workers: Counter[str] = Counter()
 
 
@@ -98,10 +100,11 @@ def pytest_runtest_teardown() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before workers look at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked slow run only where they were asked for. The tests with the one Kafka run in one
-    worker, one after the other: they stop and kill it."""
+    """Tests marked slow run only where they were asked for. The tests with a Kafka run one after the
+    other, as they stop and kill it; mostly they wait, so that two such rows go side by side."""
     for item in items:
         if item.get_closest_marker("slow") is not None and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --long"))
         if "kafka" in getattr(item, "fixturenames", ()) or item.path.parent.name == "kafka":
-            item.add_marker(pytest.mark.xdist_group("kafka"))
+            row = "kafka 1" if item.path.stem in _FIRST_KAFKA else "kafka 2"
+            item.add_marker(pytest.mark.xdist_group(row))
