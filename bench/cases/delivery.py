@@ -2,13 +2,16 @@
 
 The table that messagebuffer's README has, of the same payloads in the same run. Timed is until the
 cluster has acknowledged the last record. All use the bridge's settings of the client, with a
-connection that stands and a topic that has taken its first record.
+connection that stands and a topic whose partitions have taken a first record. A record is a key and
+a value; its partition is the one that the bridge finds for the key.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +40,8 @@ BUFFERED: dict[Mode, str] = {
 }
 _BATCH = 100
 _VALUE_BYTES = 100
-_FIRST = b"first"  # what opens a topic; not timed, not proved
+PARTITIONS = 4  # of which the mock keeps 5 MiB each
+_FIRST = b"first"  # what opens a partition; not timed, not proved
 _AT_A_KILL = {
     SYNCHRONOUS: "a kill loses the one that is waited for",
     BATCHES: "a kill loses the batch that is waited for",
@@ -88,7 +92,7 @@ def _produced(name: str, to: Destination, values: Sequence[bytes], batch: int) -
     @contextmanager
     def session(directory: str) -> Iterator[Callable[[], int]]:
         topic, delivered = _topic(to, directory), 0
-        producer = _producer(to)
+        producer, keys = _producer(to), _keys()
 
         def done(error: object, _: object) -> None:
             nonlocal delivered
@@ -96,10 +100,11 @@ def _produced(name: str, to: Destination, values: Sequence[bytes], batch: int) -
                 raise Wrong(f"{name}: {error}")
             delivered += 1
 
-        def produce(value: bytes) -> None:
+        def produce(value: bytes, partition: int) -> None:
+            key = keys[partition]
             while True:
                 try:
-                    producer.produce(topic, value, None, 0, done)
+                    producer.produce(topic, value, key, partition, done)
                 except BufferError:
                     producer.poll(0.01)
                 else:
@@ -107,12 +112,13 @@ def _produced(name: str, to: Destination, values: Sequence[bytes], batch: int) -
 
         def work() -> int:
             for i in range(0, len(values), batch):
-                for value in values[i : i + batch]:
-                    produce(value)
+                for j, value in enumerate(values[i : i + batch], i):
+                    produce(value, j % PARTITIONS)
                 producer.flush(SOON_S)
             return delivered
 
-        produce(_FIRST)
+        for partition in range(PARTITIONS):
+            produce(_FIRST, partition)
         producer.flush(SOON_S)
         delivered = 0
         yield work
@@ -126,16 +132,17 @@ def _logged(delivery: str, to: Destination, values: Sequence[bytes]) -> Contende
 
     @contextmanager
     def session(directory: str) -> Iterator[Callable[[], int]]:
-        log, topic = str(Path(directory, "log")), _topic(to, directory)
+        log, topic, keys = str(Path(directory, "log")), _topic(to, directory), _keys()
         with aolog.Writer(log) as writer:
-            first = writer.append(_FIRST)
+            for key in keys:
+                first = writer.append(_FIRST, key=key)
             writer.flush()
             with Bridge(log, to, topic, "--delivery", delivery) as bridge:
                 bridge.acknowledged(first)
 
                 def work() -> int:
-                    for value in values:
-                        last = writer.append(value)
+                    for i, value in enumerate(values):
+                        last = writer.append(value, key=keys[i % PARTITIONS])
                     writer.flush()
                     bridge.acknowledged(last)
                     return len(values)
@@ -150,9 +157,9 @@ def _buffered(mode: Mode, to: Destination, values: Sequence[bytes]) -> Contender
 
     @contextmanager
     def session(directory: str) -> Iterator[Callable[[], int]]:
-        topic = _topic(to, directory)
+        topic, keys = _topic(to, directory), _keys()
         provider = KafkaProvider(to.cluster.bootstrap_servers)
-        room = len(values) + 1  # what is measured is live, not how it ends
+        room = PARTITIONS + len(values)  # what is measured is live, not how it ends
         with Buffer(provider, Path(directory, "log"), mode=mode, memory_messages=room) as buffer:
 
             def delivered(count: int) -> int:
@@ -163,12 +170,13 @@ def _buffered(mode: Mode, to: Destination, values: Sequence[bytes]) -> Contender
                 return buffer.status().delivered
 
             def work() -> int:
-                for value in values:
-                    buffer.send(topic, value)
-                return delivered(room) - 1
+                for i, value in enumerate(values):
+                    buffer.send(topic, value, keys[i % PARTITIONS])
+                return delivered(room) - PARTITIONS
 
-            buffer.send(topic, _FIRST)
-            delivered(1)
+            for key in keys:
+                buffer.send(topic, _FIRST, key)
+            delivered(PARTITIONS)
             yield work
 
     note = _AT_A_KILL["always" if mode == "always" else "live"]
@@ -185,7 +193,9 @@ def _contender(
 ) -> Contender:
     def proof(directory: str) -> Proof:
         topic = Path(directory, "topic").read_text(encoding="utf-8")
-        return prove(_values_in(to, topic, len(values)))
+        place = {value: i for i, value in enumerate(values)}  # in no order where one is wrong
+        lanes = [_values_in(to, topic, partition) for partition in range(PARTITIONS)]
+        return prove(heapq.merge(*lanes, key=lambda value: place.get(value, -1)))
 
     promise = Promise("cluster", f"{also}crc32c a batch")
     return Contender(name, promise, len(values), session, proof, prove(values), note)
@@ -193,9 +203,22 @@ def _contender(
 
 def _topic(to: Destination, directory: str) -> str:
     """A new one, whose name the proof finds."""
-    topic = new_topic(to.cluster)
+    topic = new_topic(to.cluster, PARTITIONS)
     Path(directory, "topic").write_text(topic, encoding="utf-8")
     return topic
+
+
+def _keys() -> list[bytes]:
+    """One for each partition, in order."""
+    from bridge.routing import partition_of
+
+    found: dict[int, bytes] = {}
+    for i in count():
+        key = b"key %d" % i
+        found.setdefault(partition_of(key, b"", PARTITIONS), key)
+        if len(found) == PARTITIONS:
+            return [found[partition] for partition in range(PARTITIONS)]
+    raise AssertionError
 
 
 def _producer(to: Destination) -> Producer:
@@ -207,9 +230,9 @@ def _producer(to: Destination) -> Producer:
     return Producer({**DEFAULTS, **FIXED, "bootstrap.servers": servers, "log_level": 3})
 
 
-def _values_in(to: Destination, topic: str, count: int) -> Iterator[bytes]:
-    """What stands behind the first record, in order; more than was asked for, if more is there."""
-    from confluent_kafka import Consumer, TopicPartition
+def _values_in(to: Destination, topic: str, partition: int) -> Iterator[bytes]:
+    """What stands behind the first record, in order. Raises Wrong where it does not come."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(
         {
@@ -222,15 +245,18 @@ def _values_in(to: Destination, topic: str, count: int) -> Iterator[bytes]:
             "log_level": 3,
         }
     )
-    until_s, left = time.monotonic() + SOON_S, count
+    until_s = time.monotonic() + SOON_S
     try:
-        consumer.assign([TopicPartition(topic, 0, 1)])
+        consumer.assign([TopicPartition(topic, partition, 1)])
         while time.monotonic() < until_s:
             for message in consumer.consume(1_000, timeout=0.2):
-                if message.error() is None:
-                    left -= 1
+                error = message.error()
+                if error is None:
                     yield message.value() or b""
-                elif left <= 0:  # the partition's end
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 -- a public name
                     return
+                else:
+                    raise Wrong(f"{topic}/{partition}: {error}")
     finally:
         consumer.close()
+    raise Wrong(f"{topic}/{partition} has no end")
