@@ -159,8 +159,17 @@ def _buffered(mode: Mode, to: Destination, values: Sequence[bytes]) -> Contender
     def session(directory: str) -> Iterator[Callable[[], int]]:
         topic, keys = _topic(to, directory), _keys()
         provider = KafkaProvider(to.cluster.bootstrap_servers)
-        room = PARTITIONS + len(values)  # what is measured is live, not how it ends
-        with Buffer(provider, Path(directory, "log"), mode=mode, memory_messages=room) as buffer:
+        room = PARTITIONS + len(values)
+        # What is measured is live, not how it ends: memory for all, and time.
+        buffer = Buffer(
+            provider,
+            Path(directory, "log"),
+            mode=mode,
+            memory_messages=room,
+            memory_bytes=1 << 30,
+            live_age_s=SOON_S,
+        )
+        with buffer:
 
             def delivered(count: int) -> int:
                 until_s = time.monotonic() + SOON_S
@@ -194,7 +203,10 @@ def _contender(
     def proof(directory: str) -> Proof:
         topic = Path(directory, "topic").read_text(encoding="utf-8")
         place = {value: i for i, value in enumerate(values)}  # in no order where one is wrong
-        lanes = [_values_in(to, topic, partition) for partition in range(PARTITIONS)]
+        lanes = [
+            _values_in(to, topic, partition, len(values[partition::PARTITIONS]))
+            for partition in range(PARTITIONS)
+        ]
         return prove(heapq.merge(*lanes, key=lambda value: place.get(value, -1)))
 
     promise = Promise("cluster", f"{also}crc32c a batch")
@@ -230,8 +242,9 @@ def _producer(to: Destination) -> Producer:
     return Producer({**DEFAULTS, **FIXED, "bootstrap.servers": servers, "log_level": 3})
 
 
-def _values_in(to: Destination, topic: str, partition: int) -> Iterator[bytes]:
-    """What stands behind the first record, in order. Raises Wrong where it does not come."""
+def _values_in(to: Destination, topic: str, partition: int, count: int) -> Iterator[bytes]:
+    """What stands behind the first record, in order, `count` at least: a transaction that was
+    committed may be marked in its partitions later. Raises Wrong where that does not come."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(
@@ -252,11 +265,12 @@ def _values_in(to: Destination, topic: str, partition: int) -> Iterator[bytes]:
             for message in consumer.consume(1_000, timeout=0.2):
                 error = message.error()
                 if error is None:
+                    count -= 1
                     yield message.value() or b""
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 -- a public name
-                    return
-                else:
+                elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 -- a public name
                     raise Wrong(f"{topic}/{partition}: {error}")
+                elif count <= 0:
+                    return
     finally:
         consumer.close()
-    raise Wrong(f"{topic}/{partition} has no end")
+    raise Wrong(f"{topic}/{partition}: {count} records have not come")
