@@ -69,7 +69,7 @@ def panel_of(plan: Plan, to: Destination, log: str, records: int) -> Panel:
         "backlog",
         f"draining {records * _VALUE_BYTES / 1e6:,.0f} MB of {_VALUE_BYTES:,}-byte records, "
         f"{to.name}",
-        "resident bytes of the bridge's process (VmHWM), all of them",
+        "resident bytes of the bridge's process (VmRSS, medians; VmHWM, the peak)",
         [
             Probe(
                 each,
