@@ -19,7 +19,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _RESULTS, _PLOTS, _README = "bench/results.json", "bench/plots", "README.md"
 _EPILOG = f"""\b
 Examples:
-  python -m bench                                    all cases, about ten minutes
+  python -m bench                                    all cases, about twenty minutes
   python -m bench --only arrow --check               does the target hold?
   python -m bench --only append --record-bytes 20    small records
   python -m bench --only scale --size large --plot . how costs grow, up to 10^8 records
@@ -68,9 +68,10 @@ def main(
     check: bool,  # noqa: FBT001 -- click passes it by name
 ) -> None:
     """How fast aolog is, beside msgpack, pyarrow IPC, lmdb, sqlite, RocksDB, persist-queue and
-    diskcache, and beside the same bytes written and read raw; what it holds in memory; and how
-    costs grow. All contenders of a case take turns, so compare within a run. Needs the packages
-    of `pip install '.[bench]'`; what is missing is left out."""
+    diskcache, and beside the same bytes written and read raw; how fast the bridge is, beside
+    the Kafka client alone; what they hold in memory; and how costs grow. All contenders of a case
+    take turns, so compare within a run. Needs the packages
+    of `pip install '.[bench]'`; what is missing is left out, also Apache Kafka without Java."""
     if publish:
         from bench.child import ROOT
 

@@ -15,7 +15,7 @@ __all__ = ["describe", "file_system"]
 
 _PACKAGES = (
     "aolog", "xxhash", "numpy", "pyarrow", "msgpack", "lmdb", "rocksdict", "persist-queue",
-    "diskcache",
+    "diskcache", "confluent-kafka",
 )  # fmt: skip  # a table
 
 

@@ -15,7 +15,10 @@ class Size(NamedTuple):
     logs that show how a cost grows; scale_rounds of them. memory_bytes: of the log that a writer
     and readers go through, memory_rounds times. imports: rounds. instructions: thousands of
     records. fleet_bridges, fleet_outage_s: that are
-    simulated."""
+    simulated. bridge_kafka: whether cases of the bridge also run against Apache Kafka, where it can
+    be had. bridge_rounds: of those cases that take long. latency_seconds: how long a beat goes on.
+    delivery_records, of which delivery_slow where each is waited for: that are delivered in every
+    way. backlog_bytes: that a bridge drains."""
 
     records: int
     bytes_max: int
@@ -34,6 +37,12 @@ class Size(NamedTuple):
     instructions: int
     fleet_bridges: int
     fleet_outage_s: float
+    bridge_kafka: bool
+    bridge_rounds: int
+    latency_seconds: float
+    delivery_records: int
+    delivery_slow: int
+    backlog_bytes: int
 
     def records_of(self, record_bytes: int) -> int:
         return max(1, min(self.records, self.bytes_max // record_bytes))
@@ -59,6 +68,12 @@ SIZES = {
         instructions=1,
         fleet_bridges=300,
         fleet_outage_s=60.0,
+        bridge_kafka=False,
+        bridge_rounds=1,
+        latency_seconds=0.2,
+        delivery_records=2_000,
+        delivery_slow=20,
+        backlog_bytes=2_000_000,
     ),
     # 20 MB: as large as the last cache; ten times as much gave the same ratios
     "normal": Size(
@@ -79,6 +94,12 @@ SIZES = {
         instructions=20,
         fleet_bridges=10_000,
         fleet_outage_s=3600.0,
+        bridge_kafka=True,
+        bridge_rounds=3,
+        latency_seconds=5.0,
+        delivery_records=100_000,
+        delivery_slow=500,
+        backlog_bytes=1_000_000_000,
     ),
     # several slabs
     "large": Size(
@@ -99,5 +120,11 @@ SIZES = {
         instructions=50,
         fleet_bridges=10_000,
         fleet_outage_s=3600.0,
+        bridge_kafka=True,
+        bridge_rounds=1,
+        latency_seconds=20.0,
+        delivery_records=100_000,
+        delivery_slow=500,
+        backlog_bytes=10_000_000_000,
     ),
 }

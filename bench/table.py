@@ -26,7 +26,10 @@ _RECORD_BYTES = 100
 
 def markdown(found: Document) -> str:
     """What stands between the markers."""
-    parts = [_head(found), _contenders(found), _targets(found), _panels(found), _plots(found)]
+    parts = [
+        _head(found), _contenders(found), _deliveries(found), _targets(found), _panels(found),
+        _plots(found),
+    ]  # fmt: skip  # in this order
     return "\n\n".join(part for part in parts if part)
 
 
@@ -112,6 +115,35 @@ def _cell(result: dict[str, Any] | None) -> str:
 
 def _ratio(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
+
+
+def _deliveries(found: Document) -> str:
+    """A row a way to hand records to Kafka; a column a cluster."""
+    groups = [group for group in found["groups"] if group["case"] == "delivery"]
+    if not groups:
+        return ""
+    names = list(dict.fromkeys(one["name"] for group in groups for one in group["results"]))
+    lines = [
+        f"| | {' | '.join(group['title'] for group in groups)} |",
+        "|---" * (len(groups) + 1) + "|",
+    ]
+    for name in names:
+        cells = [_rate(group, name) for group in groups]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return (
+        f"Records a second until the cluster has acknowledged the last, medians of "
+        f"{groups[0]['rounds']} rounds; in brackets the share of what {groups[0]['baselines'][0]} "
+        "reaches. What is not synchronous keeps what waits in memory only while the program lives; "
+        "the log and Buffer's `always` keep what was flushed.\n\n" + "\n".join(lines)
+    )
+
+
+def _rate(group: dict[str, Any], name: str) -> str:
+    for one in group["results"]:
+        if one["name"] == name:
+            (ratio,) = one["ratios"].values()
+            return f"{1e9 / one['median_ns']:,.0f} ({1 / ratio:.{2 if ratio < 20 else 3}f})"
+    return "-"
 
 
 def _targets(found: Document) -> str:

@@ -1,6 +1,7 @@
 """The bench runs, and every contender does the work that it is timed for. No time is asserted.
 
-About ten seconds, most of them one run of every case at the small size.
+About ten seconds, most of them one run of every case at the small size, but for those of the
+bridge (test_bridges.py).
 """
 
 from __future__ import annotations
@@ -24,41 +25,22 @@ from bench.limits import RAW_BLOCKS, READ, READ_AND_HASH
 from bench.payloads import make_payloads, prove
 from bench.peers import MSGPACK
 from bench.sizes import SIZES
+from tests.bench.running import CASES_OF_BRIDGE, ROOT, results_of, run_bench, run_small
 
-ROOT = Path(__file__).resolve().parents[2]
 LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no records
-CASES_RUN = [case for case in CASES if case not in CASES_ON_REQUEST]
+CASES_RUN = [case for case in CASES if case not in {*CASES_ON_REQUEST, *CASES_OF_BRIDGE}]
 CASES_OF_PANELS = {"memory", "fleet"}
 CASES_OF_RECORDS = [
     case
     for case in CASES_RUN
-    if case not in {"opening", "memory", "scale", "seek", "compression", "fleet"}
+    if case not in {"opening", "scale", "seek", "compression"} | CASES_OF_PANELS
 ]
-
-
-def run_bench(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "bench", *arguments],
-        cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False,
-        timeout=115,
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Every case at the small size, through the command line: what it printed, and its JSON."""
-    directory = tmp_path_factory.mktemp("bench")
-    path = directory / "out.json"
-    work = directory / "work"
-    work.mkdir()
-    done = run_bench("--size", "small", "--dir", str(work), "--json", str(path))
-    assert done.returncode == 0, done.stderr
-    assert list(work.iterdir()) == []  # nothing is left behind
-    return done.stdout, json.loads(path.read_text(encoding="utf-8"))
-
-
-def results_of(document, case):
-    return [r for g in document["groups"] if g["case"] == case for r in g["results"]]
+    return run_small(CASES_RUN, tmp_path_factory.mktemp("bench"))
 
 
 def test_all_cases_run_and_the_machine_is_named(run):

@@ -1,0 +1,206 @@
+"""What cases about the bridge share: clusters to send to, and a bridge in a process of its own.
+
+`Bridge` is `python -m bridge run`, told on from inside: what its engines learn of acknowledgements
+goes through a pipe, 16 bytes each, with the time at which they learnt it. Nothing else is changed.
+Times are the monotonic clock's, which on Linux is one for all processes.
+
+Clusters are librdkafka's mock, in this process, and Apache Kafka as the tests run it, where Java
+and its jars are to be had. The mock keeps 5 MiB a partition and does not isolate transactions.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import selectors
+import struct
+import subprocess
+import sys
+import time
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from bench.child import ROOT
+from bench.measure import Skipped, Wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+    from bench.sizes import Size
+
+__all__ = ["KAFKA", "MOCK", "SOON_S", "Acknowledged", "Bridge", "Cluster", "Destination",
+           "destinations", "environment", "new_topic", "run_bridge", "without_kafka"]  # fmt: skip
+
+MOCK, KAFKA = "librdkafka's mock", "Apache Kafka"
+SOON_S = 120.0  # for whatever must happen; nothing waits so long when all is well
+# What is drained over and over need not stay on the disk.
+_LITTLE_IS_KEPT = {
+    "log.retention.bytes": 1 << 30,
+    "log.segment.bytes": 128 << 20,
+    "log.retention.check.interval.ms": 5_000,
+}
+_RECORD = struct.Struct("<qq")
+_READ_BYTES = 64 << 10
+_PIPE_BYTES = 1 << 20  # 65,536 acknowledgements: the bridge never waits for who reads them
+
+_TOLD = """
+import os, runpy, struct, sys, time
+from bridge.engine import Engine
+from bridge.transactions import Transactions
+
+pipe, pack = int(sys.argv.pop(1)), struct.Struct("<qq").pack
+
+def told(method):
+    last = -1
+    def through(self, *args, **named):
+        nonlocal last
+        commands = method(self, *args, **named)
+        address = self.position.address
+        if address > last:
+            last = address
+            os.write(pipe, pack(address, time.monotonic_ns()))
+        return commands
+    return through
+
+Engine.delivered = told(Engine.delivered)
+Transactions.committed = told(Transactions.committed)
+runpy.run_module("bridge", run_name="__main__", alter_sys=True)
+"""
+
+
+class Cluster(Protocol):
+    """Of the mock and of Kafka alike."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def create_topic(self, name: str, partitions: int = 1) -> None: ...
+
+
+class Destination(NamedTuple):
+    """A cluster that runs. isolates: whether exactly_once is to be had there."""
+
+    name: str
+    cluster: Cluster
+    isolates: bool
+
+
+class Acknowledged(NamedTuple):
+    """Every record before the address is acknowledged, and the bridge knows it since."""
+
+    address: int
+    at_ns: int
+
+
+def without_kafka(size: Size) -> list[Skipped]:
+    """Why Apache Kafka is left out; nothing if it is not."""
+    if not size.bridge_kafka:
+        return [Skipped(KAFKA, "not at this size")]
+    from tests.kafka.server import KafkaUnavailable, jars, java
+
+    try:
+        java()
+        jars()
+    except KafkaUnavailable as error:
+        return [Skipped(KAFKA, str(error))]
+    return []
+
+
+def destinations(size: Size, directory: str) -> Iterator[Destination]:
+    """The mock, then Kafka if it can be had; each runs until the next is asked for."""
+    from bridge.embedded import EmbeddedBroker
+
+    with EmbeddedBroker() as broker:
+        yield Destination(MOCK, broker, isolates=False)
+    if without_kafka(size):
+        return
+    from tests.kafka.server import KafkaServer
+
+    with KafkaServer(Path(directory, "kafka"), _LITTLE_IS_KEPT) as server:
+        yield Destination(KAFKA, server, isolates=True)
+
+
+def new_topic(cluster: Cluster, partitions: int = 1) -> str:
+    """The name of a topic that nobody has used."""
+    name = f"bench-{uuid.uuid4().hex[:12]}"
+    cluster.create_topic(name, partitions)
+    return name
+
+
+def environment() -> dict[str, str]:
+    """Of a process that finds the project."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+class Bridge:
+    """A bridge from a log to a topic. A context manager, which stops it. Raises Wrong where it
+    ends, or says nothing for SOON_S."""
+
+    def __init__(self, log: str, to: Destination, topic: str, *options: str) -> None:
+        self._pipe, theirs = os.pipe()
+        fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._rest = b""
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._pipe, selectors.EVENT_READ)
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", _TOLD, str(theirs), "run", "--log", log, "--topic", topic),
+                *("--bootstrap-servers", to.cluster.bootstrap_servers, *options),
+            ],
+            cwd=ROOT, env=environment(), pass_fds=[theirs], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip  # one thing, a line or two
+        os.close(theirs)
+
+    def acknowledged(self, address: int) -> list[Acknowledged]:
+        """Waits until the record at the address is; all that was told since the last call."""
+        told: list[Acknowledged] = []
+        until_s = time.monotonic() + SOON_S
+        while not told or told[-1].address <= address:
+            if not self._selector.select(until_s - time.monotonic()):
+                raise Wrong(f"the bridge acknowledges nothing for {SOON_S:g} s")
+            data = os.read(self._pipe, _READ_BYTES)
+            if not data:
+                said = self._process.communicate()[1]
+                raise Wrong(f"the bridge ended with status {self._process.wait()}:\n{said}")
+            data = self._rest + data
+            whole = len(data) - len(data) % _RECORD.size
+            self._rest = data[whole:]
+            told += map(Acknowledged._make, _RECORD.iter_unpack(data[:whole]))
+        return told
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=SOON_S)
+        finally:
+            self._process.kill()
+            self._selector.close()
+            os.close(self._pipe)
+
+
+@contextmanager
+def run_bridge(
+    log: str, to: Destination, topic: str, *options: str
+) -> Iterator[subprocess.Popen[str]]:
+    """`python -m bridge run` as it is, its status as JSON lines on standard output."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "bridge", "run", "--log", log, "--topic", topic, "--json"),
+            *("--bootstrap-servers", to.cluster.bootstrap_servers, *options),
+        ],
+        cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip  # one thing, a line or two
+    with process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise

@@ -1,0 +1,123 @@
+"""backlog: what the bridge holds in memory while a long log drains, whatever its length.
+
+The process is `python -m bridge run --drain` as it is. Its resident bytes are the kernel's count,
+Python and the Kafka client included: their peak, and their middle while the first and the last
+quarter of the log goes through. What is bounded does not grow from one to the other; the peak is
+of a moment when the cluster is slow, and the client's queue full. The cluster is in other processes.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.bridges import destinations, new_topic, run_bridge, without_kafka
+from bench.measure import Wrong
+from bench.panel import Panel, Probe, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.bridges import Destination
+    from bench.cases.plan import Plan
+
+__all__ = ["FIRST_MB", "LAST_MB", "MB_A_SECOND", "PEAK_MB", "fill", "groups", "panel_of"]
+
+FIRST_MB, LAST_MB, PEAK_MB = (
+    "resident MB, first quarter", "resident MB, last quarter", "peak MB",
+)  # fmt: skip  # one thing, a line or two
+MB_A_SECOND = "MB of values a second"
+PEAK_MB_MAX = 200.0
+PARTITIONS, _KEYS = 4, 100
+# The bridge bounds both records and bytes under way; at this length it is the bytes that count.
+_VALUE_BYTES = 1_000
+
+
+def groups(plan: Plan) -> Iterator[Panel]:
+    with plan.fixture() as directory:
+        log = str(Path(directory, "log"))
+        records = fill(log, plan.size.backlog_bytes)
+        missing = without_kafka(plan.size)
+        for to in destinations(plan.size, directory):
+            one = panel_of(plan, to, log, records)
+            one.skipped.extend(missing)
+            yield one
+
+
+def fill(log: str, size: int) -> int:
+    """A log of so many bytes of values; how many records."""
+    import aolog
+
+    records, value = max(1, size // _VALUE_BYTES), bytes(_VALUE_BYTES)
+    keys = [b"key %d" % i for i in range(_KEYS)]
+    with aolog.Writer(log, sync="never") as writer:
+        for i in range(records):
+            writer.append(value, key=keys[i % _KEYS])
+    return records
+
+
+def panel_of(plan: Plan, to: Destination, log: str, records: int) -> Panel:
+    """Of one cluster."""
+    deliveries = ["at_least_once", *(["exactly_once"] if to.isolates else [])]
+    numbers = count()
+    return Panel(
+        "backlog",
+        f"draining {records * _VALUE_BYTES / 1e6:,.0f} MB of {_VALUE_BYTES:,}-byte records, "
+        f"{to.name}",
+        "resident bytes of the bridge's process (VmRSS, medians; VmHWM, the peak)",
+        [
+            Probe(
+                each,
+                partial(_drained, each, to, log, records, numbers),
+                {PEAK_MB: PEAK_MB_MAX},
+                f"defaults; keys, {PARTITIONS} partitions",
+            )
+            for each in deliveries
+        ],
+        rounds=plan.size.bridge_rounds,
+    )
+
+
+def _drained(
+    delivery: str, to: Destination, log: str, records: int, numbers: count[int]
+) -> dict[str, float]:
+    if not Path("/proc/self/status").exists():
+        raise Unavailable("no /proc here to read resident bytes from")
+    begun_s, done = 0.0, 0
+    quarters: list[list[float]] = [[], [], [], []]
+    cursor = f"bench-{to.name.split()[-1]}-{next(numbers)}"
+    options = "--drain", "--cursor", cursor, "--delivery", delivery, "--status-seconds", "0.1"
+    with run_bridge(log, to, new_topic(to.cluster, PARTITIONS), *options) as process:
+        assert process.stdout is not None
+        peak_mb = resident_mb = 0.0
+        for line in process.stdout:
+            done = json.loads(line)["acknowledged"]
+            begun_s = begun_s or time.monotonic()
+            now_mb, hwm_mb = _resident_mb(process.pid)
+            resident_mb = now_mb or resident_mb  # the last line may be its last word
+            quarters[min(3, done * 4 // records)].append(resident_mb)
+            peak_mb = max(peak_mb, hwm_mb, resident_mb)
+        took_s = time.monotonic() - begun_s
+        if process.wait() or done != records:
+            raise Wrong(f"{delivery}: {done} records of {records}, status {process.returncode}")
+    return {
+        FIRST_MB: statistics.median(quarters[0]),
+        LAST_MB: statistics.median(quarters[3]),
+        PEAK_MB: peak_mb,
+        MB_A_SECOND: records * _VALUE_BYTES / 1e6 / took_s,
+    }
+
+
+def _resident_mb(pid: int) -> tuple[float, float]:
+    """Now, and at most so far; 0 of a process that has ended."""
+    found = {"VmRSS": 0.0, "VmHWM": 0.0}
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        if name in found:
+            found[name] = int(value.split()[0]) * 1024 / 1e6
+    return found["VmRSS"], found["VmHWM"]

@@ -1,0 +1,37 @@
+"""`python -m bench` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES_OF_BRIDGE = ("latency", "delivery", "backlog")  # they start processes: run by themselves
+
+
+def run_bench(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "bench", *arguments],
+        cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False,
+        timeout=115,
+    )  # fmt: skip
+
+
+def run_small(cases: Iterable[str], directory: Path) -> tuple[str, dict[str, Any]]:
+    """At the small size: what it printed, and its JSON."""
+    path, work = directory / "out.json", directory / "work"
+    work.mkdir()
+    only = [word for case in cases for word in ("--only", case)]
+    done = run_bench("--size", "small", "--dir", str(work), "--json", str(path), *only)
+    assert done.returncode == 0, done.stderr
+    assert list(work.iterdir()) == []  # nothing is left behind
+    return done.stdout, json.loads(path.read_text(encoding="utf-8"))
+
+
+def results_of(document: dict[str, Any], case: str) -> list[dict[str, Any]]:
+    return [r for g in document["groups"] if g["case"] == case for r in g["results"]]
