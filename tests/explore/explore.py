@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import os
+import threading
 import time
 from array import array
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from random import Random
 from typing import NamedTuple
 
@@ -273,10 +275,36 @@ LONG = (4000, Budget(states=10_000, limit=4000, sample=1000))
 def explore_all(
     cases: Iterable[Case], budget: Budget, jobs: int | None = None
 ) -> Iterator[Explored]:
-    """All cases, side by side, in their order. What is explored depends on cases and budget alone."""
+    """All cases, side by side, in their order. What is explored depends on cases and budget alone.
+    The processes end with this one, however it ends, and with whoever stops listening."""
     cases = list(cases)
-    with ProcessPoolExecutor(jobs or os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(explore, cases, [budget] * len(cases))
+    context = get_context("spawn")
+    watched, held = context.Pipe(
+        duplex=False
+    )  # `held` by this process alone: none is left, it died
+    with (
+        watched,
+        held,
+        ProcessPoolExecutor(
+            jobs or os.cpu_count(), context, initializer=_end_with, initargs=(watched,)
+        ) as pool,
+    ):
+        try:
+            yield from pool.map(explore, cases, [budget] * len(cases))
+        except BaseException:
+            held.close()
+            raise
+
+
+def _end_with(watched: Connection) -> None:
+    """In a worker: it ends when the other end is closed."""
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            watched.poll(None)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def minimised(failure: Failure, budget: Budget, seconds: float = 20.0) -> Failure:
@@ -300,7 +328,7 @@ def minimised(failure: Failure, budget: Budget, seconds: float = 20.0) -> Failur
 def distinct(results: list[Explored]) -> int:
     """Different states in all of them together."""
     hashes = [np.frombuffer(result.states, np.uint64) for result in results]
-    return len(np.unique(np.concatenate(hashes)))
+    return len(np.unique(np.concatenate(hashes))) if hashes else 0
 
 
 def summary(results: list[Explored], seconds: float) -> str:
