@@ -55,7 +55,7 @@ def main() -> int:
     option(
         "--first", "the first of the seeds [0]; from above 0 on no others are explored", type=int
     )
-    option("--seconds", "no case is begun later, and none is waited for", type=float)
+    option("--seconds", "no case is waited for longer", type=float)
     option("--states", f"states a case [{budget.states}; one case: no end]", type=int)
     option("--limit", f"states a point [{budget.limit}; one case: {Budget().limit}]", type=int)
     option("--sample", "states drawn past that", type=int)
@@ -85,10 +85,8 @@ def main() -> int:
         cases = all_cases(count) if first == 0 else [case_at(first + i) for i in range(count)]
         results = []
         try:
-            for result in _shown(cases, budget, args.jobs):
-                results.append(result)
-                if args.seconds is not None and time.monotonic() - began > args.seconds:
-                    break
+            for result in _shown(cases, budget, args.jobs, args.seconds):
+                results.append(result)  # one by one: what is interrupted keeps them
         except KeyboardInterrupt:
             interrupted = True
         print(failures_of(results))
@@ -98,10 +96,12 @@ def main() -> int:
     return 130 if interrupted else 0
 
 
-def _shown(cases: list[Case], budget: Budget, jobs: int | None) -> Iterator[Explored]:
+def _shown(
+    cases: list[Case], budget: Budget, jobs: int | None, seconds: float | None
+) -> Iterator[Explored]:
     """A line a case; failures at once."""
     began, states = time.monotonic(), 0
-    for number, result in enumerate(explore_all(cases, budget, jobs), 1):
+    for number, result in enumerate(explore_all(cases, budget, jobs, seconds), 1):
         states += len(result.states)
         seconds = time.monotonic() - began
         print(f"{number}/{len(cases)} {result.name}: {result.points} points, {len(result.states)} states,"

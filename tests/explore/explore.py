@@ -273,10 +273,14 @@ LONG = (4000, Budget(states=10_000, limit=4000, sample=1000))
 
 
 def explore_all(
-    cases: Iterable[Case], budget: Budget, jobs: int | None = None
+    cases: Iterable[Case],
+    budget: Budget,
+    jobs: int | None = None,
+    seconds: float | None = None,
 ) -> Iterator[Explored]:
     """All cases, side by side, in their order. What is explored depends on cases and budget alone.
-    The processes end with this one, however it ends, and with whoever stops listening."""
+    seconds: after which no more are waited for. The processes end with this one, however it ends,
+    and with whoever stops listening."""
     cases = list(cases)
     context = get_context("spawn")
     watched, held = context.Pipe(
@@ -290,7 +294,9 @@ def explore_all(
         ) as pool,
     ):
         try:
-            yield from pool.map(explore, cases, [budget] * len(cases))
+            yield from pool.map(explore, cases, [budget] * len(cases), timeout=seconds)
+        except TimeoutError:
+            held.close()
         except BaseException:
             held.close()
             raise
