@@ -11,7 +11,7 @@ import threading
 import time
 from array import array
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import accumulate
 from multiprocessing import get_context
@@ -278,7 +278,7 @@ def explore_all(
     jobs: int | None = None,
     seconds: float | None = None,
 ) -> Iterator[Explored]:
-    """All cases, side by side, in their order. What is explored depends on cases and budget alone.
+    """All cases, side by side, each as it is done. What is explored depends on cases and budget alone.
     seconds: after which no more are waited for. The processes end with this one, however it ends,
     and with whoever stops listening."""
     cases = list(cases)
@@ -294,7 +294,8 @@ def explore_all(
         ) as pool,
     ):
         try:
-            yield from pool.map(explore, cases, [budget] * len(cases), timeout=seconds)
+            begun = [pool.submit(explore, case, budget) for case in cases]
+            yield from (done.result() for done in as_completed(begun, seconds))
         except TimeoutError:
             held.close()
         except BaseException:
