@@ -61,7 +61,7 @@ class Machine:
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.lock = threading.RLock()
-        self.free = threading.Condition(self.lock)  # told when a flock is given up
+        self.waiting: threading.Condition | None = None  # for a flock to be given up, if anybody is
         self.locks: dict[int, _Open] = {}
         self.full_errno = errno.ENOSPC
 
@@ -77,7 +77,6 @@ class SimulatedCalls:
     ) -> None:
         self._shared = shared
         self._disk = shared.disk
-        self._free = shared.free
         self._lock = shared.lock
         self._files: dict[int, _Open] = {}
         self._next_fd = 3
@@ -183,7 +182,7 @@ class SimulatedCalls:
         file.node.opened -= 1
         if file.locked:
             del self._shared.locks[file.node.ino]
-            self._free.notify_all()
+            self._freed()
         if not file.node.opened and not file.node.linked:
             self._disk.collect()
 
@@ -296,16 +295,23 @@ class SimulatedCalls:
                 if file.locked:
                     file.locked = False
                     del locks[ino]
-                    self._free.notify_all()
+                    self._freed()
                 return
             while locks.get(ino, file) is not file:
                 if operation & LOCK_NB:
                     _fail(errno.EWOULDBLOCK)
-                self._free.wait()
+                if self._shared.waiting is None:
+                    self._shared.waiting = threading.Condition(self._lock)
+                self._shared.waiting.wait()
                 if self._dead:
                     raise Killed
             locks[ino] = file
             file.locked = True
+
+    def _freed(self) -> None:
+        """A flock was given up."""
+        if self._shared.waiting is not None:
+            self._shared.waiting.notify_all()
 
     # --- names ---------------------------------------------------------------------------------------
 

@@ -78,7 +78,9 @@ class FileNode:
         first, last = offset // piece, (end - 1) // piece
         versions, seen = self._versions, bytes(cache[first * piece : (last + 1) * piece])
         for at in range(first, last + 1):
-            chunk = seen[(at - first) * piece : (at - first + 1) * piece].ljust(piece, b"\0")
+            chunk = seen[(at - first) * piece : (at - first + 1) * piece]
+            if len(chunk) < piece:
+                chunk = chunk.ljust(piece, b"\0")
             versions[at] = (*versions.get(at, ()), (chunk, 0))
         if self._stuck:  # a page that is written again is dirty again
             self._stuck -= frozenset(range(first, last + 1))

@@ -48,12 +48,13 @@ def apply_change(change: Change, entries_of: Callable[[int], dict[str, int]]) ->
 
 
 class _Tree(NamedTuple):
-    """Entries that may survive together. files: (path, inode) of all; choices: inodes of which
-    more than one content may survive. states: how many."""
+    """Entries that may survive together. hashed: what the content hash is of, in order: each path,
+    and behind a file's the hash of its bytes. choices: inodes of which more than one content may
+    survive, each with where in `hashed` it stands. states: how many."""
 
     entries: dict[int, dict[str, int]]
-    files: list[tuple[str, int]]
-    choices: list[int]
+    hashed: list[bytes]
+    choices: dict[int, list[int]]
     states: int
 
 
@@ -104,10 +105,17 @@ class Outcomes:
                     walk.append((f"{path}/{name}", child))
                 else:
                     files.append((f"{path}/{name}", child))
-        inodes = dict.fromkeys(ino for _, ino in files if ino)
-        choices = [ino for ino in inodes if self.contents[ino].count > 1]
+        hashed: list[bytes] = []
+        choices: dict[int, list[int]] = {}
+        for path, ino in sorted(files):
+            hashed.append(path.encode() + b"\0")
+            if ino and self.contents[ino].count > 1:
+                choices.setdefault(ino, []).append(len(hashed))
+                hashed.append(b"")
+            elif ino:
+                hashed.append(self._digest(ino, 0))
         count = math.prod(self.contents[ino].count for ino in choices)
-        return _Tree(entries, sorted(files), choices, count)
+        return _Tree(entries, hashed, choices, count)
 
     def numbers(self, limit: int, sample: int, rng: Random | None) -> Iterator[int]:
         """Which states to take: see the module."""
@@ -133,15 +141,13 @@ class Outcomes:
             i += 1
         tree = self._trees[i]
         left = number - (self._ends[i] - tree.states)
-        choice = {}
-        for ino in tree.choices:
+        choice, hashed = {}, tree.hashed.copy()
+        for ino, places in tree.choices.items():
             left, choice[ino] = divmod(left, self.contents[ino].count)
-        hashed = xxhash.xxh3_128()
-        for path, ino in tree.files:
-            hashed.update(path.encode() + b"\0")
-            if ino:
-                hashed.update(self._digest(ino, choice.get(ino, 0)))
-        return hashed.digest(), tree.entries, choice
+            digest = self._digest(ino, choice[ino])
+            for place in places:
+                hashed[place] = digest
+        return xxhash.xxh3_128_digest(b"".join(hashed)), tree.entries, choice
 
     def _digest(self, ino: int, which: int) -> bytes:
         found = self._digests.get((ino, which))

@@ -13,6 +13,7 @@ from aolog import lifetime
 from aolog.testing.calls import BLOCK, Machine, SimulatedCalls
 from aolog.testing.disk import Disk
 from aolog.testing.faults import Call, Effect, Fault, Faults, as_faults
+from aolog.testing.inode import FileNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -137,3 +138,12 @@ class SimulatedSystem(SimulatedCalls):
     def files(self) -> dict[str, bytes | None]:
         """Every path with its bytes as processes see them; None for a directory."""
         return dict(self._disk.files())
+
+    def at(self, path: str) -> bytes | tuple[str, ...] | None:
+        """What stands at a path as processes see it: a file's bytes, a directory's names, sorted;
+        None where nothing does. No call of the process."""
+        try:
+            node = self._disk.node(path)
+        except OSError:
+            return None
+        return bytes(node.cache) if isinstance(node, FileNode) else tuple(sorted(node.entries))

@@ -1,12 +1,13 @@
 """Crashes short histories at every file operation, recovers from every state that the disk may be
 left in, and checks what was promised.
 
-  python -m tests.explore                   every case, as the tests do; --long: millions of states
+  python -m tests.explore                   every case, as the tests do
+  python -m tests.explore --long            millions of states; --seconds: as many as there is time for
   python -m tests.explore --case seed-7     one case; also by the names in history.py
   python -m tests.explore --json '{...}'    a case as a failure prints it; --point N: one point
 
-The same options explore the same states, whatever --jobs says. Exit status: 0 nothing was found,
-1 a promise was broken.
+The same options but --seconds explore the same states, whatever --jobs says. What is interrupted
+sums up what is done. Exit status: 0 nothing was found, 1 a promise was broken, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.explore.explore import (
     summary,
 )  # fmt: skip  # names
 from tests.explore.history import Case, all_cases, case_named
+from tests.explore.history import drawn as case_at
 from tests.explore.mutants import MUTANTS
 
 
@@ -49,7 +51,11 @@ def main() -> int:
     option("--mutant", f"with this defect, on its case:\n{known}", choices=sorted(MUTANTS))
     parser.add_argument("--long", action="store_true", help="hours: more of all that follows")
     drawn, budget = SMALL
-    option("--drawn", f"cases drawn from seeds 0 to N-1 [{drawn}]", type=int)
+    option("--drawn", f"so many cases drawn from seeds [{drawn}]", type=int)
+    option(
+        "--first", "the first of the seeds [0]; from above 0 on no others are explored", type=int
+    )
+    option("--seconds", "no case is waited for longer", type=float)
     option("--states", f"states a case [{budget.states}; one case: no end]", type=int)
     option("--limit", f"states a point [{budget.limit}; one case: {Budget().limit}]", type=int)
     option("--sample", "states drawn past that", type=int)
@@ -64,7 +70,7 @@ def main() -> int:
         budget = Budget()
     chosen = {name: getattr(args, name) for name in ("states", "limit", "sample")}
     budget = budget._replace(**{name: n for name, n in chosen.items() if n is not None})
-    began = time.monotonic()
+    began, interrupted = time.monotonic(), False
     if one:
         try:
             case = case_named(args.case) if args.case else Case.from_json(args.json)
@@ -75,16 +81,27 @@ def main() -> int:
         for failure in results[0].failures:
             print(failure)
     else:
-        results = list(_shown(all_cases(args.drawn or drawn), budget, args.jobs))
+        count, first = args.drawn or drawn, args.first or 0
+        cases = all_cases(count) if first == 0 else [case_at(first + i) for i in range(count)]
+        results = []
+        try:
+            for result in _shown(cases, budget, args.jobs, args.seconds):
+                results.append(result)  # one by one: what is interrupted keeps them
+        except KeyboardInterrupt:
+            interrupted = True
         print(failures_of(results))
     print(summary(results, time.monotonic() - began))
-    return any(result.failures for result in results)
+    if any(result.failures for result in results):
+        return 1
+    return 130 if interrupted else 0
 
 
-def _shown(cases: list[Case], budget: Budget, jobs: int | None) -> Iterator[Explored]:
+def _shown(
+    cases: list[Case], budget: Budget, jobs: int | None, seconds: float | None
+) -> Iterator[Explored]:
     """A line a case; failures at once."""
     began, states = time.monotonic(), 0
-    for number, result in enumerate(explore_all(cases, budget, jobs), 1):
+    for number, result in enumerate(explore_all(cases, budget, jobs, seconds), 1):
         states += len(result.states)
         seconds = time.monotonic() - began
         print(f"{number}/{len(cases)} {result.name}: {result.points} points, {len(result.states)} states,"

@@ -7,13 +7,15 @@ import gc
 import json
 import logging
 import os
+import threading
 import time
 from array import array
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import accumulate
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from random import Random
 from typing import NamedTuple
 
@@ -25,6 +27,7 @@ from aolog.storage import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
 from tests.explore.check import Expected, Model
 from tests.explore.history import Case
+from tests.explore.memory import Memory
 from tests.explore.observe import Observation, Violation, observe, options_of, read_all
 from tests.explore.run import CHANGES, LOG, Point, Run, still_clock
 
@@ -89,6 +92,7 @@ class Exploration:
         self._stop_at = stop_at
         self._seen: dict[bytes, Observation] = {}  # by content hash: of each state once
         self._killed: dict[tuple[bytes, bytes], Observation] = {}  # by content hash and boot
+        self._memory = Memory()
 
     def explore(self) -> Explored:
         began = time.process_time()
@@ -106,7 +110,7 @@ class Exploration:
             self._fail(f"history: {type(error).__name__}: {error}", -1, "-", "-")
         model = Model(self.case, run.records, run.dropped)
         self.result.calls, self.result.points = run.calls, len(run.points)
-        visible_to = [*accumulate(map(_behind, run.points), max)]
+        visible_to = [*accumulate(map(self._behind, run.points), max)]
         known: dict[object, set[bytes]] = {}  # checked, by what was promised
         for point in Random(self.case.seed).sample(run.points, len(run.points)):
             if self._only is not None and point.number != self._only:
@@ -123,6 +127,11 @@ class Exploration:
         if self._only is None:
             self._half_writes(run, model)
 
+    def _behind(self, point: Point) -> int:
+        """Above every address that a reader saw just before the crash."""
+        records = self._memory.look("read", point.system.snapshot(), read_all).records
+        return records[-1].address + 1 if records else 0
+
     def _kill(self, system: SimulatedSystem, *, power_cut: bool) -> Observation:
         """What comes of a state that a process left, with its page cache. power_cut: whether the
         promise is the one for a power cut."""
@@ -133,7 +142,7 @@ class Exploration:
         key = (digest.digest(), system.boot_id())
         seen = self._killed.get(key)
         if seen is None:
-            seen = observe(self.case, system, power_cut=power_cut, draw=key[0][0])
+            seen = observe(self.case, system, self._memory, power_cut=power_cut, draw=key[0][0])
             self._killed[key] = seen
         return seen
 
@@ -150,7 +159,7 @@ class Exploration:
         """What comes of a state that a power cut left."""
         seen = self._seen.get(digest)
         if seen is None:
-            seen = observe(self.case, system, power_cut=True, draw=digest[0])
+            seen = observe(self.case, system, self._memory, power_cut=True, draw=digest[0])
             self._seen[digest] = seen
         return seen
 
@@ -205,12 +214,6 @@ class Exploration:
             self._check(expected, point, self._kill(point.system, power_cut=False), b"half")
 
 
-def _behind(point: Point) -> int:
-    """Above every address that a reader saw just before the crash."""
-    records = read_all(Storage(point.system.snapshot())).records
-    return records[-1].address + 1 if records else 0
-
-
 class HalfRun(Run):
     """A run of which one write is cut short in the middle."""
 
@@ -230,20 +233,21 @@ class HalfRun(Run):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Each recovery would say that it was one; and rubbish is collected once a point: what writers
-    leave is small, and what is kept is much."""
+    """Each recovery would say that it was one; and rubbish is collected among what is young alone:
+    writers leave some, and what is kept is much."""
     logger = logging.getLogger("aolog")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
+    thresholds = gc.get_threshold()
     gc.collect()
-    gc.disable()
     gc.freeze()
+    gc.set_threshold(1000, 1 << 30)
     try:
         yield
     finally:
         logger.setLevel(level)
+        gc.set_threshold(*thresholds)
         gc.unfreeze()
-        gc.enable()
 
 
 class _Enough(Exception):
@@ -269,12 +273,45 @@ LONG = (4000, Budget(states=10_000, limit=4000, sample=1000))
 
 
 def explore_all(
-    cases: Iterable[Case], budget: Budget, jobs: int | None = None
+    cases: Iterable[Case],
+    budget: Budget,
+    jobs: int | None = None,
+    seconds: float | None = None,
 ) -> Iterator[Explored]:
-    """All cases, side by side, in their order. What is explored depends on cases and budget alone."""
+    """All cases, side by side, each as it is done. What is explored depends on cases and budget alone.
+    seconds: after which no more are waited for. The processes end with this one, however it ends,
+    and with whoever stops listening."""
     cases = list(cases)
-    with ProcessPoolExecutor(jobs or os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(explore, cases, [budget] * len(cases))
+    context = get_context("spawn")
+    watched, held = context.Pipe(
+        duplex=False
+    )  # `held` by this process alone: none is left, it died
+    with (
+        watched,
+        held,
+        ProcessPoolExecutor(
+            jobs or os.cpu_count(), context, initializer=_end_with, initargs=(watched,)
+        ) as pool,
+    ):
+        try:
+            begun = [pool.submit(explore, case, budget) for case in cases]
+            yield from (done.result() for done in as_completed(begun, seconds))
+        except TimeoutError:
+            held.close()
+        except BaseException:
+            held.close()
+            raise
+
+
+def _end_with(watched: Connection) -> None:
+    """In a worker: it ends when the other end is closed."""
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            watched.poll(None)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def minimised(failure: Failure, budget: Budget, seconds: float = 20.0) -> Failure:
@@ -298,7 +335,7 @@ def minimised(failure: Failure, budget: Budget, seconds: float = 20.0) -> Failur
 def distinct(results: list[Explored]) -> int:
     """Different states in all of them together."""
     hashes = [np.frombuffer(result.states, np.uint64) for result in results]
-    return len(np.unique(np.concatenate(hashes)))
+    return len(np.unique(np.concatenate(hashes))) if hashes else 0
 
 
 def summary(results: list[Explored], seconds: float) -> str:
