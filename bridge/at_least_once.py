@@ -18,6 +18,7 @@ from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverab
 from bridge.engine import Command, Commit, Connect, Engine, Poison, Position, SetAside, State
 from bridge.feed import Feed
 from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent, NotReachable
+from bridge.recognise import Recogniser
 from bridge.topics import Topics
 
 if TYPE_CHECKING:
@@ -82,7 +83,16 @@ class AtLeastOnce:
         )
         if poison == "dead-letter":
             self._engine.aside |= self._dead.known(start.address)
-        self._topics = Topics(self._cluster, self._engine, notes, below=reader.end, give_up=give_up)
+        self._recogniser = Recogniser(
+            reader.path,
+            source.storage,
+            notes.source,
+            since=lambda: self._engine.position.address,
+            view=view,
+        )
+        self._topics = Topics(
+            self._cluster, self._engine, notes, recogniser=self._recogniser, give_up=give_up
+        )
         self._feed = Feed(
             reader,
             self._engine,
@@ -283,8 +293,7 @@ class AtLeastOnce:
             arrivals = read_back(
                 reader,
                 lanes,
-                self._notes.source,
-                below=self._source.reader.end(),
+                self._recogniser,
                 clean=self._notes.clean,
                 distrusts=self._engine.distrusts,
             )

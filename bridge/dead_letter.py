@@ -124,7 +124,11 @@ class DeadLetters:
     def _append(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
         if self._writer is None:
             self._writer = Writer(
-                self.path, sync="never", flush_seconds=None, max_record_bytes=RECORD_BYTES_MAX
+                self.path,
+                sync="never",
+                flush_seconds=None,
+                max_record_bytes=RECORD_BYTES_MAX,
+                storage=self._storage,
             )
         now = datetime.now(UTC).isoformat(timespec="milliseconds").encode()
         for position, (topic, partition), refusal in asides:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from bridge.engine import Engine, LaneKey
     from bridge.kafka import ReadBack
+    from bridge.recognise import Recogniser
 
 __all__ = ["TOPIC_PAUSE_S", "TOPIC_WAIT_S", "UNKNOWN", "Topics"]
 
@@ -45,7 +46,7 @@ class _Missing(NamedTuple):
 class Topics:
     """The topics of one log's records on one cluster.
 
-    below: the log's end; stamps beyond it are not ours. give_up: asked now and then.
+    recogniser: of the log. give_up: asked now and then.
     """
 
     def __init__(
@@ -54,13 +55,13 @@ class Topics:
         engine: Engine,
         notes: LaneNotes,
         *,
-        below: Callable[[], int],
+        recogniser: Recogniser,
         give_up: Callable[[], bool],
     ) -> None:
         self._cluster = cluster
         self._engine = engine
         self._notes = notes
-        self._below = below
+        self._recogniser = recogniser
         self._give_up = give_up
         self._partitions: dict[str, int] = {}
         self._missing: dict[str, _Missing] = {}
@@ -225,8 +226,7 @@ class Topics:
         arrivals = read_back(
             reader,
             lanes,
-            self._notes.source,
-            below=self._below(),
+            self._recogniser,
             clean=clean,
             distrusts=self._engine.distrusts,
             answer_s=answer_s,
