@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from aolog import Reader
+from tests.bridge.conftest import Message
+
+
+def numbers(messages: Iterable[Message]) -> Counter[int]:
+    """With which number each value begins, and how often."""
+    return Counter(int((message.value or b"").split()[0]) for message in messages)
+
+
+def once(*parts: Iterable[int]) -> Counter[int]:
+    return Counter(number for part in parts for number in part)
 
 
 def end_of(log: Path) -> int:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,19 +26,18 @@ from tests.bridge.conftest import (
     consume,
     records_of,
 )
-from tests.bridge.pasts import copy_of, end_of, put_back_anew, put_back_in_place
+from tests.bridge.pasts import (
+    copy_of,
+    end_of,
+    numbers,
+    once,
+    put_back_anew,
+    put_back_in_place,
+)
 
 Forward = Callable[..., Run]
 CUTS = 3
 NEVER_S = 1e6  # nothing is committed, or synced, by time
-
-
-def numbers(messages: Iterable[Message]) -> Counter[int]:
-    return Counter(int((m.value or b"").split()[0]) for m in messages)
-
-
-def once(*parts: Iterable[int]) -> Counter[int]:
-    return Counter(number for part in parts for number in part)
 
 
 def send_as_they_were(broker: EmbeddedBroker, messages: list[Message]) -> None:
