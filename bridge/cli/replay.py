@@ -36,6 +36,7 @@ Examples:
   aolog-bridge replay LOG --from 2h-ago --to 1h-ago --bootstrap-servers kafka:9092
   aolog-bridge replay LOG --from 81920 --to 90112 --topic again --bootstrap-servers kafka:9092
   aolog-bridge replay LOG --dead-letter --bootstrap-servers kafka:9092
+  aolog-bridge replay REJECTED --dead-letter --bootstrap-servers kafka:9092
 
 \b
 Exit status: 0 all was acknowledged, 2 usage, 5 a replay runs already, 6 records were refused.""",
@@ -43,7 +44,12 @@ Exit status: 0 all was acknowledged, 2 usage, 5 a replay runs already, 6 records
 @click.argument("log", type=click.Path())
 @click.option("--from", "begin", metavar="PLACE", help="The first record's place.")
 @click.option("--to", "end", metavar="PLACE", help="The place behind the last.")
-@click.option("--dead-letter", "dead", is_flag=True, help="The dead letters of LOG instead.")
+@click.option(
+    "--dead-letter",
+    "dead",
+    is_flag=True,
+    help="The dead letters of LOG instead, or LOG is a log of them, as a Buffer's.",
+)
 @click.option("--topic", help="Topic for records that name none. Default: the log's own.")
 @click.option("--bootstrap-servers", required=True, metavar="HOST:PORT[,...]", help="The cluster.")
 @click.option(
@@ -122,13 +128,11 @@ def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
 
 
 def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
-    from bridge.dead_letter import dead_letter_path, read_dead_letter
-    from bridge.replaying import CURSOR
+    from bridge.dead_letter import read_dead_letter
+    from bridge.replaying import CURSOR, dead_letters_of
 
-    path = dead_letter_path(log, cursor)
-    names = [each.name for each in aolog.cursors(path)] if Storage().exists(path) else None
-    if names is None:
-        raise UsageError("there are no dead letters", path=log)
+    path = dead_letters_of(log, cursor)
+    names = [each.name for each in aolog.cursors(path)]
     begin = read_position(path, CURSOR, Storage()).address if CURSOR in names else "earliest"
     with Reader(path, begin) as reader:  # type: ignore[arg-type]  # an address or the word
         for record in reader:
