@@ -181,6 +181,9 @@ class ExactlyOnce:
         """As Delivery says."""
         self._do(self._engine.stop(now_s=now_s))
 
+    def reopen(self) -> None:
+        """Nothing: where it stands it has ended, and is made anew."""
+
     def drain(self, to: int) -> bool:
         """As Delivery says."""
         engine = self._engine

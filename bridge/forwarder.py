@@ -108,7 +108,7 @@ class Forwarder:
             storage=storage,
         )
         reader = self._source.reader
-        self._stop_asked = False
+        self._stop_asked = self._reopen_asked = False
         self.moved_s = time.monotonic()  # when its thread last showed that it does not hang
         self._delivery_name = delivery
         try:
@@ -163,6 +163,11 @@ class Forwarder:
         """Asks it to end soon; safe in a signal handler."""
         self._stop_asked = True
 
+    def reopen(self) -> None:
+        """Asks for lanes that stand to be tried again; safe in a signal handler, and from another
+        thread."""
+        self._reopen_asked = True
+
     @property
     def stop_asked(self) -> bool:
         """Whether it ended, or will, before its time."""
@@ -179,6 +184,9 @@ class Forwarder:
                 now_s = self.moved_s = time.monotonic()
                 if self._stop_asked or self._drained():
                     delivery.stop(now_s)
+                if self._reopen_asked:
+                    self._reopen_asked = False
+                    delivery.reopen()
                 delivery.turn(now_s)
                 if report is not None and time.monotonic() >= report_due_s:
                     report_due_s = time.monotonic() + every_s

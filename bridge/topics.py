@@ -95,6 +95,15 @@ class Topics:
         if silent:
             self._ask_again(silent)
 
+    def __contains__(self, key: LaneKey) -> bool:
+        """Whether the lane is closed here, and so is opened here."""
+        return key in self._silent or (key[1] == NO_PARTITION and key[0] in self._missing)
+
+    def hurry(self) -> None:
+        """Somebody may have made, or allowed, what was missing: it is asked for at once."""
+        self._missing = {topic: m._replace(again_s=0.0) for topic, m in self._missing.items()}
+        self._silent = dict.fromkeys(self._silent, 0.0)
+
     def forbid(self, topic: str, reason: str) -> None:
         """A record was refused for all of the topic."""
         refusal = Refusal(reason, reason.partition(":")[0])

@@ -1,5 +1,5 @@
 """Three real nodes, of which one that leads partitions is killed: lanes of the others flow on, and
-in the end nothing is lost or repeated, in order. 45 s, so with --long."""
+in the end nothing is lost or repeated, in order. 90 s on busy cores, so with --long."""
 
 from __future__ import annotations
 

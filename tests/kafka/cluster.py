@@ -1,6 +1,7 @@
 """Apache Kafka of three nodes, each broker and controller, of which one may die.
 
-Ready in 30 s on two cores that are busy otherwise. Nodes are `KafkaServer`s, and may be killed and started as such.
+Ready in 30 s on two cores that are busy otherwise. Nodes are `KafkaServer`s, and may be killed
+and started as such.
 """
 
 from __future__ import annotations
