@@ -31,6 +31,7 @@ from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import Failed
 from bridge.lane import NO_PARTITION, Refusal
 from bridge.partitions import Partitions
+from bridge.stamp import HEADER_NAME, decode_stamp
 from bridge.transactional import (
     Aborted,
     Broke,
@@ -420,8 +421,9 @@ class ExactlyOnce:
         now_s = time.monotonic()
         first, to = ready.position(begin), ready.position(end)
         if put.records:
-            last = ready.records[end - 1]
-            self._last = last.address, last.timestamp or 0
+            stamp = decode_stamp([(HEADER_NAME, ready.stamps[end - 1])])
+            assert stamp is not None
+            self._last = stamp.address, stamp.timestamp_us or 0
             self._do(engine.sent(first, to, put.records, now_s=now_s))
         if refusal is not None:
             self._refusal = refusal
