@@ -116,7 +116,8 @@ def _inspect(log: Log) -> _Found | None:
         has_predecessor=len(log.bases) > 1,
         sealed=sealed,
         blank=tail_end == end,
-        same_file=header is not None and header.inode == stat.inode,
+        # The inode alone is what earlier releases wrote.
+        same_file=header is not None and header.inode in {slab.file.identity(), stat.inode},
         same_boot=same_boot,
     )
     return _Found(last, slab, records, greatest_us, tail_end)
@@ -385,7 +386,7 @@ def begin_slab(
             slab_bytes=slab_bytes,
             reach=reach,
             boot_id=storage.boot_id(),
-            inode=file.stat().inode,
+            inode=file.identity(),
             synced=synced,
             ordinal_unsure=before.ordinal_unsure,
             topic=before.topic,

@@ -27,7 +27,7 @@ from aolog.errors import (
 )
 from aolog.lag import lag
 from aolog.log import Log
-from aolog.resume import identity, resume
+from aolog.resume import check_end, identity, resume
 from aolog.scan import Scan
 from aolog.storage import Storage, absolute
 from aolog.watch import Watch, watch
@@ -157,10 +157,14 @@ class Reader:
         self._scan.close()
         self._stand(place)
 
-    def stand_at(self, position: Position) -> None:
-        """Goes where a cursor stands, without holding it. Raises CursorForeign, CursorDiverged."""
+    def stand_at(self, position: Position, *, kept_outside: bool = False) -> None:
+        """Goes where a cursor stands, without holding it. kept_outside: the position was not in
+        the log's directory, and so it was not restored with it. Raises CursorForeign,
+        CursorDiverged."""
         self._check()
         place = self._log.listed(lambda: resume(self._log, position))
+        if kept_outside:
+            self._log.listed(lambda: check_end(self._log, position))
         self._scan.close()
         self._stand(place)
 

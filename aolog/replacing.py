@@ -131,8 +131,8 @@ def _write_copy(storage: Storage, plan: SlabPlan, slab: SlabAudit, staged: dict[
         if plan.header is None:  # says of what format it is, and no more
             copy.pwrite_all([MAGIC[: plan.size]], 0)
         else:
-            same_file = plan.header.inode == original.stat().inode
-            header = plan.header._replace(inode=copy.stat().inode if same_file else 0)
+            same_file = plan.header.inode in {original.identity(), original.stat().inode}
+            header = plan.header._replace(inode=copy.identity() if same_file else 0)
             copy.pwrite_all([header.encode_prelude()], 0)
             if plan.new_seal is not None:
                 made = plan.new_seal.seal.with_header(header)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aolog.cursor import Position
     from aolog.log import Log
 
-__all__ = ["check_course", "identity", "resume"]
+__all__ = ["check_course", "check_end", "identity", "resume"]
 
 _HEAD_LEN = 8  # of format 1's first frame: length and hash
 
@@ -74,6 +74,27 @@ def check_course(log: Log, position: Position) -> None:
             hint="remove it with `aolog cursor delete`, or restore its log",
             path=log.path,
         )
+
+
+def check_end(log: Log, position: Position) -> None:
+    """Of a position that was kept outside of the log, and did not go back with it: raises
+    CursorDiverged where the log ends before it and no power cut can have taken the rest, so that
+    what comes would get addresses, or has them already, that were passed."""
+    slab = log.slab(len(log.bases) - 1)
+    header = slab.header
+    if header is None:
+        return
+    end = seek.latest(log).address
+    if position.epoch <= header.epoch:
+        cut_off = slab.seal() is None and header.boot_id != log.storage.boot_id()
+        if position.address <= end or cut_off:
+            return
+    raise CursorDiverged(
+        f"the cursor stands at {position.address} of epoch {position.epoch}, and the log ends at "
+        f"{end} (epoch {header.epoch}): it is a copy, or was restored from an older one",
+        hint="look at both, then set the cursor with `aolog cursor set`",
+        path=log.path,
+    )
 
 
 def _check_format_1(log: Log, position: Position) -> None:

@@ -89,7 +89,7 @@ _HEADER = struct.Struct(
     "Q"  # slab_bytes: no frame begins at or behind base + slab_bytes
     "Q"  # reach: no address of this slab is at or behind base + reach
     "16s"  # boot_id of the machine that wrote it
-    "Q"  # inode of the file when it was written
+    "Q"  # inode of the file when it was written, and its generation: see File.identity
     "H"  # length of topic
 )
 _HASH = struct.Struct("<I")

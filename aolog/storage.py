@@ -193,6 +193,11 @@ class File:
             self._fail(error, "stat")
         return Stat(found.st_size, found.st_mtime_ns, found.st_ino)
 
+    def identity(self) -> int:
+        """Of the file, as long as it is there: its inode, and in the upper half by exclusive or the
+        inode's generation. A file that is removed and put back often gets the same inode."""
+        return self.stat().inode ^ self._system.generation(self.fd) << 32
+
     def try_lock(self) -> bool:
         """Takes an exclusive flock without waiting; whether it was free. Held until close."""
         try:

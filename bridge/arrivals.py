@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bridge.engine import LaneKey
     from bridge.kafka import ReadBack
     from bridge.lanes import LaneNote
+    from bridge.recognise import Recogniser
 
 __all__ = ["Arrivals", "read_back"]
 
@@ -31,14 +32,13 @@ class Arrivals(NamedTuple):
 def read_back(
     reader: ReadBack,
     lanes: dict[LaneKey, LaneNote],
-    source: bytes,
+    recogniser: Recogniser,
     *,
-    below: int,
     clean: bool,
     distrusts: Callable[[LaneKey], bool],
     answer_s: float | None = None,
 ) -> Arrivals:
-    """What each lane holds of `source`, below an address. The notes move on.
+    """What each lane holds of the recogniser's log. The notes move on.
 
     clean: nothing was in flight when the predecessor stopped; otherwise it waits until that
     one's last request has landed. Partitions that are gone hold nothing. answer_s: how long each
@@ -67,12 +67,13 @@ def read_back(
                 if end == seen.get(key):
                     continue
                 begin = max(min(note.offset, end), first)  # beyond the end: the topic is a new one
-                stamp = reader.last_stamp(key, source, begin, end, below) if begin < end else None
+                claims = recogniser.claims()
+                own = reader.last_own(key, claims, begin, end) if begin < end else None
             except NoAnswer as error:
                 away[leader] = silent[key] = str(error)
                 continue
             seen[key], moved = end, True
-            held[key] = max(held[key], -1 if stamp is None else stamp)
+            held[key] = max(held[key], -1 if own is None else own)
             note.offset, note.address = max(begin, end - 1), held[key]
         if clean or not moved or time.monotonic() > settle_until_s:
             break

@@ -18,6 +18,7 @@ from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverab
 from bridge.engine import Command, Commit, Connect, Engine, Poison, Position, SetAside, State
 from bridge.feed import Feed
 from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent, NotReachable
+from bridge.recognise import Recogniser
 from bridge.topics import Topics
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from bridge.errors import DestinationError
+    from bridge.lane import LaneKey
     from bridge.lanes import LaneNotes
     from bridge.routing import Routing
     from bridge.source import Source
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["AtLeastOnce"]
 
 _log = logging.getLogger("bridge")
+_AGAIN = "a reload (SIGHUP) or a restart tries again"
+
+
+def _name(key: LaneKey) -> str:
+    topic, partition = key
+    return f"{topic}/{partition}" if partition >= 0 else topic or "no topic"
 
 
 class AtLeastOnce:
@@ -82,7 +90,16 @@ class AtLeastOnce:
         )
         if poison == "dead-letter":
             self._engine.aside |= self._dead.known(start.address)
-        self._topics = Topics(self._cluster, self._engine, notes, below=reader.end, give_up=give_up)
+        self._recogniser = Recogniser(
+            reader.path,
+            source.storage,
+            notes.source,
+            since=lambda: self._engine.position.address,
+            view=view,
+        )
+        self._topics = Topics(
+            self._cluster, self._engine, notes, recogniser=self._recogniser, give_up=give_up
+        )
         self._feed = Feed(
             reader,
             self._engine,
@@ -96,6 +113,7 @@ class AtLeastOnce:
             keyless=keyless,
         )
         self._draining = False
+        self._stood: set[LaneKey] = set()
 
     # --- a round ------------------------------------------------------------------------------
 
@@ -115,6 +133,8 @@ class AtLeastOnce:
         self._do(engine.tick(now_s))
         if engine.over:
             return
+        if engine.poison == "stop":
+            self._tell_standing()
         busy = bool(engine.outstanding or feed.waiting)
         more = engine.wants_batch and not feed.waiting and not feed.idle
         for event in self._cluster.poll(BUSY_S if busy and not more else 0):
@@ -133,6 +153,12 @@ class AtLeastOnce:
     def stop(self, now_s: float) -> None:
         """As Delivery says."""
         self._do(self._engine.stop(now_s=now_s))
+
+    def reopen(self) -> None:
+        """As Delivery says."""
+        self._topics.hurry()
+        for key in self._engine.reopen():
+            _log.info("%s is tried again", _name(key), extra={"event": "lane_reopened"})
 
     def drain(self, to: int) -> bool:
         """As Delivery says."""
@@ -199,11 +225,30 @@ class AtLeastOnce:
 
     def _held_up(self) -> str | None:
         """What keeps some lane from going on."""
-        for (topic, partition), lane in self._engine.lanes.items():
+        for key, lane in self._engine.lanes.items():
             if lane.closed is not None and lane.behind is not None:
-                where = f"{topic}/{partition}" if partition >= 0 else topic or "no topic"
-                return f"{where} waits at address {lane.behind.address}: {lane.closed.reason}"
+                until = "" if lane.closed.passing else f"; {_AGAIN}"
+                return (
+                    f"{_name(key)} waits at address {lane.behind.address}: "
+                    f"{lane.closed.reason}{until}"
+                )
         return None
+
+    def _tell_standing(self) -> None:
+        """Once for each lane that has come to stand. Of topics that are missing `topics` tells."""
+        standing = self._engine.standing
+        for key in standing.keys() - self._stood:
+            lane = standing[key]
+            if lane.closed is not None and lane.behind is not None and key not in self._topics:
+                _log.warning(
+                    "%s stands before address %d: %s; %s",
+                    _name(key),
+                    lane.behind.address,
+                    lane.closed.reason,
+                    _AGAIN,
+                    extra={"event": "lane_stands", "code": lane.closed.code},
+                )
+        self._stood = set(standing)
 
     # --- commands and events ------------------------------------------------------------------
 
@@ -283,8 +328,7 @@ class AtLeastOnce:
             arrivals = read_back(
                 reader,
                 lanes,
-                self._notes.source,
-                below=self._source.reader.end(),
+                self._recogniser,
                 clean=self._notes.clean,
                 distrusts=self._engine.distrusts,
             )

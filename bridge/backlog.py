@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog import Gap, Reader, Retention, Writer
+from aolog.cursor import cursor_names, read_position
+from aolog.errors import NotALog, UsageError
 from aolog.retention import prune
 from aolog.storage import Storage
 from bridge.provider import Message
@@ -12,13 +14,32 @@ from bridge.provider import Message
 if TYPE_CHECKING:
     import os
 
-__all__ = ["Backlog"]
+__all__ = ["Backlog", "require_own"]
 
 CURSOR = "buffer"
 READ_BYTES = 256 << 10
 SLAB_BYTES = 64 << 20
 MAX_RECORD_BYTES = 64 << 20  # of a message: value, key, headers, topic, and a little
 _DELIVERED = Retention(max_slabs=1)
+
+
+def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
+    """Raises UsageError for a log with records that no Buffer put there. Changes nothing."""
+    try:
+        reader = Reader(path, storage=storage)
+    except NotALog:
+        return
+    with reader:
+        known = CURSOR in cursor_names(reader.path, storage)
+        if known:
+            reader.stand_at(read_position(reader.path, CURSOR, storage))
+        record = reader.read()
+        if record is not None and not (known and record.topic is not None):
+            raise UsageError(
+                "it is another program's log: its records were not sent by a Buffer",
+                hint="name a directory of its own for what waits",
+                path=reader.path,
+            )
 
 
 class Backlog:

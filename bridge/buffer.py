@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, get_args
 
 from aolog.checks import check_record, check_topic, too_large
 from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
-from bridge.backlog import MAX_RECORD_BYTES, Backlog
+from aolog.storage import Storage, absolute
+from bridge.backlog import MAX_RECORD_BYTES, Backlog, require_own
+from bridge.dead_letter import require_dead_letters
 from bridge.errors import NotDelivered
 from bridge.provider import Message, Provider
+from bridge.rejected import RejectedMessages
 from bridge.store_forward import BufferStatus, Mode, Settings, StoreForward
 
 if TYPE_CHECKING:
@@ -46,15 +49,20 @@ class Buffer:
     the log's cursor is made durable; after a kill what was delivered since is sent again. close_s:
     how long `close` waits. retry_max_s: the longest pause between tries (the first is the
     provider's `retry_wait_s`, doubled each time, with jitter). retention: of the log, such as
-    `Retention(max_bytes=..., when_full="prune" | "block" | "error")`.
+    `Retention(max_bytes=..., when_full="prune" | "block" | "error")`. dead_letters: directory of
+    a log of its own for messages that the destination will never take: each is durable there
+    before what follows it counts as delivered, and `aolog-bridge replay PATH --dead-letter` sends
+    them again; without it they come back in NotDelivered. storage: where the logs are, if not in
+    the system's files.
 
     Promises, if the program is killed: in the modes block, error, and buffer while live,
     messages that were delivered (`flush` waits for that) survive. In the log, those survive that
     were flushed (within a second, and by `flush`). Delivered at least once, in the order of each
     topic and key; a failure may repeat a stretch of it.
 
-    Any thread may call; use in a forked child raises. Raises UsageError for an option, LogLocked
-    if another has the log, and what Writer raises.
+    Any thread may call; use in a forked child raises. Raises UsageError for an option, and for a
+    log that is another program's, before anything is changed; LogLocked if another has the log,
+    and what Writer raises.
     """
 
     def __init__(
@@ -72,6 +80,8 @@ class Buffer:
         close_s: float = 10.0,
         retry_max_s: float = 30.0,
         retention: Retention | None = None,
+        dead_letters: str | os.PathLike[str] | None = None,
+        storage: Storage | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise UsageError(f"mode={mode!r}", hint=f"use one of {', '.join(get_args(Mode))}")
@@ -86,10 +96,23 @@ class Buffer:
         for name, number in numbers.items():
             if not number > 0:
                 raise UsageError(f"{name}={number!r}", hint="use a positive number")
-        self._backlog = None
+        storage = storage or Storage()
+        self._rejected = self._backlog = None
         if mode in {"buffer", "always"}:
             assert path is not None
-            self._backlog = Backlog(path, retention=retention)
+            require_own(path, storage)
+        if dead_letters is not None:
+            require_dead_letters(absolute(dead_letters), storage)
+        if mode in {"buffer", "always"}:
+            assert path is not None
+            self._backlog = Backlog(path, retention=retention, storage=storage)
+        if dead_letters is not None:
+            try:
+                self._rejected = RejectedMessages(absolute(dead_letters), storage)
+            except BaseException:
+                if self._backlog is not None:
+                    self._backlog.close()
+                raise
         settings = Settings(
             mode,
             memory_messages=memory_messages,
@@ -148,7 +171,9 @@ class Buffer:
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Waits until every message accepted so far is delivered, or safe in the log from a crash
-        of this process. Whether it is. Raises NotDelivered (mode error) and what Writer raises."""
+        of this process. Whether it is: after `timeout_s` it may not be, and `status().error` says
+        why, a full disk for one; without a time-out that is raised. Raises NotDelivered (mode
+        error) and what Writer raises."""
         core = self._core
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         self._check()  # before the lock: in a forked child nobody may be left to release it
@@ -156,10 +181,10 @@ class Buffer:
             while True:
                 self._check()
                 core.raise_given_back()
-                if not core.pending:
-                    if self._backlog is not None:
-                        self._backlog.flush()
+                if core.safe():
                     return True
+                if core.full is not None and until_s is None:
+                    raise core.full
                 left_s = 1.0 if until_s is None else until_s - time.monotonic()
                 if left_s <= 0:
                     return False
@@ -195,6 +220,7 @@ class Buffer:
                 except AologError as error:
                     refused = error
             core.close_provider()
+            self._close_rejected()
             if self._backlog is not None:
                 self._backlog.close()
             with core.changed:
@@ -240,8 +266,15 @@ class Buffer:
         return core.all_delivered or kept or time.monotonic() >= self._close_at_s
 
     def _on_rejected(self, message: Message, why: str) -> None:
-        """A message that will never be taken goes back to the program."""
-        self._core.give_back(message, why)
+        """A message that will never be taken is set aside, or goes back to the program."""
+        if self._rejected is not None:
+            self._rejected.take(message, why)
+        else:
+            self._core.give_back(message, why)
+
+    def _close_rejected(self) -> None:
+        if self._rejected is not None:
+            self._rejected.close()
 
     def _run(self) -> None:
         """The sending thread."""

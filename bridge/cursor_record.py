@@ -2,11 +2,13 @@
 
     topic   compacted, one partition, shared by all logs (aolog-bridge-cursors)
     key     aolog-cursor:UUID:NAME              UUID of the log in hex, NAME of its cursor
-    value   JSON: version, address, ordinal, uuid, epoch, owner
+    value   JSON: version, address, ordinal, uuid, epoch, owner, last
 
 It is written in the transaction whose records it stands behind. `owner` names the process that
 wrote it: by it a fenced bridge tells another one, which has taken over, from a transaction that
-the cluster gave up for its age. A null value is a cursor that somebody deleted.
+the cluster gave up for its age. `last` is the address and timestamp of the last record before it:
+a log that has another one there was restored, and had another past. A null value is a cursor that
+somebody deleted.
 """
 
 from __future__ import annotations
@@ -45,13 +47,15 @@ class CursorName(NamedTuple):
 
 
 class CursorRecord(NamedTuple):
-    """What the cursor record says: see aolog.cursor for the position, the module for owner."""
+    """What the cursor record says: see aolog.cursor for the position, the module for the rest.
+    last: None if it does not say."""
 
     address: int
     ordinal: int | None
     topic_uuid: bytes
     epoch: int
     owner: str
+    last: tuple[int, int] | None = None
 
 
 def encode_cursor(record: CursorRecord) -> bytes:
@@ -64,6 +68,7 @@ def encode_cursor(record: CursorRecord) -> bytes:
             "uuid": record.topic_uuid.hex(),
             "epoch": record.epoch,
             "owner": record.owner,
+            "last": record.last,
         }
     ).encode()
 
@@ -72,15 +77,16 @@ def decode_cursor(value: bytes) -> CursorRecord:
     """Raises ValueError for what is no cursor record of this version."""
     try:
         said = json.loads(value)
-        version, ordinal = said["version"], said["ordinal"]
+        version, ordinal, last = said["version"], said["ordinal"], said.get("last")
         record = CursorRecord(
             int(said["address"]),
             None if ordinal is None else int(ordinal),
             bytes.fromhex(said["uuid"]),
             int(said["epoch"]),
             str(said["owner"]),
+            None if last is None else (int(last[0]), int(last[1])),
         )
-    except (TypeError, KeyError, RecursionError) as error:
+    except (TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a cursor record: {value[:80]!r}") from error
     if version != _VERSION or record.address < 0 or (record.ordinal or 0) < 0:
         raise ValueError(f"not a cursor record of this version: {value[:80]!r}")

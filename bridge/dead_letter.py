@@ -1,12 +1,14 @@
 """Dead letters: records that the destination will never take, in a log of their own.
 
     LOG/dead-letter/         of the cursor "bridge"; LOG/dead-letter-NAME/ of another
+    wherever it is told      of a Buffer
 
 A record keeps its key, value, headers, timestamp and topic; behind its headers come five more:
 
     aolog-reason         words              aolog-destination   TOPIC/PARTITION it was to go to,
     aolog-code           Kafka's name                           -1 where that was not known
-    aolog-origin         the stamp (stamp.py): log, epoch, address, timestamp
+    aolog-origin         the stamp (stamp.py): log, epoch, address, timestamp; of a Buffer's
+                         message, which comes from no log: zeros, and the timestamp
     aolog-refused-at     ISO 8601, UTC
 
 It is durable before the cursor passes the record. What was set aside and not passed before a
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Reader, Writer
 from aolog.checks import RECORD_BYTES_MAX
-from aolog.errors import NotALog
+from aolog.errors import NotALog, UsageError
 from bridge.stamp import Stamp, decode_stamp, encode_stamp
 
 if TYPE_CHECKING:
@@ -30,8 +32,18 @@ if TYPE_CHECKING:
     from aolog import Record
     from aolog.storage import Storage
     from bridge.engine import Aside
+    from bridge.lane import Refusal
 
-__all__ = ["ORIGIN", "DeadLetter", "DeadLetters", "dead_letter_path", "read_dead_letter"]
+__all__ = [
+    "ORIGIN",
+    "DeadLetter",
+    "DeadLetterLog",
+    "DeadLetters",
+    "dead_letter_path",
+    "first_dead_letter",
+    "read_dead_letter",
+    "require_dead_letters",
+]
 
 _log = logging.getLogger("bridge")
 _HEADERS = 5
@@ -72,6 +84,86 @@ def read_dead_letter(record: Record) -> DeadLetter | None:
     )
 
 
+def first_dead_letter(path: str, storage: Storage) -> DeadLetter | None:
+    """None if there is no log, or it is one of something else. Raises what Reader raises."""
+    first = _first(path, storage)
+    return None if first is None else read_dead_letter(first)
+
+
+def require_dead_letters(path: str, storage: Storage) -> None:
+    """Raises UsageError where a log is that holds something else. Changes nothing."""
+    first = _first(path, storage)
+    if first is not None and read_dead_letter(first) is None:
+        raise UsageError(
+            "it is a log of something else: its first record is no dead letter",
+            hint="name a directory of its own for dead letters",
+            path=path,
+        )
+
+
+def _first(path: str, storage: Storage) -> Record | None:
+    if not storage.exists(path):
+        return None
+    try:
+        reader = Reader(path, storage=storage)
+    except NotALog:  # a crash before its first slab, or some directory
+        return None
+    with reader:
+        return reader.read()
+
+
+class DeadLetterLog:
+    """The log itself, made with the first record. Raises what Writer raises."""
+
+    def __init__(self, path: str, storage: Storage) -> None:
+        self.path = path
+        self._storage = storage
+        self._writer: Writer | None = None
+
+    def open(self) -> Writer:
+        """Before the first record, so that nobody else does."""
+        if self._writer is None:
+            self._writer = Writer(
+                self.path,
+                sync="never",
+                flush_seconds=None,
+                max_record_bytes=RECORD_BYTES_MAX,
+                storage=self._storage,
+            )
+        return self._writer
+
+    def append(
+        self, record: Record, destination: tuple[str, int], refusal: Refusal, origin: bytes
+    ) -> None:
+        """In memory on return. destination: topic, partition. origin: its stamp."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").encode()
+        topic, partition = destination
+        self.open().append(
+            record.value,
+            key=record.key,
+            headers=(
+                *record.headers,
+                ("aolog-reason", refusal.reason.encode()),
+                ("aolog-code", refusal.code.encode()),
+                (ORIGIN, origin),
+                ("aolog-destination", f"{topic}/{partition}".encode()),
+                ("aolog-refused-at", now),
+            ),
+            timestamp=record.timestamp,
+            topic=record.topic,
+        )
+
+    def sync(self) -> None:
+        """What was appended is durable on return."""
+        self.open().sync()
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
 class DeadLetters:
     """Sets records aside. The log is made when the first comes. drop: they are only counted and
     told. source: the UUID in the stamps. taken: how many, since it was made."""
@@ -84,7 +176,7 @@ class DeadLetters:
         self.taken = 0
         self._source = source
         self._storage = storage
-        self._writer: Writer | None = None
+        self._log = DeadLetterLog(self.path, storage)
         self._appended: set[int] = set()  # and perhaps not durable: a full disk is tried again
 
     def known(self, begin: int) -> set[int]:
@@ -122,36 +214,16 @@ class DeadLetters:
         self.taken += len(asides)
 
     def _append(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
-        if self._writer is None:
-            self._writer = Writer(
-                self.path, sync="never", flush_seconds=None, max_record_bytes=RECORD_BYTES_MAX
-            )
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").encode()
-        for position, (topic, partition), refusal in asides:
+        for position, destination, refusal in asides:
             if position.address in self._appended:
                 continue
             record = records[position.address]
             origin = encode_stamp(self._source, epoch, record.address, record.timestamp)
-            self._writer.append(
-                record.value,
-                key=record.key,
-                headers=(
-                    *record.headers,
-                    ("aolog-reason", refusal.reason.encode()),
-                    ("aolog-code", refusal.code.encode()),
-                    (ORIGIN, origin),
-                    ("aolog-destination", f"{topic}/{partition}".encode()),
-                    ("aolog-refused-at", now),
-                ),
-                timestamp=record.timestamp,
-                topic=record.topic,
-            )
+            self._log.append(record, destination, refusal, origin)
             self._appended.add(position.address)
-        self._writer.sync()
+        self._log.sync()
         self._appended.clear()
 
     def close(self) -> None:
         """Idempotent."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._log.close()

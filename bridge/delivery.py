@@ -53,6 +53,9 @@ class Delivery(Protocol):
     def stop(self, now_s: float) -> None:
         """Asks it to end; what is under way may be acknowledged yet."""
 
+    def reopen(self) -> None:
+        """What stands is tried again: somebody may have mended it."""
+
     def drain(self, to: int) -> bool:
         """Hurries what is under way; whether all that lies before the address is delivered, or
         cannot be read."""

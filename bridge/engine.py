@@ -250,6 +250,18 @@ class Engine:
         if key in self.lanes:
             self.lanes[key].closed = None
 
+    def reopen(self) -> list[LaneKey]:
+        """Somebody may have mended what lanes stand before: they are tried again. Which."""
+        keys = [
+            key
+            for key, lane in self.lanes.items()
+            if lane.closed is not None and not lane.closed.passing
+        ]
+        for key in keys:
+            self.lanes[key].closed = None
+        self.refusals.clear()
+        return keys
+
     def begin(self) -> Position:
         """Reading begins, at `next_read`; `read` follows."""
         self.read_to = self.next_read

@@ -12,8 +12,16 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from aolog import Reader
 from aolog.cursor import Position as CursorPosition
-from aolog.errors import CursorDiverged, CursorForeign, StorageError, SyncFailed
+from aolog.errors import (
+    AddressBeyondEnd,
+    AddressPruned,
+    CursorDiverged,
+    CursorForeign,
+    StorageError,
+    SyncFailed,
+)
 from bridge.ahead import Ahead
 from bridge.cursor_record import CursorName, CursorRecord
 from bridge.dead_letter import DeadLetters
@@ -23,6 +31,7 @@ from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import Failed
 from bridge.lane import NO_PARTITION, Refusal
 from bridge.partitions import Partitions
+from bridge.stamp import HEADER_NAME, decode_stamp
 from bridge.transactional import (
     Aborted,
     Broke,
@@ -126,6 +135,7 @@ class ExactlyOnce:
         if poison == "dead-letter":
             self._known = self._dead.known(source.position.address)
         self._full = False  # the client's queue
+        self._last: tuple[int, int] | None = None  # record that was put: address, timestamp
         self._skipped = 0
         self._error: DestinationError | None = None
 
@@ -171,6 +181,9 @@ class ExactlyOnce:
     def stop(self, now_s: float) -> None:
         """As Delivery says."""
         self._do(self._engine.stop(now_s=now_s))
+
+    def reopen(self) -> None:
+        """Nothing: where it stands it has ended, and is made anew."""
 
     def drain(self, to: int) -> bool:
         """As Delivery says."""
@@ -291,8 +304,9 @@ class ExactlyOnce:
     def _record(self, position: Position) -> CursorRecord:
         said = self._source.reader.position_at(*position)
         return CursorRecord(
-            position.address, position.ordinal, self._uuid, said.epoch, self._cluster.owner
-        )
+            position.address, position.ordinal, self._uuid, said.epoch, self._cluster.owner,
+            self._last,
+        )  # fmt: skip  # where, whose, which
 
     def _resume(self, record: CursorRecord | None) -> Position:
         """Where to go on: at the cluster's cursor, or the local one where that is ahead (behind
@@ -301,14 +315,23 @@ class ExactlyOnce:
         if record is None:
             self._go_back(local)
             return local
-        address, ordinal, uuid, epoch, _ = record
+        address, ordinal, uuid, epoch, _, last = record
+        self._last = last
+        cursor = CursorPosition(address, ordinal, uuid, epoch, protects=True)
         try:
             reader.end()  # looks which slabs there are now
-            reader.stand_at(CursorPosition(address, ordinal, uuid, epoch, protects=True))
+            reader.stand_at(cursor, kept_outside=True)
+            if last is not None and not self._has(*last, epoch):
+                raise CursorDiverged(
+                    f"at {last[0]} the log has another record than the one that was delivered: "
+                    "it was restored from a backup",
+                    path=reader.path,
+                )
         except (CursorForeign, CursorDiverged) as error:
             raise type(error)(
                 f"the cluster's cursor record does not fit the log: {error}",
-                hint="look at both; another --cursor begins anew, and sends all again",
+                hint="look at both; another --cursor begins anew and sends all again, as does "
+                "what `aolog repair --fresh` makes of the log",
                 path=reader.path,
             ) from None
         if address <= local.address:
@@ -319,6 +342,19 @@ class ExactlyOnce:
         position = Position(address, ordinal)
         self._go_back(position)
         return position
+
+    def _has(self, address: int, timestamp_us: int, epoch: int) -> bool:
+        """Whether the log has that record, or lost it with all of its epoch that follows."""
+        with Reader(self._source.reader.path, storage=self._source.storage) as reader:
+            try:
+                reader.seek(address)
+            except (AddressBeyondEnd, AddressPruned):
+                return True
+            batch = reader.read_batch(0)
+            if batch is None or reader.gaps or batch.frames[0].epoch > epoch:
+                return True
+            record = next(iter(batch))
+            return (record.address, record.timestamp) == (address, timestamp_us)
 
     def _settle(self, position: Position) -> None:
         """The record there will never be taken."""
@@ -385,6 +421,9 @@ class ExactlyOnce:
         now_s = time.monotonic()
         first, to = ready.position(begin), ready.position(end)
         if put.records:
+            stamp = decode_stamp([(HEADER_NAME, ready.stamps[end - 1])])
+            assert stamp is not None
+            self._last = stamp.address, stamp.timestamp_us or 0
             self._do(engine.sent(first, to, put.records, now_s=now_s))
         if refusal is not None:
             self._refusal = refusal

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from aolog.retention import Retention
+    from aolog.storage import Storage
     from bridge.protocol import Poison
 
 __all__ = ["DELIVERIES", "OPTIONS", "Forwarder"]
@@ -50,6 +51,7 @@ class Forwarder:
     every other protecting cursor have passed, or of them what retention lets go. until: it drains
     up to this address and no further. records_per_second, bytes_per_second: it is not sent faster,
     on average; shared_pace: nor than all whose pace it is together. view, keyless: see Feed.
+    storage: where the log is, if not in the system's files.
 
     delivery: what is promised whatever is killed, and for how long an outage lasts.
     "at_least_once": nothing is lost, each partition keeps the order of the log, and what arrived
@@ -87,6 +89,7 @@ class Forwarder:
         cursor_topic: str = CURSOR_TOPIC,
         transaction_records: int = 10_000,
         transaction_seconds: float = 0.5,
+        storage: Storage | None = None,
     ) -> None:
         if delivery not in DELIVERIES:
             raise WrongSetting(
@@ -98,10 +101,14 @@ class Forwarder:
             )
         own = Pace(records_per_s=records_per_second, bytes_per_s=bytes_per_second)
         self._source = Source(
-            path, cursor=cursor, prune_delivered=prune_delivered, pace=Paces(own, shared_pace)
+            path,
+            cursor=cursor,
+            prune_delivered=prune_delivered,
+            pace=Paces(own, shared_pace),
+            storage=storage,
         )
         reader = self._source.reader
-        self._stop_asked = False
+        self._stop_asked = self._reopen_asked = False
         self.moved_s = time.monotonic()  # when its thread last showed that it does not hang
         self._delivery_name = delivery
         try:
@@ -156,6 +163,11 @@ class Forwarder:
         """Asks it to end soon; safe in a signal handler."""
         self._stop_asked = True
 
+    def reopen(self) -> None:
+        """Asks for lanes that stand to be tried again; safe in a signal handler, and from another
+        thread."""
+        self._reopen_asked = True
+
     @property
     def stop_asked(self) -> bool:
         """Whether it ended, or will, before its time."""
@@ -172,6 +184,9 @@ class Forwarder:
                 now_s = self.moved_s = time.monotonic()
                 if self._stop_asked or self._drained():
                     delivery.stop(now_s)
+                if self._reopen_asked:
+                    self._reopen_asked = False
+                    delivery.reopen()
                 delivery.turn(now_s)
                 if report is not None and time.monotonic() >= report_due_s:
                     report_due_s = time.monotonic() + every_s

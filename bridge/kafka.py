@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bridge.engine import LaneKey
+    from bridge.recognise import Claims
 
 __all__ = [
     "ANSWER_S",
@@ -456,13 +457,10 @@ class ReadBack:
             raise NoAnswer(f"no answer for the ends of {lane[0]}/{lane[1]}")
         return int(found[0]), int(found[1])
 
-    def last_stamp(
-        self, lane: LaneKey, source: bytes, begin: int, end: int, below: int
-    ) -> int | None:
-        """The greatest address stamped by `source` in [begin, end); None if there is none.
+    def last_own(self, lane: LaneKey, claims: Claims, begin: int, end: int) -> int | None:
+        """The greatest address of a record of the log in [begin, end); None if there is none.
         Records of strangers are passed over. Raises NoAnswer if nothing comes for so long, and
         NotReachable where it is to give up."""
-        greatest: int | None = None
         at = begin
         patience_s = ANSWER_S * 2
         self._consumer.assign([TopicPartition(*lane, begin)])
@@ -479,14 +477,13 @@ class ReadBack:
                     if message.error() is not None:
                         continue
                     at = (message.offset() or 0) + 1
-                    stamp = decode_stamp(message.headers()) if at <= end else None
-                    if stamp is not None and stamp.topic_uuid == source and stamp.address < below:
-                        greatest = max(stamp.address, -1 if greatest is None else greatest)
+                    if at <= end:
+                        claims.add(message.headers(), message.key(), message.value())
         except KafkaException as error:
             raise NoAnswer(words(error)) from error
         finally:
             self._consumer.unassign()
-        return greatest
+        return claims.last()
 
     def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:
         """The stamp of the message at an offset, or of the next one behind it; None if it has

@@ -45,7 +45,8 @@ class Provider(Protocol):
     closes the provider, waits `retry_wait_s` and longer each time, opens it again, and sends
     again what was not delivered.
 
-    name: for logs and errors. retry_wait_s: seconds before the first new try.
+    name: for logs and errors. retry_wait_s: seconds before the first new try, a hundredth at
+    least.
     """
 
     name: str

@@ -5,7 +5,7 @@ when all of it was acknowledged. Its records carry the same stamps as before, so
 bridge of the log has passed may be replayed: stamps further on would make a bridge that restarts
 take what lies before them for delivered.
 
-Dead letters go to the topics that they were meant for, with the headers that they had, and an
+Dead letters, of a bridge or a Buffer, go to the topics that they were meant for, with the headers that they had, and an
 `aolog-origin`; their stamps are those of the dead-letter log, whose cursor "replay" advances as
 they are acknowledged. What is refused again stays.
 """
@@ -18,16 +18,16 @@ from aolog import Reader, Record
 from aolog.cursor import cursor_path, read_position
 from aolog.errors import UsageError
 from aolog.storage import Storage
-from bridge.dead_letter import ORIGIN, dead_letter_path, read_dead_letter
+from bridge.dead_letter import ORIGIN, dead_letter_path, first_dead_letter, read_dead_letter
 from bridge.forwarder import Forwarder
-from bridge.lanes import LaneNotes, notes_path
+from bridge.lanes import notes_path
 from bridge.seeking import bridge_cursors, forget
 from bridge.stamp import encode_stamp
 
 if TYPE_CHECKING:
     from bridge.engine import Poison
 
-__all__ = ["CURSOR", "finished", "replay_dead_letters", "replay_range"]
+__all__ = ["CURSOR", "dead_letters_of", "finished", "replay_dead_letters", "replay_range"]
 
 CURSOR = "replay"
 
@@ -62,19 +62,26 @@ def finished(path: str) -> None:
             storage.unlink(each)
 
 
+def dead_letters_of(path: str, cursor: str = "bridge") -> str:
+    """The dead-letter log of a log's bridge, or the path itself where that is one. Raises
+    UsageError if there is neither."""
+    storage = Storage()
+    dead = dead_letter_path(path, cursor)
+    if storage.exists(dead):
+        return dead
+    if first_dead_letter(path, storage) is None:
+        raise UsageError("there are no dead letters", path=path)
+    return path
+
+
 def replay_dead_letters(
     path: str, *, cursor: str = "bridge", poison: Poison = "stop", **options: Any
 ) -> Forwarder:
-    """A forwarder that sends the dead letters of a log's bridge that were not sent again yet, and
-    ends. Raises UsageError if there are none, CursorLocked where another does."""
-    storage = Storage()
-    dead = dead_letter_path(path, cursor)
-    if not storage.exists(dead):
-        raise UsageError("there are no dead letters", path=path)
-    with Reader(path) as reader:
-        notes = LaneNotes.load(
-            reader.path, cursor, storage, topic_uuid=reader.topic_uuid, begun=False
-        )
+    """A forwarder that sends the dead letters of a log's bridge, or of a dead-letter log, that
+    were not sent again yet, and ends. Raises UsageError if there are none, CursorLocked where
+    another does."""
+    dead = dead_letters_of(path, cursor)
+    first = first_dead_letter(dead, Storage())
     return Forwarder(
         dead,
         topic=None,
@@ -82,7 +89,7 @@ def replay_dead_letters(
         drain=True,
         poison=poison,
         view=_as_it_was,
-        keyless=notes.source,
+        keyless=None if first is None else first.origin.topic_uuid,  # as it would have gone
         **options,
     )
 

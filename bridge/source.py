@@ -23,7 +23,7 @@ _log = logging.getLogger("bridge")
 class Source:
     """One log. prune_delivered: removes slabs that the cursor and every other protecting cursor
     have passed, or of them what retention lets go. pace: how fast it
-    may be sent. Not thread-safe. Raises what Reader raises."""
+    may be sent. storage: where the log is. Not thread-safe. Raises what Reader raises."""
 
     def __init__(
         self,
@@ -32,8 +32,9 @@ class Source:
         cursor: str,
         prune_delivered: bool | Retention = False,
         pace: Paces | None = None,
+        storage: Storage | None = None,
     ) -> None:
-        self.storage = Storage()
+        self.storage = storage or Storage()
         self.reader = Reader(path, cursor=cursor, on_gap=self.on_gap, storage=self.storage)
         self.cursor = cursor
         self.pace = pace or Paces()

@@ -17,7 +17,8 @@ class Status(NamedTuple):
     acknowledged, skipped: records since it started; skipped were in Kafka already. lag_records,
     lag_bytes, lag_seconds: not yet acknowledged. lost_records: in gaps that it had to pass.
     dead_lettered, dropped: records that will never be taken, since it started. held_back: lanes
-    whose records wait in the log; standing: those of them that wait until somebody acts.
+    whose records wait in the log; standing: those of them that wait until somebody acts (a reload
+    or a restart tries them again).
     With exactly_once `acknowledged` means committed, and `committed` is the local cursor.
     """
 

@@ -26,7 +26,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from aolog.errors import AologError, RetentionFull
+from aolog.errors import AologError, RetentionFull, StorageFull
 from bridge.errors import NotDelivered
 from bridge.provider import Message, Provider, Rejected
 
@@ -41,6 +41,7 @@ _log = logging.getLogger("bridge.buffer")
 
 Mode: TypeAlias = Literal["block", "error", "buffer", "always"]
 NOTHING_DUE_S = float("inf")
+RETRY_MIN_S = 0.01  # a provider that names no pause would keep a processor busy
 _OVERHEAD_BYTES = 300  # of a message in memory, beside its bytes
 
 
@@ -129,6 +130,7 @@ class StoreForward:
         self._failures = 0
         self._retry_at_s = self._commit_due_s = self._healthy_since_s = -NOTHING_DUE_S
         self.error: str | None = None
+        self.full: StorageFull | None = None  # what the backlog said last, if it took nothing
         self._delivered = self._rejected = 0
 
     # --- accepting ----------------------------------------------------------------------------
@@ -195,6 +197,7 @@ class StoreForward:
                 self._on_disk += 1
             self._bytes -= self._memory.popleft().bytes
         self._backlog.flush()
+        self.full = None
 
     def _store(self, message: Message) -> None:
         assert self._backlog is not None
@@ -216,6 +219,7 @@ class StoreForward:
                 return self._turn_live()
             return self._turn_backlog()
         except AologError as error:  # the disk: what could not be stored is in memory still
+            self.full = error if isinstance(error, StorageFull) else None
             self._fail(error)
             return self._retry_at_s - self._clock()
 
@@ -404,9 +408,10 @@ class StoreForward:
         if said != self.error:
             _log.warning("%s: %s", self.name, said)
         self.error = said
-        pause_s = self._provider.retry_wait_s * 2 ** min(self._failures, 32)
+        pause_s = max(RETRY_MIN_S, self._provider.retry_wait_s) * 2 ** min(self._failures, 32)
         self._failures += 1
-        pause_s = min(pause_s, self.settings.retry_max_s) * self._entropy.uniform(0.5, 1.0)
+        pause_s = max(RETRY_MIN_S, min(pause_s, self.settings.retry_max_s))
+        pause_s *= self._entropy.uniform(0.5, 1.0)
         self._retry_at_s = now_s + pause_s
         self._healthy_since_s = now_s + pause_s
         self.close_provider()
@@ -422,10 +427,19 @@ class StoreForward:
 
     # --- what there is to say -----------------------------------------------------------------
 
-    @property
-    def pending(self) -> bool:
-        """Whether something is neither known to be delivered nor stored. With the lock."""
-        return bool(self._memory)
+    def safe(self) -> bool:
+        """Whether all that was accepted is delivered, or in the backlog, where it survives a crash
+        of the process. With the lock. False on a full disk, and `full` is set."""
+        if self._memory:
+            return False
+        try:
+            if self._backlog is not None:
+                self._backlog.flush()
+        except StorageFull as error:
+            self.full = error
+            return False
+        self.full = None
+        return True
 
     @property
     def all_delivered(self) -> bool:
@@ -478,5 +492,5 @@ class StoreForward:
                 self._delivered,
                 self._rejected,
                 0 if self._backlog is None else self._backlog.lost,
-                self.error,
+                self.error if self.full is None else str(self.full),
             )

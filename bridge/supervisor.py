@@ -326,9 +326,12 @@ class Supervisor:
     # --- another configuration ----------------------------------------------------------------
 
     def _reload(self) -> None:
-        """Takes what can change while it runs. A wrong one changes nothing."""
+        """Takes what can change while it runs, and has tried again what stands. A wrong
+        configuration changes nothing."""
         if self._read is None:
-            _log.warning("there is no configuration file to read again")
+            _log.info("there is no configuration file to read again; what stands is tried again")
+            for task in self._tasks.values():
+                self._replan(task)
             return
         try:
             config = self._read()
@@ -369,8 +372,11 @@ class Supervisor:
             changed = False  # a cluster that is gone is let go by the scan
         else:
             task.plan, changed = plan, True
-        if task.phase == Phase.RUNNING and changed and task.ending is None:
-            task.stop("reload")
+        if task.phase == Phase.RUNNING and task.ending is None:
+            if changed:
+                task.stop("reload")
+            else:
+                task.reopen()
         elif task.phase in {Phase.STANDING, Phase.WAITING}:  # somebody may have done something
             task.phase, task.last_error, task.attempts = Phase.QUEUED, None, 0
 

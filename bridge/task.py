@@ -131,6 +131,11 @@ class Task:
         if self.forwarder is not None:
             self.forwarder.stop()
 
+    def reopen(self) -> None:
+        """Lanes that stand are tried again."""
+        if self.forwarder is not None:
+            self.forwarder.reopen()
+
     def take_end(self) -> BaseException | None:
         """After the thread has ended: what it raised. Counts are kept."""
         if self.thread is not None:

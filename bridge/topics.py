@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from bridge.engine import Engine, LaneKey
     from bridge.kafka import ReadBack
+    from bridge.recognise import Recogniser
 
 __all__ = ["TOPIC_PAUSE_S", "TOPIC_WAIT_S", "UNKNOWN", "Topics"]
 
@@ -45,7 +46,7 @@ class _Missing(NamedTuple):
 class Topics:
     """The topics of one log's records on one cluster.
 
-    below: the log's end; stamps beyond it are not ours. give_up: asked now and then.
+    recogniser: of the log. give_up: asked now and then.
     """
 
     def __init__(
@@ -54,13 +55,13 @@ class Topics:
         engine: Engine,
         notes: LaneNotes,
         *,
-        below: Callable[[], int],
+        recogniser: Recogniser,
         give_up: Callable[[], bool],
     ) -> None:
         self._cluster = cluster
         self._engine = engine
         self._notes = notes
-        self._below = below
+        self._recogniser = recogniser
         self._give_up = give_up
         self._partitions: dict[str, int] = {}
         self._missing: dict[str, _Missing] = {}
@@ -93,6 +94,15 @@ class Topics:
         silent = [key for key, again_s in self._silent.items() if again_s <= now_s]
         if silent:
             self._ask_again(silent)
+
+    def __contains__(self, key: LaneKey) -> bool:
+        """Whether the lane is closed here, and so is opened here."""
+        return key in self._silent or (key[1] == NO_PARTITION and key[0] in self._missing)
+
+    def hurry(self) -> None:
+        """Somebody may have made, or allowed, what was missing: it is asked for at once."""
+        self._missing = {topic: m._replace(again_s=0.0) for topic, m in self._missing.items()}
+        self._silent = dict.fromkeys(self._silent, 0.0)
 
     def forbid(self, topic: str, reason: str) -> None:
         """A record was refused for all of the topic."""
@@ -225,8 +235,7 @@ class Topics:
         arrivals = read_back(
             reader,
             lanes,
-            self._notes.source,
-            below=self._below(),
+            self._recogniser,
             clean=clean,
             distrusts=self._engine.distrusts,
             answer_s=answer_s,

@@ -410,6 +410,10 @@ class SimulatedCalls:
 
     # --- the machine -----------------------------------------------------------------------------
 
+    def generation(self, _fd: int, /) -> int:
+        """Nothing tells, and inode numbers are not used again."""
+        return 0
+
     def boot_id(self) -> bytes:
         """16 bytes that differ after every power cut, and with every seed."""
         text = f"{self._disk.seed}".rjust(8, "0")[-8:] + f"{self._disk.boot}".rjust(8, "0")[-8:]

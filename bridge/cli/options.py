@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -10,8 +13,22 @@ from aolog.cli.parse import where
 from aolog.cursor import read_position
 from aolog.errors import UsageError
 from aolog.storage import Storage
+from bridge.errors import WrongConfiguration
 
-__all__ = ["PLACES", "address_of", "cursor_option", "settings_of", "settings_option"]
+if TYPE_CHECKING:
+    from bridge.routing import Routing
+
+__all__ = [
+    "PLACES",
+    "Chosen",
+    "address_of",
+    "chosen",
+    "cluster_option",
+    "config_option",
+    "cursor_option",
+    "settings_of",
+    "settings_option",
+]
 
 
 def settings_of(
@@ -28,24 +45,94 @@ def settings_of(
 
 
 cursor_option = click.option(
-    "--cursor", default="bridge", show_default=True, help="Name of the bridge's cursor."
+    "--cursor", help="Name of the bridge's cursor.  [default: bridge, or the configuration's]"
+)
+config_option = click.option(
+    "--config", "file", type=click.Path(),
+    help="The bridge's configuration: cluster, its settings, cursor, routes; options go over it.",
+)  # fmt: skip  # options read best one a line
+cluster_option = click.option(
+    "--cluster", metavar="NAME", help="Which of the configuration's.  [default: its default]"
 )
 settings_option = click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
     help="A setting of librdkafka. Repeatable.",
 )  # fmt: skip  # options read best one a line
 
+
+class Chosen(NamedTuple):
+    """Which cluster a command speaks to, and as which bridge. servers: None if nothing says.
+    routing: None without a configuration."""
+
+    servers: str | None
+    settings: dict[str, str]
+    cursor: str
+    routing: Routing | None = None
+
+
+def chosen(
+    log: str,
+    *,
+    file: str | None,
+    cluster: str | None,
+    servers: str | None,
+    settings: dict[str, str],
+    cursor: str | None,
+    topic: str | None = None,
+) -> Chosen:
+    """What options say, over a configuration if there is one. Raises UsageError,
+    WrongConfiguration, and WrongSetting."""
+    from bridge.configfile import load
+    from bridge.kafka import check
+    from bridge.routing import Routing
+
+    if file is None:
+        if cluster is not None:
+            raise UsageError("--cluster names one of a configuration's", hint="give its --config")
+        check(settings)
+        return Chosen(servers, settings, cursor or "bridge")
+    over: dict[str, Any] = {} if topic is None else {"topic": topic}
+    config = load(file, {**over, "logs": [log]})
+    name = cluster or config.default_cluster
+    if name not in config.clusters:
+        known = ", ".join(config.clusters)
+        raise UsageError(f"the configuration has no cluster {name!r}", hint=f"known are {known}")
+    found = config.clusters[name]
+    together = {**found.client_settings(), **settings}
+    check(together)
+    routing = Routing(
+        config.topic,
+        config.rules,
+        log=_name(log, file),
+        cluster=name,
+        default_cluster=config.default_cluster if len(config.clusters) > 1 else name,
+    )
+    servers = servers or found.bootstrap_servers
+    return Chosen(servers, together, cursor or config.cursor_of(name), routing)
+
+
+def _name(log: str, file: str) -> str:
+    """What routes call the log: its path below the configuration's root, if it is there."""
+    from bridge.configfile import load
+
+    path = Path(log).absolute()
+    with suppress(WrongConfiguration):  # it names neither a root nor logs
+        root = load(file).root
+        if root is not None and path.is_relative_to(root):
+            return str(path.relative_to(root))
+    return str(path)
+
+
 PLACES = """\b
 A place is an address, ordinal:N, earliest, latest, a time (2026-01-31T12:00:00Z, UTC unless it
 says otherwise), a time ago (15m-ago), cursor:NAME, or kafka:TOPIC/PARTITION@OFFSET: the record
-that lies there, which its header names (needs --bootstrap-servers)."""
+that lies there, which its header names (needs --bootstrap-servers or --config)."""
 
 
 def address_of(
     path: str, text: str, *, cursor: str, servers: str | None, settings: dict[str, str]
 ) -> int:
     """The address that a user means. Raises UsageError."""
-    from bridge.kafka import check
     from bridge.seeking import address_in_kafka, place
 
     kind, colon, rest = text.partition(":")
@@ -53,8 +140,7 @@ def address_of(
         return read_position(path, rest, Storage()).address
     if colon and kind == "kafka":
         if servers is None:
-            raise UsageError("kafka:... needs --bootstrap-servers")
-        check(settings)
+            raise UsageError("kafka:... needs --bootstrap-servers, or --config")
         return address_in_kafka(path, rest, cursor, servers, settings)
     found = where(text, datetime.now(UTC))
     if found is None:

@@ -16,7 +16,15 @@ from aolog.cli.output import json_option
 from aolog.cursor import read_position
 from aolog.errors import UsageError
 from aolog.storage import Storage
-from bridge.cli.options import PLACES, address_of, cursor_option, settings_option
+from bridge.cli.options import (
+    PLACES,
+    address_of,
+    chosen,
+    cluster_option,
+    config_option,
+    cursor_option,
+    settings_option,
+)
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -35,7 +43,8 @@ __all__ = ["replay"]
 Examples:
   aolog-bridge replay LOG --from 2h-ago --to 1h-ago --bootstrap-servers kafka:9092
   aolog-bridge replay LOG --from 81920 --to 90112 --topic again --bootstrap-servers kafka:9092
-  aolog-bridge replay LOG --dead-letter --bootstrap-servers kafka:9092
+  aolog-bridge replay LOG --dead-letter --config bridge.toml
+  aolog-bridge replay REJECTED --dead-letter --bootstrap-servers kafka:9092
 
 \b
 Exit status: 0 all was acknowledged, 2 usage, 5 a replay runs already, 6 records were refused.""",
@@ -43,9 +52,16 @@ Exit status: 0 all was acknowledged, 2 usage, 5 a replay runs already, 6 records
 @click.argument("log", type=click.Path())
 @click.option("--from", "begin", metavar="PLACE", help="The first record's place.")
 @click.option("--to", "end", metavar="PLACE", help="The place behind the last.")
-@click.option("--dead-letter", "dead", is_flag=True, help="The dead letters of LOG instead.")
+@click.option(
+    "--dead-letter",
+    "dead",
+    is_flag=True,
+    help="The dead letters of LOG instead, or LOG is a log of them, as a Buffer's.",
+)
 @click.option("--topic", help="Topic for records that name none. Default: the log's own.")
-@click.option("--bootstrap-servers", required=True, metavar="HOST:PORT[,...]", help="The cluster.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
+@config_option
+@cluster_option
 @click.option(
     "--poison", default="stop", show_default=True, type=click.Choice(["stop", "drop"]),
     help="What becomes of a record that is refused: it stays, and what follows in its partition"
@@ -62,9 +78,11 @@ def replay(
     end: str | None,
     dead: bool,
     topic: str | None,
-    bootstrap_servers: str,
+    bootstrap_servers: str | None,
+    file: str | None,
+    cluster: str | None,
     poison: Poison,
-    cursor: str,
+    cursor: str | None,
     settings: dict[str, str],
     dry_run: bool,
     as_json: bool,
@@ -75,14 +93,24 @@ def replay(
     Dead letters that are acknowledged are not sent by the next replay.
     """
     from bridge import replaying
-    from bridge.kafka import check
 
     if dead == (begin is not None or end is not None) or (begin is None) != (end is None):
         raise UsageError("give --from and --to, or --dead-letter")
     if dead and topic is not None:
         raise UsageError("dead letters go to the topics that they were meant for, not to --topic")
-    check(settings)
-    options = {"bootstrap_servers": bootstrap_servers, "settings": settings}
+    to_use = chosen(
+        log,
+        file=file,
+        cluster=cluster,
+        servers=bootstrap_servers,
+        settings=settings,
+        cursor=cursor,
+        topic=topic,
+    )
+    cursor, servers, settings = to_use.cursor, to_use.servers, to_use.settings
+    if servers is None:
+        raise UsageError("name the cluster: --bootstrap-servers, or --config")
+    options = {"bootstrap_servers": servers, "settings": settings}
     if dead:
         if dry_run:
             _tell_dead_letters(log, cursor, as_json=as_json)
@@ -95,14 +123,16 @@ def replay(
     assert begin is not None
     assert end is not None
     first, behind = (
-        address_of(log, text, cursor=cursor, servers=bootstrap_servers, settings=settings)
+        address_of(log, text, cursor=cursor, servers=servers, settings=settings)
         for text in (begin, end)
     )
     if dry_run:
         _tell_range(log, first, behind, as_json=as_json)
         return
     _run(
-        replaying.replay_range(log, first, behind, topic=topic, poison=poison, **options),
+        replaying.replay_range(
+            log, first, behind, topic=topic, poison=poison, routing=to_use.routing, **options
+        ),
         as_json=as_json,
     )
     replaying.finished(log)
@@ -122,13 +152,11 @@ def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
 
 
 def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
-    from bridge.dead_letter import dead_letter_path, read_dead_letter
-    from bridge.replaying import CURSOR
+    from bridge.dead_letter import read_dead_letter
+    from bridge.replaying import CURSOR, dead_letters_of
 
-    path = dead_letter_path(log, cursor)
-    names = [each.name for each in aolog.cursors(path)] if Storage().exists(path) else None
-    if names is None:
-        raise UsageError("there are no dead letters", path=log)
+    path = dead_letters_of(log, cursor)
+    names = [each.name for each in aolog.cursors(path)]
     begin = read_position(path, CURSOR, Storage()).address if CURSOR in names else "earliest"
     with Reader(path, begin) as reader:  # type: ignore[arg-type]  # an address or the word
         for record in reader:

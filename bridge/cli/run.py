@@ -44,9 +44,9 @@ __all__ = ["run"]
 )  # fmt: skip  # as above
 @click.option(
     "--poison", type=click.Choice(["stop", "dead-letter", "drop"]),
-    help="What becomes of a record that will never be taken: its lane stands before it (with"
-    " exactly_once all of the log), it goes to"
-    " LOG/dead-letter, or it is counted and passed.  [default: stop]",
+    help="What becomes of a record that will never be taken: its lane stands before it, until"
+    " SIGHUP or a restart (with exactly_once all of the log), it goes to LOG/dead-letter, or it is"
+    " counted and passed.  [default: stop]",
 )  # fmt: skip  # as above
 @click.option(
     "--records-per-second", type=click.FloatRange(0, min_open=True),
@@ -102,7 +102,8 @@ def run(
     Records keep their key, headers and timestamp. A header "aolog" names where each came from,
     by which a restart knows what has arrived already. The cursor passes acknowledged records
     only. An outage of any length is waited out, wrong credentials too. A partition or topic that
-    takes nothing holds up no other. With a configuration file SIGHUP reads it again.
+    takes nothing holds up no other. SIGHUP reads the configuration file again, and has lanes
+    that stand before a refused record try it again.
 
     With --delivery exactly_once, records and the cursor are committed together in transactions,
     and consumers that read committed records see each of them once, whatever is killed. It is

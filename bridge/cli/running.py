@@ -46,7 +46,7 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
         ),
         **{name: given[name] for name in OPTIONS if name in given},
     )
-    _on_signals(forwarder.stop, None)
+    _on_signals(forwarder.stop, forwarder.reopen)
     one = One(path, forwarder)
     with ExitStack() as stack:
         report = stack.enter_context(reporter(as_json=as_json, drain=drain))
@@ -88,15 +88,13 @@ def run_many(
 _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}
 
 
-def _on_signals(stop: Callable[[], None], reload: Callable[[], None] | None) -> None:
+def _on_signals(stop: Callable[[], None], reload: Callable[[], None]) -> None:
     def stopping(_signal: int, _frame: FrameType | None) -> None:
         stop()
 
     def reloading(_signal: int, _frame: FrameType | None) -> None:
-        if reload is not None:
-            reload()
+        reload()
 
     signal.signal(signal.SIGTERM, stopping)
     signal.signal(signal.SIGINT, stopping)
-    if reload is not None:
-        signal.signal(signal.SIGHUP, reloading)
+    signal.signal(signal.SIGHUP, reloading)

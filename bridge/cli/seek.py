@@ -7,7 +7,15 @@ import json
 import click
 
 from aolog.cli.output import json_option
-from bridge.cli.options import PLACES, address_of, cursor_option, settings_option
+from bridge.cli.options import (
+    PLACES,
+    address_of,
+    chosen,
+    cluster_option,
+    config_option,
+    cursor_option,
+    settings_option,
+)
 
 __all__ = ["seek"]
 
@@ -20,13 +28,16 @@ __all__ = ["seek"]
 Examples:
   aolog-bridge seek LOG --to 2026-01-31T12:00:00Z --dry-run
   aolog-bridge seek LOG --to cursor:nightly
-  aolog-bridge seek LOG --to kafka:events/3@120934 --bootstrap-servers kafka:9092""",
+  aolog-bridge seek LOG --to kafka:events/3@120934 --bootstrap-servers kafka:9092
+  aolog-bridge seek LOG --to kafka:events/3@120934 --config bridge.toml""",
 )
 @click.argument("log", type=click.Path())
 @click.option("--to", "to", required=True, metavar="PLACE", help="Where it goes on.")
 @cursor_option
 @click.option("--only-missing", is_flag=True, help="Back: send only what is not in Kafka already.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="For kafka:...")
+@config_option
+@cluster_option
 @settings_option
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @json_option
@@ -34,9 +45,11 @@ def seek(
     log: str,
     to: str,
     *,
-    cursor: str,
+    cursor: str | None,
     only_missing: bool,
     bootstrap_servers: str | None,
+    file: str | None,
+    cluster: str | None,
     settings: dict[str, str],
     dry_run: bool,
     as_json: bool,
@@ -48,7 +61,16 @@ def seek(
     """
     from bridge import seeking
 
-    address = address_of(log, to, cursor=cursor, servers=bootstrap_servers, settings=settings)
+    to_use = chosen(
+        log,
+        file=file,
+        cluster=cluster,
+        servers=bootstrap_servers,
+        settings=settings,
+        cursor=cursor,
+    )
+    cursor = to_use.cursor
+    address = address_of(log, to, cursor=cursor, servers=to_use.servers, settings=to_use.settings)
     moved = seeking.seek(log, address, cursor=cursor, only_missing=only_missing, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps(moved._asdict()))

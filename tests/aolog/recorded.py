@@ -36,7 +36,7 @@ class RecordingSystem(RealSystem):
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        of_the_machine = {"boot_id", "random_bytes", "mounts", "free_bytes"}
+        of_the_machine = {"boot_id", "generation", "random_bytes", "mounts", "free_bytes"}
         if name == "entries" or name in of_the_machine or name.startswith("_"):
             return found
 

@@ -18,6 +18,7 @@ import aolog
 from aolog.frame import KIND_RECORDS
 from aolog.slab import DATA_BEGIN, HEADER_LEN, VERSION
 from aolog.storage import Storage
+from aolog.system import REAL, RealSystem
 from tests.aolog.conftest import (
     ROOT,
     Child,
@@ -221,6 +222,42 @@ def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
         assert writer.append(b"copy") > theirs[-1]
     assert values(copied) == [b"a", b"copy"]
     assert_clean(copied)
+
+
+def test_a_log_that_was_removed_and_put_back_is_case_k_also_where_its_inode_is_the_same(
+    tmp_path: Path,
+) -> None:
+    """A file that is removed leaves its inode's number to the next: here in some of 20 tries."""
+    backup = tmp_path / "backup"
+    for number in range(20):
+        path = tmp_path / f"log-{number}"
+        with aolog.Writer(path) as writer:
+            writer.append(b"a")
+        with slab_files(str(path))[0].open("rb") as file:
+            if REAL.generation(file.fileno()) == 0:
+                pytest.skip("this file system does not tell generations")
+        shutil.copytree(path, backup)
+        shutil.rmtree(path)
+        shutil.copytree(backup, path)
+        shutil.rmtree(backup)
+        with aolog.Writer(path) as writer:
+            assert writer.opening is not None
+            assert writer.opening.case == "@K copied"
+
+
+def test_an_inode_of_another_generation_is_another_file(log_path: str) -> None:
+    class Again(RealSystem):
+        def generation(self, fd: int) -> int:
+            return super().generation(fd) ^ 1
+
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    with aolog.Writer(log_path, storage=Storage(Again())) as writer:
+        assert writer.opening is not None
+        assert (writer.opening.case, writer.opening.epoch) == ("@K copied", 2)
+    with aolog.Writer(log_path, storage=Storage(Again())) as writer:
+        assert writer.opening is not None
+        assert (writer.opening.case, writer.opening.epoch) == ("@B sealed", 2)
 
 
 def test_a_cursor_behind_the_end_of_a_closed_log_is_case_k_too(log_path: str) -> None:

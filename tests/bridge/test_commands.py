@@ -299,6 +299,59 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
     assert (status.acknowledged, status.skipped, status.dead_lettered) == (20, 0, 0)
 
 
+# --- with a configuration -------------------------------------------------------------------
+
+
+def test_a_configuration_says_which_cluster_cursor_and_topic_are_meant(
+    broker: EmbeddedBroker, log: Path, delivered: list[int], tmp_path: Path
+) -> None:
+    broker.create_topic("routed", 1)
+    config = tmp_path / "bridge.toml"
+    config.write_text(
+        f"""
+        root = "."
+        cluster = "main"
+        [clusters.main]
+        bootstrap_servers = "{broker.bootstrap_servers}"
+        [clusters.other]
+        bootstrap_servers = "{NOWHERE}"
+        settings."message.max.bytes" = 2000
+        [[routes]]
+        log = "{log.name}"
+        topic = "routed"
+        """
+    )
+    use = ("--config", config)
+    message = consume(broker.bootstrap_servers)[500]
+    where = f"kafka:{message.topic}/{message.partition}@{message.offset}"
+    moved = told("seek", log, "--to", where, "--dry-run", *use)
+    assert (moved["cursor"], moved["address"]) == ("bridge", message.address)
+    moved = told("seek", log, "--to", "earliest", "--dry-run", *use, "--cluster", "other")
+    assert (moved["cursor"], moved["before"]) == ("bridge.other", None)
+    again = ("--from", "ordinal:5", "--to", "ordinal:9")
+    assert told("replay", log, *again, *use)["acknowledged"] == 4
+    assert [m.address for m in consume(broker.bootstrap_servers, "routed", 1)] == delivered[5:9]
+    assert len(consume(broker.bootstrap_servers)) == 1000
+
+
+def test_a_configuration_that_is_wrong_or_has_no_such_cluster_is_refused_before_anything_moves(
+    log: Path, delivered: list[int], tmp_path: Path
+) -> None:
+    config = tmp_path / "bridge.toml"
+    config.write_text(f'[clusters.main]\nbootstrap_servers = "{NOWHERE}"\n')
+    before = cursor_of(log)
+    back = ("seek", log, "--to", "earliest")
+    assert "no cluster 'x'; known are main" in refused(*back, "--config", config, "--cluster", "x")
+    assert "give its --config" in refused(*back, "--cluster", "main")
+    assert "acks" in refused(*back, "--config", config, "-X", "acks=0")
+    everything = ("replay", log, "--from", "earliest", "--to", "latest")
+    assert "or --config" in refused(*everything)
+    config.write_text(f'[clusters.main]\nbootstrap_server = "{NOWHERE}"\n')
+    for command in (back, everything):
+        assert "did you mean 'bootstrap_servers'" in refused(*command, "--config", config)
+    assert cursor_of(log) == before
+
+
 # --- cursors --------------------------------------------------------------------------------
 
 

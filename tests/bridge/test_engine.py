@@ -506,6 +506,19 @@ def test_to_stop_is_to_stop_one_lane_and_the_cursor() -> None:
     assert e.lane(A).room() == 0
 
 
+def test_a_lane_that_stands_is_tried_again_where_somebody_says_so() -> None:
+    e = opened()
+    read(e, 40, [(A, mark(2)), (B, mark(11))], left={A: 10}, poison=[(10, A)])
+    e.delivered(A, 2, 1, now_s=0.0)
+    away = ("away", 0)
+    e.close(away, Refusal("no leader", "LEADER_NOT_AVAILABLE", passing=True))
+    e.refusals[10] = Refusal("too large", "MSG_SIZE_TOO_LARGE")
+    assert e.reopen() == [A]
+    assert (e.standing, e.refusals, e.begin()) == ({}, {}, at(10))
+    assert e.lane(away).room() == 0  # that one is not anybody's to mend
+    assert e.reopen() == []
+
+
 def test_a_record_refused_by_the_client_itself_is_poison_at_once() -> None:
     e = under_way()
     assert e.refused("too large", "MSG_SIZE_TOO_LARGE", 20, now_s=0.0)

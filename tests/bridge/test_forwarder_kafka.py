@@ -4,6 +4,7 @@ duplicates, order, and what belongs into a topic."""
 from __future__ import annotations
 
 import json
+import signal
 import struct
 import time
 from collections.abc import Callable
@@ -140,6 +141,25 @@ def test_a_record_too_large_for_its_topic_is_named_among_its_neighbours(
     set_limit(kafka, name, 50_000)
     assert start(name, "--drain").end() == 0
     assert_arrived(records, messages_in(kafka, name, 2), topic=name)
+
+
+def test_a_lane_that_stands_goes_on_after_sighup_once_its_topic_takes_more(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
+) -> None:
+    name = topic(2, {"max.message.bytes": "20000"})
+    with Writer(log) as writer:
+        append(writer, range(200))
+        large = writer.append(b"x" * 30_000, key=b"k3")
+        append(writer, range(200, 300))
+    process = start(name)
+    status = process.until(lambda s: s["standing"] == 1)
+    assert f"waits at address {large}" in status["error"]
+    set_limit(kafka, name, 50_000)
+    process.popen.send_signal(signal.SIGHUP)
+    process.until(lambda s: s["lag_records"] == 0 and s["standing"] == 0)
+    assert process.terminate() == 0
+    assert f"stands before address {large}" in process.stderr
+    assert_arrived(records_of(log), messages_in(kafka, name, 2), topic=name)
 
 
 @pytest.mark.parametrize("size", [1, 3, 10_000])

@@ -620,6 +620,29 @@ def test_a_first_request_that_is_refused_lets_no_other_of_its_lane_through(
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
+def test_a_lane_that_stands_goes_on_where_it_is_told_to_try_again(
+    broker: EmbeddedBroker, log: Path, forward: Forward, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(log, 300, keys=1)
+    broker.push_request_errors(PRODUCE, [10])
+    with caplog.at_level("INFO", "bridge"):
+        run = forward(settings={"batch.num.messages": "1"})
+        status = run.until(lambda s: s.standing == 1)
+        assert "MSG_SIZE_TOO_LARGE" in (status.error or "")
+        assert "a reload (SIGHUP) or a restart tries again" in (status.error or "")
+        run.forwarder.reopen()
+        status = run.until(lambda s: s.acknowledged == 300)
+    told = [record for record in caplog.records if hasattr(record, "event")]
+    assert [(t.event, getattr(t, "code", None)) for t in told] == [
+        ("lane_stands", "MSG_SIZE_TOO_LARGE"),
+        ("lane_reopened", None),
+    ]
+    assert f"before address {records_of(log)[0].address}" in told[0].message
+    run.until(lambda s: s.standing == 0 and s.error is None)
+    run.stop()
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
 def test_an_error_that_passes_is_ridden_out_by_the_client(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:

@@ -213,15 +213,22 @@ def test_a_password_that_became_wrong_is_told_where_lanes_are_read_back_and_mend
 
 def test_a_server_whose_certificate_is_known_is_spoken_to_over_tls(
     drain: Callable[..., tuple[int, Process, str]],
+    bridge: Callable[..., Process],
     secured: tuple[KafkaServer, Path],
     tmp_path: Path,
 ) -> None:
     server, directory = secured
     status, _, topic = drain("TLS", TLS.format(ca=directory / "server.pem"))
     assert status == 0
-    assert_arrived(
-        records_of(tmp_path / "log"), consume(server.bootstrap_servers, topic, 1), topic=topic
+    records = records_of(tmp_path / "log")
+    assert_arrived(records, consume(server.bootstrap_servers, topic, 1), topic=topic)
+    again = ("--from", f"kafka:{topic}/0@90", "--to", "latest")
+    replayed = bridge(
+        "replay", tmp_path / "log", *again, "--config", tmp_path / "bridge.toml", "--json"
     )
+    assert replayed.end() == 0
+    found = consume(server.bootstrap_servers, topic, 1)
+    assert [m.address for m in found[100:]] == [r.address for r in records[90:]]
 
 
 def test_a_server_with_a_strangers_certificate_gets_nothing(

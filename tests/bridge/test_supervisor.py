@@ -487,6 +487,21 @@ def test_a_new_configuration_takes_effect_and_what_cannot_is_named(
     assert run.stop() == 0
 
 
+def test_a_reload_has_tried_again_what_stands_and_needs_no_file_for_it(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "a", 30, keys=1)
+    broker.push_request_errors(0, [10])  # PRODUCE, MSG_SIZE_TOO_LARGE
+    run = supervise(**{"clusters.settings": {"batch.num.messages": 1}})
+    run.until(lambda logs: "a" in logs and logs["a"].state == "blocked")
+    assert "a reload (SIGHUP)" in (run["a"].error or "")
+    run.supervisor.reload()
+    run.until(lambda logs: logs["a"].acknowledged == 30)
+    assert run["a"].restarts == 0
+    assert run.stop() == 0
+    assert_all_arrived(broker, root / "a")
+
+
 # --- ends -----------------------------------------------------------------------------------
 
 

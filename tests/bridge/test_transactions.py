@@ -334,7 +334,13 @@ def test_everything_is_named_after_the_logs_uuid_and_the_cursor() -> None:
     value = encode_cursor(CursorRecord(80, 8, NAME.topic_uuid, 2, "me"))
     assert json.loads(value) == {
         "version": 1, "address": 80, "ordinal": 8, "uuid": uuid, "epoch": 2, "owner": "me",
+        "last": None,
     }  # fmt: skip
+    record = CursorRecord(80, 8, NAME.topic_uuid, 2, "me", (72, 1_600_000_000_000_000))
+    assert decode_cursor(encode_cursor(record)) == record
+    older = value.replace(b', "last": null', b"")  # written by a release before
+    assert decode_cursor(older) == CursorRecord(80, 8, NAME.topic_uuid, 2, "me")
+    assert b"last" not in older
 
 
 # --- against a cluster ------------------------------------------------------------------------

@@ -30,13 +30,13 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-__all__ = ["KafkaDied", "KafkaServer", "KafkaUnavailable"]
+__all__ = ["KafkaDied", "KafkaServer", "KafkaUnavailable", "Node", "free_ports"]
 
 POM: Final = Path(__file__).with_name("pom.xml")
 # Kafka 4 servers run on Java 17 and later.
@@ -119,12 +119,21 @@ def cluster_id() -> str:
     return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
 
 
+class Node(NamedTuple):
+    """One of several nodes. voters: the address of each node's controller, by id."""
+
+    id: int
+    cluster_id: str
+    voters: Mapping[int, str]
+
+
 class KafkaServer:
     """A Kafka node on loopback. Formats `directory` and starts the server; ready on return.
 
     directory: empty or not there yet; stays afterwards. config: properties of the server that
     add to or replace those above. listeners: further ones, name to protocol, such as
-    {"TLS": "SSL"}; `bootstrap_of` says where they are. A context manager that stops the server. Not thread-safe,
+    {"TLS": "SSL"}; `bootstrap_of` says where they are. node: which of a cluster's it is; all
+    of them are to be started at once, since it is ready when the cluster is. A context manager that stops the server. Not thread-safe,
     except `kill`, `pause` and `resume`, which a test may call from a timer.
 
     Raises KafkaUnavailable, KafkaDied.
@@ -135,7 +144,9 @@ class KafkaServer:
         directory: Path,
         config: Mapping[str, object] | None = None,
         listeners: Mapping[str, str] | None = None,
+        node: Node | None = None,
     ) -> None:
+        self._node = node
         self._java = java()
         self._classpath = str(jars() / "*")
         directory.mkdir(parents=True, exist_ok=True)
@@ -144,7 +155,8 @@ class KafkaServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._state = _State.DOWN
         protocols = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
-        controller, *ports = _free_ports(1 + len(protocols))
+        own, *ports = free_ports(1 + len(protocols))
+        controller = f"127.0.0.1:{own}" if node is None else node.voters[node.id]
         self._addresses = {
             name: f"127.0.0.1:{port}" for name, port in zip(protocols, ports, strict=True)
         }
@@ -153,12 +165,12 @@ class KafkaServer:
         mapped = ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
         properties = {
             **_PROPERTIES,
-            "listeners": f"{advertised},CONTROLLER://127.0.0.1:{controller}",
+            "listeners": f"{advertised},CONTROLLER://{controller}",
             "advertised.listeners": advertised,
             "listener.security.protocol.map": f"{mapped},CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
             "log.dirs": directory / "data",
+            **_quorum(node, controller),
             **(config or {}),
         }
         self._properties.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
@@ -271,7 +283,10 @@ class KafkaServer:
         )
 
     def _format(self) -> None:
-        arguments = ("format", "--standalone", "-t", cluster_id(), "-c", str(self._properties))
+        alone = self._node is None
+        uuid_ = cluster_id() if self._node is None else self._node.cluster_id
+        arguments = ["format", "-t", uuid_, "-c", str(self._properties)]
+        arguments += ["--standalone"] if alone else []
         with self._log.open("ab") as log:
             status = subprocess.run(
                 [*self._command(), "kafka.tools.StorageTool", *arguments],
@@ -327,6 +342,13 @@ class KafkaServer:
         finally:
             self._state = _State.DOWN
             atexit.unregister(self.kill)
+
+
+def _quorum(node: Node | None, controller: str) -> dict[str, object]:
+    if node is None:
+        return {"controller.quorum.bootstrap.servers": controller}
+    voters = ",".join(f"{number}@{address}" for number, address in node.voters.items())
+    return {"node.id": node.id, "controller.quorum.voters": voters}
 
 
 def java() -> str:
@@ -395,7 +417,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody uses now, all different."""
     ports: list[int] = []
     with contextlib.ExitStack() as held:

@@ -1,0 +1,113 @@
+"""Three real nodes, of which one that leads partitions is killed: lanes of the others flow on, and
+in the end nothing is lost or repeated, in order. 90 s on busy cores, so with --long."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aolog import Writer
+from bridge.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
+from bridge.routing import partition_of_key
+from tests.bridge.against_kafka import committed_in
+from tests.bridge.conftest import Run, append, assert_arrived, consume, records_of
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.server import KafkaUnavailable
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("kafka"),  # a file of its own, but the machine is the same
+]
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    try:
+        cluster = KafkaCluster(tmp_path_factory.mktemp("cluster"))
+    except KafkaUnavailable as error:
+        pytest.skip(str(error))
+    with cluster:
+        yield cluster
+
+
+def in_place(cluster: KafkaCluster) -> tuple[str, int]:
+    """A topic in which each node leads a partition, and the partition whose leader is to die: not
+    the one that is the controller too."""
+    name = f"three-{uuid.uuid4().hex[:8]}"
+    cluster.create_topic(name, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+    return name, next(p for p, node in enumerate((1, 2, 3)) if node != cluster.controller)
+
+
+@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_a_leader_is_killed_and_nothing_is_lost_or_repeated(
+    cluster: KafkaCluster, log: Path, forward: Callable[..., Run], delivery: str
+) -> None:
+    name, dying = in_place(cluster)
+    victim = dying + 1
+    run = forward(
+        log_with(log, range(2_000)),
+        topic=name,
+        bootstrap_servers=cluster.bootstrap_servers,
+        delivery=delivery,
+    )
+    run.until(lambda s: s.acknowledged >= 2_000)
+    with Writer(log) as writer:
+        append(writer, range(2_000, 4_000))
+        writer.flush()
+        cluster.nodes[victim].kill()
+        for begin in range(4_000, 12_000, 500):
+            append(writer, range(begin, begin + 500))
+            writer.flush()
+            time.sleep(0.05)
+    run.until(lambda s: s.acknowledged >= 12_000)
+    assert cluster.leaders(name)[dying] not in {victim, -1}
+    cluster.nodes[victim].start()
+    assert run.stop().lag_records == 0
+    messages = (
+        committed_in(cluster, name, PARTITIONS)  # type: ignore[arg-type]  # it has the one name
+        if delivery == EXACTLY_ONCE
+        else consume(cluster.bootstrap_servers, name, PARTITIONS)
+    )
+    assert_arrived(records_of(log), messages, topic=name)
+
+
+def test_while_a_partition_has_no_leader_the_others_flow_on(
+    cluster: KafkaCluster, log: Path, forward: Callable[..., Run]
+) -> None:
+    """Without replicas nobody leads a partition until its node is back."""
+    name, dying = in_place(cluster)
+    victim = dying + 1
+    name = f"{name}-alone"
+    cluster.create_topic(name, [[1], [2], [3]])
+    run = forward(
+        log_with(log, range(2_000)), topic=name, bootstrap_servers=cluster.bootstrap_servers
+    )
+    run.until(lambda s: s.acknowledged >= 2_000)
+    cluster.nodes[victim].kill()
+    with Writer(log) as writer:
+        append(writer, range(2_000, 8_000))
+    records = records_of(log)
+    stands = [r for r in records[2_000:] if partition_of_key(r.key or b"", PARTITIONS) == dying]
+    assert 0 < len(stands) < 6_000
+    status = run.until(lambda s: s.acknowledged >= 8_000 - len(stands))
+    assert status.acknowledged == 8_000 - len(stands)
+    assert status.committed <= stands[0].address
+    assert run.alive
+    cluster.nodes[victim].start()
+    run.until(lambda s: s.acknowledged == 8_000)
+    assert run.stop().lag_records == 0
+    assert_arrived(records, consume(cluster.bootstrap_servers, name, PARTITIONS), topic=name)
+
+
+def log_with(log: Path, numbers: range) -> Path:
+    with Writer(log) as writer:
+        append(writer, numbers)
+    return log
