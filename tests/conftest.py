@@ -8,6 +8,7 @@ nowhere.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,7 @@ __all__ = [
     "pytest_sessionfinish",
     "pytest_terminal_summary",
     "pytest_testnodedown",
+    "pytest_xdist_auto_num_workers",
     "said",
     "topic",
 ]
@@ -96,6 +98,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_runtest_teardown() -> None:
     """A test that damages logs by the thousand keeps their warnings down for itself only."""
     logging.getLogger("aolog").setLevel(logging.NOTSET)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto`: one a core, and two more for the rows of tests with a Kafka, which mostly wait."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(tryfirst=True)  # before workers look at the groups
