@@ -26,7 +26,8 @@ typedef struct {
     Py_ssize_t overhead; /* what a value costs beside its bytes */
 } Gate;
 
-static PyObject *append_name; /* "_append", interned; for as long as the process lives */
+/* "_append" and "_append_value", interned; for as long as the process lives */
+static PyObject *append_name, *append_value_name;
 
 static int
 gate_traverse(PyObject *self, visitproc visit, void *arg)
@@ -120,7 +121,9 @@ static PyObject *
 gate_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     Gate *self = (Gate *)object;
-    if (count == 1 && names == NULL && self->joined != NULL && PyBytes_CheckExact(args[0])) {
+    if (count != 1 || names != NULL || !PyBytes_CheckExact(args[0]))
+        return gate_pass_on(object, args, count, names);
+    if (self->joined != NULL) {
         Py_ssize_t size = self->size + Py_SIZE(args[0]) + self->overhead;
         Py_ssize_t before = Py_SIZE(self->joined);
         if (size < self->limit && before < self->most) {
@@ -130,7 +133,7 @@ gate_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject 
             return PyLong_FromLongLong(self->first + before);
         }
     }
-    return gate_pass_on(object, args, count, names);
+    return PyObject_CallMethodObjArgs(object, append_value_name, args[0], NULL);
 }
 
 static PyMethodDef gate_methods[] = {
@@ -282,7 +285,8 @@ speed_exec(PyObject *module)
     PyType_Spec *specs[] = {&gate_spec, &aolog_rows_spec};
     const char *names[] = {"Gate", "Rows"};
     append_name = PyUnicode_InternFromString("_append");
-    if (append_name == NULL || aolog_rows_begin() < 0)
+    append_value_name = PyUnicode_InternFromString("_append_value");
+    if (append_name == NULL || append_value_name == NULL || aolog_rows_begin() < 0)
         return -1;
     for (int i = 0; i < 2; i++) {
         PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);

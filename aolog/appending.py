@@ -160,16 +160,23 @@ class Appending(Gate):
         least_us: int | None = None,
     ) -> int:
         """A frame of its own; the open batch becomes one before it."""
-        self._cut_batch()
-        slab = self._slab_for_next()
-        self._cut_batch()  # begun by another thread while this one waited for room
+        if self._batch is not None:
+            self._cut_batch()
+        chain = self._chain
+        if chain.is_over:
+            self._roll()
+        slab = chain.slab
+        if TYPE_CHECKING:
+            assert isinstance(slab, FormatTwoSlab)
+        if self._batch is not None:  # begun by another thread while this one waited for room
+            self._cut_batch()
         address = slab.add_records(
             count,
             columns,
             parts,
             timestamp_us=timestamp_us,
             least_us=least_us,
-            durable=self._chain.durable == slab.base + slab.offset,
+            durable=chain.durable == slab.base + slab.offset,
             codec=codec,
         )
         self._unflushed_records += count
@@ -197,22 +204,19 @@ class Appending(Gate):
         return address
 
     def _begin_batch(self) -> OpenBatch:
-        """The batch that the next record joins."""
-        slab = self._slab_for_next()
+        """The batch that the next record joins. Which slab takes it is decided here."""
+        chain = self._chain
+        if chain.is_over:
+            self._roll()
+        slab = chain.slab
+        if TYPE_CHECKING:
+            assert isinstance(slab, FormatTwoSlab)
         if self._batch is not None:  # begun by another thread while this one waited for room
             self._close_batch_to_values()
             return self._batch
         self._batch = batch = OpenBatch(slab.base + slab.offset, clock.now_us())
         self._arm()
         return batch
-
-    def _slab_for_next(self) -> FormatTwoSlab:
-        """The slab that takes the next frame: decided here, when the frame's place is fixed."""
-        if self._chain.is_over:
-            self._roll()
-        slab = self._chain.slab
-        assert isinstance(slab, FormatTwoSlab)
-        return slab
 
     def _cut_batch(self) -> None:
         """The open batch becomes a frame, in memory."""
@@ -221,16 +225,20 @@ class Appending(Gate):
         if batch is None or not batch.values:  # its first record was interrupted
             self._batch = None
             return
-        assert isinstance(slab, FormatTwoSlab)
+        if TYPE_CHECKING:  # as elsewhere: a call costs as much as a line of this
+            assert isinstance(slab, FormatTwoSlab)
         count, stamps = len(batch.values), batch.timestamps
+        greatest_us, least_us = batch.timestamp_us, None
+        if stamps is not None:
+            greatest_us, least_us = max(stamps), min(stamps)
         columns, parts = batch.encode()
         codec, parts = self._pack(count, parts)  # under the lock: the next address depends on it
         address = slab.add_records(
             count,
             columns,
             parts,
-            timestamp_us=batch.greatest_us,
-            least_us=None if stamps is None else min(stamps),
+            timestamp_us=greatest_us,
+            least_us=least_us,
             durable=self._chain.durable == batch.address,
             codec=codec,
         )
@@ -264,8 +272,8 @@ class Appending(Gate):
         """Flushes what is due. If nothing is, values may join the open batch until a bound is
         reached at which there is more to do. Where the policy is to sync at a flush: how far that
         is to be done once the lock is free, by one thread for all. Else 0."""
-        batch, waiting = self._batch, self._waiting
-        records = self._unflushed_records
+        batch, slab, records = self._batch, self._chain.slab, self._unflushed_records
+        waiting = 0 if slab is None else slab.offset - slab.written
         if batch is not None:
             waiting += batch.size
             records += len(batch.values)
@@ -274,16 +282,15 @@ class Appending(Gate):
                 return self._end
             self._quietly(self._flush_locked)
         elif batch is not None and batch.plain and self._trouble is None and self._values_join:
-            limit = self._flush_bytes - waiting + batch.size
-            limit = min(limit, self._batch_bytes)
+            limit = min(self._flush_bytes - waiting + batch.size, self._batch_bytes)
             most = self._flush_records - self._unflushed_records - 1
             self._open_gate(batch.values, batch.address, batch.size, limit, most, OFFSET_BYTES)
         return 0
 
-    def _quietly(self, call: Callable[[], object]) -> None:
+    def _quietly(self, call: Callable[..., object], *given: object) -> None:
         """What was taken stays taken: an error waits for the next call."""
         try:
-            call()
+            call(*given)
         except AologError as error:
             if isinstance(error, StorageError):  # others are met again where they arise
                 self._meet(self._trouble or error)

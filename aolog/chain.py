@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import threading
 import time
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import clock, notices
@@ -133,7 +132,9 @@ class SlabChain:
             log.close()
         next_base = self._before.next_base
         if offset is not None or (self._options.format_1 and fresh):
-            self.slab = begin_format_1_slab(self.path, self._storage, next_base, offset)
+            self.slab = begin_format_1_slab(
+                self.path, self._storage, next_base, offset, self._options.slab_bytes
+            )
             self._begun()
         elif fresh or next_base != self._before.end:
             self.begin_slab()
@@ -194,7 +195,7 @@ class SlabChain:
     def is_over(self) -> bool:
         """Whether the next frame belongs into another slab than this."""
         slab = self.slab
-        if slab is None or slab.is_full(self._options.slab_bytes):
+        if slab is None or slab.offset >= slab.full_at:
             return True
         return self.aged_at_s != _NEVER_S and self.is_aged
 
@@ -220,7 +221,7 @@ class SlabChain:
         which the target must be written. Raises SyncFailed, then and ever after, and what `write`
         raises."""
         if self.durable < target:
-            self._commit.reach(target, partial(self._sync_written, target, lock, write))
+            self._commit.reach(target, self._sync_written, target, lock, write)
             if self.durable < target and self.failed is not None:
                 raise self.failed
         return self.durable
@@ -240,9 +241,12 @@ class SlabChain:
                 if self.failed is not None:
                     raise self.failed
                 write()
-                slab, written = self.slab, self.written
+                slab = self.slab
+                if slab is None:  # ended, and with that synced
+                    return
+                written = slab.base + slab.written
                 self._sync_lock.acquire()
-            if slab is not None and self.durable < written:
+            if self.durable < written:
                 self._datasync(slab)
                 self.durable = max(self.durable, written)
         finally:
@@ -308,7 +312,9 @@ class SlabChain:
         slab: FormatTwoSlab | FormatOneSlab
         try:
             if options.format_1:
-                slab = begin_format_1_slab(self.path, self._storage, self._before.next_base, None)
+                slab = begin_format_1_slab(
+                    self.path, self._storage, self._before.next_base, None, options.slab_bytes
+                )
             else:
                 slab = begin_slab(
                     self.path,

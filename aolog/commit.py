@@ -53,7 +53,7 @@ class GroupCommit:
         self._leader: _Waiter | None = None
         self._line: deque[_Waiter] = deque()
 
-    def reach(self, target: int, work: Callable[[], object]) -> None:
+    def reach(self, target: int, work: Callable[..., object], *given: object) -> None:
         """Returns once the target is settled. Does the work if nobody else does, or when its turn
         comes; what that raises is raised here, and whoever leads next tries for itself."""
         one = _Waiter(target)
@@ -68,7 +68,7 @@ class GroupCommit:
             if one.gate is not None:
                 one.gate.acquire()
             if self._leader is one:
-                work()
+                work(*given)
         finally:
             try:
                 self._leave(one)

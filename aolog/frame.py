@@ -186,7 +186,7 @@ def encode_frame(
     head = _HASHED.pack(
         MAGIC, kind, flags, body_len, body_hash, timestamp_us, ordinal, count, columns
     )
-    head += _HEAD_HASH.pack(xxh32_intdigest(head, _seed(offset, salt)))
+    head += _HEAD_HASH.pack(xxh32_intdigest(head, (salt ^ (offset >> 3)) & 0xFFFFFFFF))
     return [head, *parts], FRAME_HEADER_LEN + body_len + pad
 
 
