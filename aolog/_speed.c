@@ -55,15 +55,24 @@ gate_dealloc(PyObject *self)
 }
 
 static PyObject *
-gate_open(PyObject *object, PyObject *args)
+gate_open(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
     Gate *self = (Gate *)object;
-    PyObject *values, *before;
-    long long first;
-    Py_ssize_t size, limit, most, overhead;
-    if (!PyArg_ParseTuple(args, "O!Lnnnn", &PyList_Type, &values, &first, &size, &limit, &most,
-                          &overhead))
+    if (count != 6 || !PyList_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "_open_gate takes a list and five numbers");
         return NULL;
+    }
+    PyObject *values = args[0], *before;
+    long long first = PyLong_AsLongLong(args[1]);
+    Py_ssize_t numbers[4];
+    if (first == -1 && PyErr_Occurred())
+        return NULL;
+    for (int i = 0; i < 4; i++) {
+        numbers[i] = PyLong_AsSsize_t(args[i + 2]);
+        if (numbers[i] == -1 && PyErr_Occurred())
+            return NULL;
+    }
+    Py_ssize_t size = numbers[0], limit = numbers[1], most = numbers[2], overhead = numbers[3];
     if (first > 0 && most > LLONG_MAX - first)
         most = (Py_ssize_t)(LLONG_MAX - first); /* numbers stay below 2^63 */
     before = self->joined; /* not earlier: a number's __index__ may have closed the gate */
@@ -137,7 +146,7 @@ gate_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject 
 }
 
 static PyMethodDef gate_methods[] = {
-    {"_open_gate", gate_open, METH_VARARGS,
+    {"_open_gate", (PyCFunction)(void (*)(void))gate_open, METH_FASTCALL,
      "_open_gate(values, first, size, limit, most, overhead): values join from now on."},
     {"_close_gate", gate_close, METH_NOARGS,
      "Nothing joins from now on; the bytes that the list takes, 0 if none was open."},

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FormatOneSlab", "FormatTwoSlab"]
 
-# A slab takes no further batch once its ordinals might not suffice for one of a gigabyte.
-_ORDINALS_SPARE = 1 << 29
+# A slab takes no further batch once its ordinals might not suffice for two of a gigabyte.
+_ORDINALS_FULL = ORDINALS_MAX - (1 << 30)
 _HEADERS_ONCE = 64  # are hashed together: alone, each costs as much as ten
 
 
@@ -70,6 +70,7 @@ class FormatTwoSlab(_Pending):
         # One frame at least.
         super().__init__(file, header.base, DATA_BEGIN, max(header.slab_bytes, DATA_BEGIN + 1))
         self.header = header
+        self._salt = header.salt
         self.records = 0
         self._sealed = Seal(header)
         self._headers_hash = xxhash.xxh3_64()
@@ -92,33 +93,27 @@ class FormatTwoSlab(_Pending):
         self,
         count: int,
         columns: int,
+        codec: int,
         parts: list[Buffer],
-        *,
         timestamp_us: int,
-        least_us: int | None = None,
-        durable: bool,
-        codec: int = 0,
+        least_us: int,
+        durable: int,
     ) -> int:
-        """A frame of records; its address. timestamp_us: the batch's, or the greatest of its
-        column. durable: whether every byte before the frame is. codec: by which `parts` are."""
-        sealed = self._sealed
-        greatest_us = max(timestamp_us, sealed.greatest_us)
-        if least_us is None:
-            least_us = timestamp_us
-        if self.records and sealed.least_us < least_us:
+        """A frame of records; its address. codec: by which `parts` are. timestamp_us: the batch's,
+        or the greatest of its column. durable: before which address every byte is."""
+        offset, ordinal, sealed = self.offset, self.records, self._sealed
+        address = self.base + offset
+        greatest_us = sealed.greatest_us
+        if timestamp_us > greatest_us:  # noqa: PLR1730 -- max() takes ten times as long
+            greatest_us = timestamp_us
+        if ordinal and sealed.least_us < least_us:
             least_us = sealed.least_us
+        flags = codec << CODEC_SHIFT | (FLAG_DURABLE if durable == address else 0)
+        # No names: a call with them takes twice as long.
         frame, length = encode_frame(
-            self.offset,
-            self.header.salt,
-            parts,
-            flags=codec << CODEC_SHIFT | (FLAG_DURABLE if durable else 0),
-            timestamp_us=timestamp_us,
-            ordinal=self.records,
-            count=count,
-            columns=columns,
+            offset, self._salt, parts, KIND_RECORDS, flags, timestamp_us, ordinal, count, columns
         )
-        address = self.base + self.offset
-        sealed.index.note(self.offset, self.records, sealed.greatest_us)
+        sealed.index.note(offset, ordinal, sealed.greatest_us)
         if len(self._headers) >= _HEADERS_ONCE:
             self._hash_headers()
         # From here on nothing is called: signals are handled between calls. So a frame is there or
@@ -129,17 +124,17 @@ class FormatTwoSlab(_Pending):
         sealed.frames += 1
         sealed.least_us = least_us
         sealed.greatest_us = greatest_us
-        self.records += count
-        if self.records > ORDINALS_MAX - _ORDINALS_SPARE:
+        self.records = ordinal + count
+        if ordinal > _ORDINALS_FULL:
             self.full_at = 0
-        self.offset += length
+        self.offset = offset + length
         return address
 
     def add_mark(self, now_us: int) -> None:
         """A frame that says that every byte before it is durable."""
         mark, length = encode_frame(
             self.offset,
-            self.header.salt,
+            self._salt,
             [],
             kind=KIND_MARK,
             flags=FLAG_DURABLE,

@@ -87,7 +87,7 @@ class SlabChain:
         self._storage = storage
         self._options = options
         self._sync_lock = threading.RLock()  # knows whose it is: see _sync_written
-        self._commit = GroupCommit(self._settled)
+        self._commit = GroupCommit(self._settled, self._sync_written)
         self._known_slabs: retention_module.Known = {}  # asked for at each roll of a bounded log
         self._directory = self._lock_directory()
         if options.synced:
@@ -221,7 +221,7 @@ class SlabChain:
         which the target must be written. Raises SyncFailed, then and ever after, and what `write`
         raises."""
         if self.durable < target:
-            self._commit.reach(target, self._sync_written, target, lock, write)
+            self._commit.reach(target, (lock, write))
             if self.durable < target and self.failed is not None:
                 raise self.failed
         return self.durable
@@ -230,10 +230,11 @@ class SlabChain:
         return self.durable if self.failed is None else ADDRESS_END
 
     def _sync_written(
-        self, target: int, lock: AbstractContextManager[object], write: Callable[[], None]
+        self, target: int, given: tuple[AbstractContextManager[object], Callable[[], None]]
     ) -> None:
         """By one thread at a time. Never waits for the second lock: who else takes it holds the
         first one for as long."""
+        lock, write = given
         try:
             with lock:
                 if self.durable >= target:
@@ -248,7 +249,8 @@ class SlabChain:
                 self._sync_lock.acquire()
             if self.durable < written:
                 self._datasync(slab)
-                self.durable = max(self.durable, written)
+                if self.durable < written:  # noqa: PLR1730 -- max() takes ten times as long
+                    self.durable = written
         finally:
             # Not a flag of our own: a signal that raises may come before it is set.
             try:  # noqa: SIM105 -- suppress() is a call, at which a signal may be handled

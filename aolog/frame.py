@@ -159,7 +159,6 @@ def encode_frame(
     offset: int,
     salt: int,
     parts: list[Buffer],
-    *,
     kind: int = KIND_RECORDS,
     flags: int = 0,
     timestamp_us: int = 0,

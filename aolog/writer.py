@@ -248,7 +248,8 @@ class Writer(Upkeep):
                     [self._append_format_1(v, None, (), None, None) for v in listed], np.uint64
                 )
             else:
-                first = self._add_frame(len(listed), columns, codec, parts, clock.now_us())
+                now_us = clock.now_us()
+                first = self._add_frame(len(listed), columns, codec, parts, now_us, now_us)
                 addresses = np.arange(first, first + len(listed), dtype=np.uint64)
             target = self._flush_or_let_values_join()
         if target:
@@ -276,7 +277,7 @@ class Writer(Upkeep):
                 codec,
                 parts,
                 taken.greatest_us,
-                least_us=taken.least_us,
+                taken.least_us,
             )
             target = self._flush_or_let_values_join()
         if target:
