@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_BYTES", "Appending", "refuse_format_1"]
 
 BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger ones lose more
-FLUSH_BYTES = 256 << 10  # a write of 64 KiB at any offset costs half as much again a byte
+# Frames begin where they like, the page cache likes multiples of its pages: of 64 KiB at once such a
+# write takes 1.8 times as long as an aligned one, of 256 KiB 1.3, of a MiB 1.1, of two no less.
+FLUSH_BYTES = 1 << 20
 _RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
 _UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and a machine's integer
 _NEVER_S = float("inf")
