@@ -26,7 +26,8 @@ typedef struct {
     Py_ssize_t overhead; /* what a value costs beside its bytes */
 } Gate;
 
-static PyObject *append_name; /* "_append", interned; for as long as the process lives */
+/* "_append" and "_append_value", interned; for as long as the process lives */
+static PyObject *append_name, *append_value_name;
 
 static int
 gate_traverse(PyObject *self, visitproc visit, void *arg)
@@ -54,15 +55,24 @@ gate_dealloc(PyObject *self)
 }
 
 static PyObject *
-gate_open(PyObject *object, PyObject *args)
+gate_open(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
     Gate *self = (Gate *)object;
-    PyObject *values, *before;
-    long long first;
-    Py_ssize_t size, limit, most, overhead;
-    if (!PyArg_ParseTuple(args, "O!Lnnnn", &PyList_Type, &values, &first, &size, &limit, &most,
-                          &overhead))
+    if (count != 6 || !PyList_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "_open_gate takes a list and five numbers");
         return NULL;
+    }
+    PyObject *values = args[0], *before;
+    long long first = PyLong_AsLongLong(args[1]);
+    Py_ssize_t numbers[4];
+    if (first == -1 && PyErr_Occurred())
+        return NULL;
+    for (int i = 0; i < 4; i++) {
+        numbers[i] = PyLong_AsSsize_t(args[i + 2]);
+        if (numbers[i] == -1 && PyErr_Occurred())
+            return NULL;
+    }
+    Py_ssize_t size = numbers[0], limit = numbers[1], most = numbers[2], overhead = numbers[3];
     if (first > 0 && most > LLONG_MAX - first)
         most = (Py_ssize_t)(LLONG_MAX - first); /* numbers stay below 2^63 */
     before = self->joined; /* not earlier: a number's __index__ may have closed the gate */
@@ -120,7 +130,9 @@ static PyObject *
 gate_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     Gate *self = (Gate *)object;
-    if (count == 1 && names == NULL && self->joined != NULL && PyBytes_CheckExact(args[0])) {
+    if (count != 1 || names != NULL || !PyBytes_CheckExact(args[0]))
+        return gate_pass_on(object, args, count, names);
+    if (self->joined != NULL) {
         Py_ssize_t size = self->size + Py_SIZE(args[0]) + self->overhead;
         Py_ssize_t before = Py_SIZE(self->joined);
         if (size < self->limit && before < self->most) {
@@ -130,11 +142,11 @@ gate_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject 
             return PyLong_FromLongLong(self->first + before);
         }
     }
-    return gate_pass_on(object, args, count, names);
+    return PyObject_CallMethodObjArgs(object, append_value_name, args[0], NULL);
 }
 
 static PyMethodDef gate_methods[] = {
-    {"_open_gate", gate_open, METH_VARARGS,
+    {"_open_gate", (PyCFunction)(void (*)(void))gate_open, METH_FASTCALL,
      "_open_gate(values, first, size, limit, most, overhead): values join from now on."},
     {"_close_gate", gate_close, METH_NOARGS,
      "Nothing joins from now on; the bytes that the list takes, 0 if none was open."},
@@ -282,7 +294,8 @@ speed_exec(PyObject *module)
     PyType_Spec *specs[] = {&gate_spec, &aolog_rows_spec};
     const char *names[] = {"Gate", "Rows"};
     append_name = PyUnicode_InternFromString("_append");
-    if (append_name == NULL || aolog_rows_begin() < 0)
+    append_value_name = PyUnicode_InternFromString("_append_value");
+    if (append_name == NULL || append_value_name == NULL || aolog_rows_begin() < 0)
         return -1;
     for (int i = 0; i < 2; i++) {
         PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);

@@ -29,18 +29,21 @@ if TYPE_CHECKING:
 
 __all__ = ["FormatOneSlab", "FormatTwoSlab"]
 
-# A slab takes no further batch once its ordinals might not suffice for one of a gigabyte.
-_ORDINALS_SPARE = 1 << 29
+# A slab takes no further batch once its ordinals might not suffice for two of a gigabyte.
+_ORDINALS_FULL = ORDINALS_MAX - (1 << 30)
+_HEADERS_ONCE = 64  # are hashed together: alone, each costs as much as ten
 
 
 class _Pending:
-    """Frames that are fixed and wait to be written."""
+    """Frames that are fixed and wait to be written. full_at: from this offset on the next frame
+    belongs into another slab."""
 
-    def __init__(self, file: File, base: int, offset: int) -> None:
+    def __init__(self, file: File, base: int, offset: int, full_at: int) -> None:
         self.file = file
         self.base = base
         self.offset = offset
         self.written = offset
+        self.full_at = full_at
         self._pending: list[Buffer] = []
 
     def _add(self, parts: list[Buffer], length: int) -> int:
@@ -64,21 +67,16 @@ class FormatTwoSlab(_Pending):
     data_begin = DATA_BEGIN
 
     def __init__(self, file: File, header: SlabHeader) -> None:
-        super().__init__(file, header.base, DATA_BEGIN)
+        # One frame at least.
+        super().__init__(file, header.base, DATA_BEGIN, max(header.slab_bytes, DATA_BEGIN + 1))
         self.header = header
+        self._salt = header.salt
         self.records = 0
         self._sealed = Seal(header)
         self._headers_hash = xxhash.xxh3_64()
+        self._headers: list[Buffer] = []  # that are not in it yet
         self._last_kind = KIND_MARK
         self._has_seal = False
-
-    def is_full(self, slab_bytes: int) -> bool:
-        """Whether the next frame belongs into another slab."""
-        return (
-            self._has_seal
-            or (self.offset >= slab_bytes and self.offset > DATA_BEGIN)  # one frame at least
-            or self.records > ORDINALS_MAX - _ORDINALS_SPARE
-        )
 
     @property
     def greatest_us(self) -> int:
@@ -95,67 +93,66 @@ class FormatTwoSlab(_Pending):
         self,
         count: int,
         columns: int,
+        codec: int,
         parts: list[Buffer],
-        *,
         timestamp_us: int,
-        least_us: int | None = None,
-        durable: bool,
-        codec: int = 0,
+        least_us: int,
+        durable: int,
     ) -> int:
-        """A frame of records; its address. timestamp_us: the batch's, or the greatest of its
-        column. durable: whether every byte before the frame is. codec: by which `parts` are."""
-        sealed, greatest_us = self._sealed, timestamp_us
-        if least_us is None:
-            least_us = timestamp_us
-        if self.records and sealed.least_us < least_us:
+        """A frame of records; its address. codec: by which `parts` are. timestamp_us: the batch's,
+        or the greatest of its column. durable: before which address every byte is."""
+        offset, ordinal, sealed = self.offset, self.records, self._sealed
+        address = self.base + offset
+        greatest_us = sealed.greatest_us
+        if timestamp_us > greatest_us:  # noqa: PLR1730 -- max() takes ten times as long
+            greatest_us = timestamp_us
+        if ordinal and sealed.least_us < least_us:
             least_us = sealed.least_us
-        greatest_us = max(greatest_us, sealed.greatest_us)
-        bounds = least_us, greatest_us
-        flags = codec << CODEC_SHIFT | (FLAG_DURABLE if durable else 0)
-        return self._frame(KIND_RECORDS, count, columns, parts, timestamp_us, bounds, flags=flags)
+        flags = codec << CODEC_SHIFT | (FLAG_DURABLE if durable == address else 0)
+        # No names: a call with them takes twice as long.
+        frame, length = encode_frame(
+            offset, self._salt, parts, KIND_RECORDS, flags, timestamp_us, ordinal, count, columns
+        )
+        sealed.index.note(offset, ordinal, sealed.greatest_us)
+        if len(self._headers) >= _HEADERS_ONCE:
+            self._hash_headers()
+        # From here on nothing is called: signals are handled between calls. So a frame is there or
+        # it is not, also where a signal's handler raises (KeyboardInterrupt).
+        self._headers += frame[:1]
+        self._pending += frame
+        self._last_kind = KIND_RECORDS
+        sealed.frames += 1
+        sealed.least_us = least_us
+        sealed.greatest_us = greatest_us
+        self.records = ordinal + count
+        if ordinal > _ORDINALS_FULL:
+            self.full_at = 0
+        self.offset = offset + length
+        return address
 
     def add_mark(self, now_us: int) -> None:
         """A frame that says that every byte before it is durable."""
-        bounds = self._sealed.least_us, self._sealed.greatest_us
-        self._frame(KIND_MARK, 0, 0, [], now_us, bounds, flags=FLAG_DURABLE)
-
-    def _frame(
-        self,
-        kind: int,
-        count: int,
-        columns: int,
-        parts: list[Buffer],
-        timestamp_us: int,
-        bounds: tuple[int, int],
-        *,
-        flags: int,
-    ) -> int:
-        """bounds: least and greatest timestamp of the slab with it. A frame is there or it is
-        not, also where a signal's handler raises (KeyboardInterrupt)."""
-        frame, length = encode_frame(
+        mark, length = encode_frame(
             self.offset,
-            self.header.salt,
-            parts,
-            kind=kind,
-            flags=flags,
-            timestamp_us=timestamp_us,
+            self._salt,
+            [],
+            kind=KIND_MARK,
+            flags=FLAG_DURABLE,
+            timestamp_us=now_us,
             ordinal=self.records,
-            count=count,
-            columns=columns,
         )
-        sealed, address = self._sealed, self.base + self.offset
+        sealed = self._sealed
         sealed.index.note(self.offset, self.records, sealed.greatest_us)
-        headers_hash = self._headers_hash.copy()
-        headers_hash.update(frame[0])
-        # From here on nothing is called: signals are handled between calls.
-        self._headers_hash = headers_hash
-        self._last_kind = kind
+        self._headers += mark  # from here on as above
+        self._pending += mark
+        self._last_kind = KIND_MARK
         sealed.frames += 1
-        sealed.least_us, sealed.greatest_us = bounds
-        self.records += count
-        self._pending += frame
         self.offset += length
-        return address
+
+    def _hash_headers(self) -> None:
+        headers_hash = self._headers_hash.copy()
+        headers_hash.update(b"".join(self._headers))
+        self._headers_hash, self._headers = headers_hash, []  # both: nothing is called in between
 
     def seal(self, now_us: int) -> None:
         """Ends the slab: everything written is durable already; the seal is in the page cache
@@ -164,10 +161,12 @@ class FormatTwoSlab(_Pending):
             assert not self._pending
             sealed = self._sealed
             sealed.records = self.records
+            self._hash_headers()
             sealed.headers_hash = self._headers_hash.intdigest()
             parts = encode_seal(sealed, self.offset, flags=FLAG_DURABLE, timestamp_us=now_us)
             self._add(parts, sum(map(len, parts)))
             self._has_seal = True
+            self.full_at = 0
         self.write_pending()
         if self.file.stat().size > self.offset:
             self.file.truncate(self.offset)  # what was pre-allocated and not used
@@ -181,9 +180,9 @@ class FormatOneSlab(_Pending):
     marked = True
     records = 0  # the format does not count
 
-    def is_full(self, slab_bytes: int) -> bool:
-        """Once it has grown past the hint, as the Go program counts."""
-        return self.offset > slab_bytes
+    def __init__(self, file: File, base: int, offset: int, slab_bytes: int) -> None:
+        # Once it has grown past the hint, as the Go program counts.
+        super().__init__(file, base, offset, slab_bytes + 1)
 
     def add_payload(self, payload: bytes) -> int:
         """A frame of one record; its address."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import threading
 import time
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import clock, notices
@@ -88,7 +87,7 @@ class SlabChain:
         self._storage = storage
         self._options = options
         self._sync_lock = threading.RLock()  # knows whose it is: see _sync_written
-        self._commit = GroupCommit(self._settled)
+        self._commit = GroupCommit(self._settled, self._sync_written)
         self._known_slabs: retention_module.Known = {}  # asked for at each roll of a bounded log
         self._directory = self._lock_directory()
         if options.synced:
@@ -133,7 +132,9 @@ class SlabChain:
             log.close()
         next_base = self._before.next_base
         if offset is not None or (self._options.format_1 and fresh):
-            self.slab = begin_format_1_slab(self.path, self._storage, next_base, offset)
+            self.slab = begin_format_1_slab(
+                self.path, self._storage, next_base, offset, self._options.slab_bytes
+            )
             self._begun()
         elif fresh or next_base != self._before.end:
             self.begin_slab()
@@ -194,7 +195,7 @@ class SlabChain:
     def is_over(self) -> bool:
         """Whether the next frame belongs into another slab than this."""
         slab = self.slab
-        if slab is None or slab.is_full(self._options.slab_bytes):
+        if slab is None or slab.offset >= slab.full_at:
             return True
         return self.aged_at_s != _NEVER_S and self.is_aged
 
@@ -220,7 +221,7 @@ class SlabChain:
         which the target must be written. Raises SyncFailed, then and ever after, and what `write`
         raises."""
         if self.durable < target:
-            self._commit.reach(target, partial(self._sync_written, target, lock, write))
+            self._commit.reach(target, (lock, write))
             if self.durable < target and self.failed is not None:
                 raise self.failed
         return self.durable
@@ -229,10 +230,11 @@ class SlabChain:
         return self.durable if self.failed is None else ADDRESS_END
 
     def _sync_written(
-        self, target: int, lock: AbstractContextManager[object], write: Callable[[], None]
+        self, target: int, given: tuple[AbstractContextManager[object], Callable[[], None]]
     ) -> None:
         """By one thread at a time. Never waits for the second lock: who else takes it holds the
         first one for as long."""
+        lock, write = given
         try:
             with lock:
                 if self.durable >= target:
@@ -240,11 +242,15 @@ class SlabChain:
                 if self.failed is not None:
                     raise self.failed
                 write()
-                slab, written = self.slab, self.written
+                slab = self.slab
+                if slab is None:  # ended, and with that synced
+                    return
+                written = slab.base + slab.written
                 self._sync_lock.acquire()
-            if slab is not None and self.durable < written:
+            if self.durable < written:
                 self._datasync(slab)
-                self.durable = max(self.durable, written)
+                if self.durable < written:  # noqa: PLR1730 -- max() takes ten times as long
+                    self.durable = written
         finally:
             # Not a flag of our own: a signal that raises may come before it is set.
             try:  # noqa: SIM105 -- suppress() is a call, at which a signal may be handled
@@ -308,7 +314,9 @@ class SlabChain:
         slab: FormatTwoSlab | FormatOneSlab
         try:
             if options.format_1:
-                slab = begin_format_1_slab(self.path, self._storage, self._before.next_base, None)
+                slab = begin_format_1_slab(
+                    self.path, self._storage, self._before.next_base, None, options.slab_bytes
+                )
             else:
                 slab = begin_slab(
                     self.path,

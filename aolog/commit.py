@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["GroupCommit"]
 
 
+_Given = TypeVar("_Given")
+
+
 class _Waiter:
     """Somebody who asks. gate: opened when it may go on, to lead or because it is settled; None
     for who leads at once."""
 
-    __slots__ = ("gate", "target")
+    __slots__ = ("gate", "target")  # set by `reach`: an initializer would take thrice as long
 
-    def __init__(self, target: int) -> None:
-        self.target = target
-        self.gate: threading.Lock | None = None
+    target: int
+    gate: threading.Lock | None
 
     def open(self) -> None:
         """Under the mutex. May be repeated: who passed does not look at its gate again."""
@@ -43,20 +45,24 @@ class _Waiter:
             self.gate.release()
 
 
-class GroupCommit:
+class GroupCommit(Generic[_Given]):
     """See the module. Thread-safe. settled: how far the answer is known, well or ill; read after
-    a leader's work."""
+    a leader's work. work: for a target, by whoever leads."""
 
-    def __init__(self, settled: Callable[[], int]) -> None:
+    def __init__(self, settled: Callable[[], int], work: Callable[[int, _Given], object]) -> None:
         self._settled = settled
+        self._work = work
         self._mutex = threading.Lock()
         self._leader: _Waiter | None = None
         self._line: deque[_Waiter] = deque()
 
-    def reach(self, target: int, work: Callable[[], object]) -> None:
+    def reach(self, target: int, given: _Given) -> None:
         """Returns once the target is settled. Does the work if nobody else does, or when its turn
-        comes; what that raises is raised here, and whoever leads next tries for itself."""
-        one = _Waiter(target)
+        comes, and is given what is passed here; what that raises is raised here, and whoever leads
+        next tries for itself."""
+        one = _Waiter()
+        one.target = target
+        one.gate = None
         try:
             with self._mutex:
                 if self._leader is None:
@@ -68,7 +74,7 @@ class GroupCommit:
             if one.gate is not None:
                 one.gate.acquire()
             if self._leader is one:
-                work()
+                self._work(target, given)
         finally:
             try:
                 self._leave(one)

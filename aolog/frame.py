@@ -159,7 +159,6 @@ def encode_frame(
     offset: int,
     salt: int,
     parts: list[Buffer],
-    *,
     kind: int = KIND_RECORDS,
     flags: int = 0,
     timestamp_us: int = 0,
@@ -186,7 +185,7 @@ def encode_frame(
     head = _HASHED.pack(
         MAGIC, kind, flags, body_len, body_hash, timestamp_us, ordinal, count, columns
     )
-    head += _HEAD_HASH.pack(xxh32_intdigest(head, _seed(offset, salt)))
+    head += _HEAD_HASH.pack(xxh32_intdigest(head, (salt ^ (offset >> 3)) & 0xFFFFFFFF))
     return [head, *parts], FRAME_HEADER_LEN + body_len + pad
 
 

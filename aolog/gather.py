@@ -81,7 +81,10 @@ class OpenBatch:
     def encode(self) -> tuple[int, list[Buffer]]:
         """The body: its columns' bits and its parts."""
         if self.plain:
-            return encode_columns(self.values)
+            values = self.values
+            if len(values) == 1 and values[0] is not None:
+                return 0, [values[0]]
+            return encode_columns(values)
         return encode_columns(
             self.values,
             timestamps=self.timestamps,
@@ -89,8 +92,3 @@ class OpenBatch:
             topics=self.topics,
             headers=self.headers,
         )
-
-    @property
-    def greatest_us(self) -> int:
-        """The greatest timestamp in it."""
-        return self.timestamp_us if self.timestamps is None else max(self.timestamps)

@@ -408,17 +408,17 @@ def begin_slab(
 
 
 def begin_format_1_slab(
-    path: str, storage: Storage, base: int, offset: int | None
+    path: str, storage: Storage, base: int, offset: int | None, slab_bytes: int
 ) -> FormatOneSlab:
     """A new format-1 slab at `base`, its name durable; or the one there, from `offset` on."""
     name = f"{path}/{slab_name(base)}"
     if offset is not None:
         storage.sync_directory(path)  # whoever created it may have been killed before
-        return FormatOneSlab(storage.open_write(name), base, offset)
+        return FormatOneSlab(storage.open_write(name), base, offset, slab_bytes)
     file = storage.create(name)
     try:
         storage.sync_directory(path)
     except BaseException:
         file.close()
         raise
-    return FormatOneSlab(file, base, 0)
+    return FormatOneSlab(file, base, 0, slab_bytes)

@@ -43,13 +43,15 @@ assert array("I").itemsize == 4  # the offsets' width; holds wherever CPython 3.
 
 
 class PythonGate:
-    """Values that may simply join a list, one after the other; everything else goes to `_append`.
+    """Values that may simply join a list, one after the other; others go to `_append_value`,
+    everything else to `_append`.
 
     A class to derive from: Writer says what appending means. Thread-safe, under `_lock`.
     """
 
     _lock: threading.RLock  # knows whose it is: see `append`
     _append: Callable[..., int]  # as `append`
+    _append_value: Callable[[bytes], int]  # the same of nothing but bytes
     _joined: list[Any] | None = None
     _first = _size = _limit = _most = _overhead = 0
 
@@ -107,6 +109,7 @@ class PythonGate:
                     lock.release()
                 except RuntimeError:  # not acquired
                     pass
+            return self._append_value(value)
         return self._append(value, key=key, headers=headers, timestamp=timestamp, topic=topic)
 
 

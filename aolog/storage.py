@@ -40,6 +40,7 @@ _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 READ_ONCE_MAX = 1 << 30  # bytes a call: Linux reads and writes no more than 2^31-4096 at once
 _PARTS_ONCE_MAX = 512  # buffers a call; IOV_MAX is 1024
+_SMALL_BYTES = 4096  # a buffer up to this is copied in less time than a call takes
 _PIECE_BYTES = 1 << 20  # of a file that is copied or looked through
 _ZEROS = bytes(_PIECE_BYTES)
 
@@ -148,7 +149,7 @@ class File:
         After an error any of the bytes may be there: write the same again at the same offset.
         """
         left = sum(map(len, parts))
-        if len(parts) > _PARTS_ONCE_MAX and left <= _PIECE_BYTES:
+        if len(parts) > _PARTS_ONCE_MAX and left <= len(parts) * _SMALL_BYTES:
             parts = [b"".join(parts)]  # many small frames: a copy is cheaper than calls
         try:
             while left:

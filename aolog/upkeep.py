@@ -77,7 +77,7 @@ class Upkeep(Appending):
                 if self._sync_policy != "flush":
                     self._quietly(self._flush_locked)
         if is_due and self._sync_policy == "flush":
-            self._quietly(lambda: self._sync_to(end))
+            self._quietly(self._sync_to, end)
         with self._lock:
             if is_due and self._trouble is not None:
                 self._flush_due_s = min(self._flush_due_s, now + _RETRY_S)
@@ -87,7 +87,7 @@ class Upkeep(Appending):
             if not unsynced:  # by a call of the user's, for instance
                 self._sync_due_s = _NEVER_S
         if unsynced and now >= self._sync_due_s:
-            self._quietly(lambda: self._sync_and_forget(written))
+            self._quietly(self._sync_and_forget, written)
         with self._lock:
             self._tick_mark(now)
             due_s = self._next_due_s()

@@ -182,7 +182,23 @@ class Writer(Upkeep):
 
     # --- appending --------------------------------------------------------------------------
 
-    # `append` is Gate's: a value joins the open batch, anything else comes to `_append`.
+    # `append` is Gate's: a value joins the open batch, or comes to `_append_value`, anything else
+    # to `_append`.
+
+    def _append_value(self, value: bytes) -> int:
+        with self._lock:
+            if self._trouble is not None:
+                self._face_trouble()
+            if len(value) > self._max_record_bytes:
+                raise too_large(len(value), self._max_record_bytes)
+            if self._format_1:
+                address = self._append_format_1(value, None, (), None, None)
+            else:
+                address = self._gather(value, None, (), None, None, len(value) + OFFSET_BYTES)
+            target = self._flush_or_let_values_join()
+        if target:
+            self._quietly(self._sync_to, target)
+        return address
 
     def _append(
         self,
@@ -207,7 +223,7 @@ class Writer(Upkeep):
                 address = self._gather(value, key, headers, moment, topic, size)
             target = self._flush_or_let_values_join()
         if target:
-            self._quietly(lambda: self._sync_to(target))
+            self._quietly(self._sync_to, target)
         return address
 
     def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
@@ -232,11 +248,12 @@ class Writer(Upkeep):
                     [self._append_format_1(v, None, (), None, None) for v in listed], np.uint64
                 )
             else:
-                first = self._add_frame(len(listed), columns, codec, parts, clock.now_us())
+                now_us = clock.now_us()
+                first = self._add_frame(len(listed), columns, codec, parts, now_us, now_us)
                 addresses = np.arange(first, first + len(listed), dtype=np.uint64)
             target = self._flush_or_let_values_join()
         if target:
-            self._quietly(lambda: self._sync_to(target))
+            self._quietly(self._sync_to, target)
         return addresses
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
@@ -260,11 +277,11 @@ class Writer(Upkeep):
                 codec,
                 parts,
                 taken.greatest_us,
-                least_us=taken.least_us,
+                taken.least_us,
             )
             target = self._flush_or_let_values_join()
         if target:
-            self._quietly(lambda: self._sync_to(target))
+            self._quietly(self._sync_to, target)
         return np.arange(first, first + taken.records, dtype=np.uint64)
 
     # --- flush and sync ---------------------------------------------------------------------

@@ -39,7 +39,7 @@ RAW_BLOCKS = "raw blocks"
 READ = "read"
 READ_AND_HASH = "read + xxh3_64"
 
-BLOCK_BYTES = 256 << 10  # what aolog flushes at once
+BLOCK_BYTES = 1 << 20  # what aolog flushes at once
 READ_BYTES = 1 << 20
 _NO_CHECKSUM = "none"
 _IN_SYSTEM = "OS"
@@ -126,7 +126,7 @@ def write_blocks(stored: bytes, records: int, expected: Proof) -> Contender:
         partial(_write, work),
         None,
         expected,
-        f"the log's bytes, {BLOCK_BYTES >> 10} KiB a write",
+        f"the log's bytes, {BLOCK_BYTES >> 20} MiB a write",
     )
 
 

@@ -166,10 +166,9 @@ def _log_contender(
             def append(first: int) -> None:
                 for i in range(first, len(values), threads):
                     address = writer.append(values[i])
-                    if sync == "never":
-                        writer.sync()
+                    durable = writer.sync() if sync == "never" else writer.durable
                     addresses[address] = i
-                    if writer.durable <= address:
+                    if durable <= address:
                         raise Wrong(f"{name}: record {i} is not durable")
 
             def work() -> int:

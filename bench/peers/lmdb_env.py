@@ -64,6 +64,6 @@ PEERS: tuple[Peer, ...] = (
     _Lmdb(
         name="lmdb",
         promise=Promise("OS", "none"),
-        note="sync=False, a commit each 256 KiB or group",
+        note="sync=False, a commit each MiB or group",
     ),
 )

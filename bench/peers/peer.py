@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALL_RUNS", "FLUSH_BYTES", "Peer", "Sink", "commits_of"]
 
-FLUSH_BYTES = 256 << 10
+FLUSH_BYTES = 1 << 20
 ALL_RUNS = frozenset({"append", "append_many", "read", "arrow"})
 _ARROW_VALUES = 1000  # values that become one array, where a peer has no batches of its own
 

@@ -70,7 +70,7 @@ PEERS: tuple[Peer, ...] = (
     _Sqlite(
         name="sqlite WAL",
         promise=Promise("OS", _WAL_SUM),
-        note="synchronous=OFF, a commit each 256 KiB or group",
+        note="synchronous=OFF, a commit each MiB or group",
         synchronous="OFF",
     ),
     _Sqlite(

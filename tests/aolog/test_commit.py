@@ -35,9 +35,11 @@ class Work:
         self.begun = 0
         self.error: BaseException | None = None
         self.go = threading.Semaphore(0)
-        self.commit = GroupCommit(lambda: self.settled)
+        self.commit = GroupCommit(lambda: self.settled, self.work)
 
-    def __call__(self) -> None:
+    def work(self, target: int, given: object) -> None:
+        assert self.settled < target <= self.asked
+        assert given is self
         self.begun += 1
         covered = self.asked
         assert self.go.acquire(timeout=SOON_S)
@@ -175,7 +177,7 @@ def test_who_is_interrupted_while_it_passes_on_passes_on_all_the_same() -> None:
         return work.settled
 
     interrupted: list[bool] = []
-    work.commit = GroupCommit(settled)
+    work.commit = GroupCommit(settled, work.work)
     calls = line_of(work, 3)
     work.go.release(2)
     with pytest.raises(Interrupted):

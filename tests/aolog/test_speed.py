@@ -42,6 +42,10 @@ class PythonTaker(speed.PythonGate):
         self.passed_on.append((value, {k: v for k, v in other.items() if v not in (None, ())}))
         return -1
 
+    def _append_value(self, value: bytes) -> int:
+        assert type(value) is bytes
+        return self._append(value)
+
 
 class CompiledTaker(compiled.Gate):  # type: ignore[misc]  # it has no type information
     passed_on: list[tuple[object, dict[str, object]]]
@@ -50,6 +54,7 @@ class CompiledTaker(compiled.Gate):  # type: ignore[misc]  # it has no type info
         self.passed_on = []
 
     _append = PythonTaker._append
+    _append_value = PythonTaker._append_value
 
 
 TAKERS = [PythonTaker, CompiledTaker]

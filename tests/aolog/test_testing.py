@@ -231,6 +231,20 @@ def test_storage_finishes_short_writes_and_reads_and_interrupted_calls(nth):
     file.datasync()
 
 
+def test_many_small_buffers_are_one_write_and_many_large_ones_are_not_copied():
+    calls: list[int] = []
+    faults = lambda call: calls.append(call.size) if call.name == "pwritev" else None
+    system = SimulatedSystem(faults=faults)
+    file = Storage(system).create("/f")
+    small = [b"%040d" % i for i in range(30_000)]
+    file.pwrite_all(small, 0)
+    assert calls == [1_200_000]
+    assert system.files()["/f"] == b"".join(small)
+    calls.clear()
+    file.pwrite_all([bytes(8192)] * 600, 0)
+    assert calls == [512 * 8192, 88 * 8192]
+
+
 @pytest.mark.parametrize("full_errno", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_takes_what_fits_and_overwriting_needs_no_room(full_errno):
     system = SimulatedSystem(capacity=8192, full_errno=full_errno)

@@ -37,17 +37,21 @@ WRITING = (
            ("commit::test_a_failed_fsync_is_told_to_the_one_that_met_it_and_to_all_in_line",),
            (Edit("aolog/chain.py",
                  "                self._datasync(slab)\n"
-                 "                self.durable = max(self.durable, written)\n",
+                 "                if self.durable < written:",
                  "                self.durable = max(self.durable, written)\n"
-                 "                self._datasync(slab)\n"),)),
+                 "                self._datasync(slab)\n"
+                 "                if self.durable < written:"),)),
     Mutant("group_commit_answers_all_at_once", "durable",
            ("commit::test_threads_that_sync_across_many_slabs_are_never_told_too_early",),
            (Edit("aolog/commit.py", "if waiter.target <= settled:", "if True:"),)),
     Mutant("what_a_sync_promises_is_not_written_first", "durable",
            ("testing::test_a_log_on_a_sync_that_lies_refuses_and_keeps_what_it_said_was_durable",),
            (Edit("aolog/chain.py",
-                 "                write()\n                slab, written = self.slab, self.written\n",
-                 "                slab, written = self.slab, self.end\n"),)),
+                 "                write()\n                slab = self.slab\n",
+                 "                slab = self.slab\n"),
+            Edit("aolog/chain.py",
+                 "                written = slab.base + slab.written\n",
+                 "                written = slab.base + slab.offset\n"))),
     Mutant("rest_of_a_short_write_is_forgotten", "durable",
            ("testing::test_storage_finishes_short_writes_and_reads_and_interrupted_calls",),
            (Edit("aolog/storage.py",
@@ -257,14 +261,16 @@ WRITING = (
     Mutant("append_many_is_two_frames", "atomic",
            ("writer::test_append_many_is_one_frame_whatever_its_size",),
            (Edit("aolog/writer.py",
-                 "                first = self._add_frame(len(listed), columns, codec, parts, clock.now_us())\n",
+                 "                now_us = clock.now_us()\n"
+                 "                first = self._add_frame(len(listed), columns, codec, parts, now_us, now_us)\n",
+                 "                now_us = clock.now_us()\n"
                  "                half = len(listed) // 2\n"
                  "                if half:\n"
                  "                    bits, halves = encode_columns(listed[:half])\n"
-                 "                    self._add_frame(half, bits, 0, halves, clock.now_us())\n"
+                 "                    self._add_frame(half, bits, 0, halves, now_us, now_us)\n"
                  "                listed = listed[half:]\n"
                  "                columns, parts = encode_columns(listed)\n"
-                 "                first = self._add_frame(len(listed), columns, 0, parts, clock.now_us())\n"),)),
+                 "                first = self._add_frame(len(listed), columns, 0, parts, now_us, now_us)\n"),)),
     Mutant("a_compressed_frame_is_shorter_than_its_count", "addresses",
            ("compressed_logs::test_no_frame_is_shorter_than_its_count",),
            (Edit("aolog/codec.py",
