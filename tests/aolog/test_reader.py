@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import aolog
-from aolog.storage import Storage
+from aolog.storage import File, Storage
 from aolog.testing import Fault, SimulatedSystem
 from aolog.testing.faults import FaultPlan
 from tests.aolog.conftest import (
@@ -479,6 +479,37 @@ def test_a_reader_opens_few_files_however_many_slabs_there_are(log_path: str) ->
         for record in reader:
             reader.seek(record.address + 1) if record.address % 3 == 0 else None
             assert len(os.listdir("/proc/self/fd")) <= before + 20
+
+
+def test_who_seeks_back_and_forth_opens_a_slab_once(log_path: str) -> None:
+    """What a seek leaves is kept, with its index: opening cost as much as the seek. A slab that
+    was pruned meanwhile is not, and one that has a successor now ends where that begins."""
+
+    class Counting(Storage):
+        opened: list[str] = []
+
+        def open_read(self, path: str) -> File:
+            self.opened.append(path)
+            return super().open_read(path)
+
+    storage = Counting()
+    given = written(log_path, 60, batch_bytes=0, slab_bytes=9000)
+    names = slab_files(log_path)
+    assert 3 < len(names) <= 12
+    with aolog.Reader(log_path, storage=storage) as reader:
+        for _ in range(5):
+            for at in (0, -1, 20, 40, -1):
+                reader.seek(given[at])
+                assert reader.read().address == given[at]
+        assert len(storage.opened) == len(set(storage.opened)) <= len(names)
+        with aolog.Writer(log_path) as writer:
+            given.append(writer.append(b"more"))
+        Path(names[0]).unlink()
+        assert [record.address for record in reader] == given[-1:]  # behind the one read last
+        with pytest.raises(aolog.AddressPruned):
+            reader.seek(given[0])
+        reader.seek(given[40])
+        assert [record.address for record in reader] == given[40:]
 
 
 def test_reading_changes_nothing_on_disk(log_path: str) -> None:
