@@ -36,7 +36,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *type; /* a subclass of tuple without fields of its own */
+    PyObject *type; /* a subclass of tuple without fields of its own; NULL: entries, no rows */
     allocfunc alloc;
     Py_ssize_t width;
     Py_ssize_t at; /* of the next row */
@@ -209,15 +209,18 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     const char *kinds;
     Py_ssize_t width, first, end;
     static char *names[] = {"kind", "kinds", "columns", "first", "end", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!s#O!nn", names, &PyType_Type, &type, &kinds,
-                                     &width, &PyTuple_Type, &columns, &first, &end))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Os#O!nn", names, &type, &kinds, &width,
+                                     &PyTuple_Type, &columns, &first, &end))
         return NULL;
-    if (!PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) ||
-        !(PyType_GetFlags((PyTypeObject *)type) & Py_TPFLAGS_HEAPTYPE)) {
+    int alone = type == Py_None;
+    if (!alone && (!PyType_Check(type) ||
+                   !PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) ||
+                   !(PyType_GetFlags((PyTypeObject *)type) & Py_TPFLAGS_HEAPTYPE))) {
         PyErr_SetString(PyExc_TypeError, "rows are a subclass of tuple");
         return NULL;
     }
-    if (kinds[0] != RISING || width > WIDTH_MAX || width != PyTuple_Size(columns)) {
+    if (width > WIDTH_MAX || width != PyTuple_Size(columns) ||
+        (alone ? width != 1 || kinds[0] == SHARED : kinds[0] != RISING)) {
         PyErr_SetString(PyExc_ValueError, "the first column rises, and each has a kind");
         return NULL;
     }
@@ -244,9 +247,11 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
             return NULL;
         }
     }
-    Py_INCREF(type);
-    self->type = type;
-    self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
+    if (!alone) {
+        Py_INCREF(type);
+        self->type = type;
+        self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
+    }
     self->at = first;
     self->end = end;
     return (PyObject *)self;
@@ -333,6 +338,12 @@ rows_next(PyObject *object)
         return NULL;
     PyObject *items[WIDTH_MAX];
     self->at = i + 1; /* taken: a garbage collection below may run code that comes here again */
+    if (self->type == NULL) {
+        PyObject *item = field(&self->columns[0], i);
+        if (item == NULL)
+            self->at = i;
+        return item;
+    }
     for (Py_ssize_t k = 0; k < self->width; k++) {
         PyObject *item = self->shared[k];
         if (item != NULL)
@@ -381,8 +392,8 @@ static PyMethodDef rows_methods[] = {
 };
 
 static PyType_Slot rows_slots[] = {
-    {Py_tp_doc, "Rows(kind, kinds, columns, first, end): an iterator over tuples of a type; see "
-                "speed.PythonRows."},
+    {Py_tp_doc, "Rows(kind, kinds, columns, first, end): an iterator over tuples of a type, or over "
+                "one column's entries; see speed.PythonRows."},
     {Py_tp_new, rows_new},
     {Py_tp_traverse, rows_traverse},
     {Py_tp_clear, rows_clear},

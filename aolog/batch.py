@@ -16,7 +16,7 @@ from aolog.errors import UsageError
 from aolog.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
     import numpy as np
@@ -60,15 +60,22 @@ class RecordFrame(NamedTuple):
         )
         return speed.Rows(Record, kinds, fields, self.skip, columns.records)
 
+    def values(self) -> speed.Rows:
+        """As `records`, of their values alone."""
+        columns = self.columns
+        values = columns.values or lone(columns.value)
+        return speed.Rows(None, "b", (values,), self.skip, columns.records)
+
 
 class FrameRecords:
-    """A frame that is read record by record, and how far."""
+    """A frame that is read record by record, and how far. rows: what is made of each."""
 
-    __slots__ = ("frame", "records")
+    __slots__ = ("frame", "records", "rows")
 
-    def __init__(self, frame: RecordFrame) -> None:
+    def __init__(self, frame: RecordFrame, rows: Callable[[RecordFrame], speed.Rows]) -> None:
         self.frame = frame
-        self.records = frame.records()
+        self.rows = rows
+        self.records = rows(frame)
 
     @property
     def address(self) -> int:

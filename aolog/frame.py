@@ -267,15 +267,11 @@ def hop_headers(
     while 0 <= at <= last:
         magic, kind, flags, body_len, _, _, ordinal, records, _, head_hash = unpack(chunk, at)
         length = FRAME_HEADER_LEN + body_len + -body_len % ALIGNMENT
-        if (
-            magic != MAGIC
-            or at + length > wanted
-            or kind not in FLAGS_NEVER
-            or flags & FLAGS_NEVER[kind]
-            or records > length
-            or xxh32_intdigest(chunk[at : at + _HASHED_LEN], _seed(chunk_at + at, salt))
-            != head_hash
-        ):
+        end = at + length
+        if magic != MAGIC or end > wanted or kind not in FLAGS_NEVER or flags & FLAGS_NEVER[kind]:
             break
-        at, behind = at + length, ordinal + records
+        seed = (salt ^ (chunk_at + at >> 3)) & 0xFFFFFFFF
+        if xxh32_intdigest(chunk[at : at + _HASHED_LEN], seed) != head_hash or records > length:
+            break
+        at, behind = end, ordinal + records
     return chunk_at + at, behind

@@ -314,9 +314,7 @@ class Log:
         slab = self._slabs.get(base)
         if slab is None:
             slab = self.open_slab(i)
-            self._slabs[base] = slab
-            while len(self._slabs) > OPEN_SLABS_MAX:
-                self._slabs.popitem(last=False)[1].close()
+            self._keep(slab)
         else:
             self._slabs.move_to_end(base)
         return slab
@@ -333,6 +331,20 @@ class Log:
         except BaseException:
             file.close()
             raise
+
+    def give_back(self, slab: Slab) -> None:
+        """Keeps a slab that was handed over, as if it had been asked for: who seeks comes back."""
+        i = self.position(slab.base)
+        if i < 0 or self.bases[i] != slab.base or slab.base in self._slabs:
+            slab.close()
+            return
+        slab.limit = self._limit(i)
+        self._keep(slab)
+
+    def _keep(self, slab: Slab) -> None:
+        self._slabs[slab.base] = slab
+        while len(self._slabs) > OPEN_SLABS_MAX:
+            self._slabs.popitem(last=False)[1].close()
 
     def _first_format(self) -> int:
         """The format of the first slab that says so; what an unclear one is taken for. A log

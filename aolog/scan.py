@@ -107,9 +107,9 @@ class Scan:
         self.blank_tail = True  # whether only zeros stand behind the last intact frame
 
     def close(self) -> None:
-        """Idempotent."""
+        """Its slab is the log's again. Idempotent."""
         if self.slab is not None:
-            self.slab.close()
+            self.log.give_back(self.slab)
             self.slab = self._walker = None
 
     def next(self) -> ScanOutcome | None:
@@ -236,7 +236,8 @@ class Scan:
                 return True  # what was written since it was looked at last comes first
         self._next_base = slab.base + slab.limit
         self._left_base = slab.base
-        self.close()
+        slab.close()
+        self.slab = self._walker = None
         return True
 
     def _enter(self) -> bool:

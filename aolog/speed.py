@@ -158,21 +158,24 @@ class PythonRows:
     c  one object for all rows                     t  the same of text
     q  numbers, i64                                p  pairs: (offsets into them, their t, their b)
 
-    The first is of kind n. Offsets are n+1 u32, entries whose bit in validity is 0 are None: as
+    The first is of kind n. Where the type is None there is one column, not of kind c, and its
+    entries come as they are. Offsets are n+1 u32, entries whose bit in validity is 0 are None: as
     in Arrow. Raises ValueError where there are fewer entries than rows, or one lies outside of
     its data (the compiled half says so only when it comes there).
     """
 
     def __init__(
-        self, kind: type[Any], kinds: str, columns: tuple[Any, ...], first: int, end: int
+        self, kind: type[Any] | None, kinds: str, columns: tuple[Any, ...], first: int, end: int
     ) -> None:
-        if kinds[0] != "n" or not 0 <= first <= end:
+        leads = kinds[:1] == "n" if kind is not None else len(kinds) == 1 and kinds != "c"
+        if not leads or not 0 <= first <= end:
             raise ValueError("the first column rises, and 0 <= first <= end")
         listed = [_COLUMNS[k](c, first, end) for k, c in zip(kinds, columns, strict=True)]
         self._left = listed[0]  # what is left of it tells the place: a row costs no bookkeeping
         self._end = end
-        # A named tuple's own call costs three times as much.
-        self._rows = map(tuple.__new__, repeat(kind), zip(*listed, strict=False))
+        self._rows = self._left
+        if kind is not None:  # a named tuple's own call costs three times as much
+            self._rows = map(tuple.__new__, repeat(kind), zip(*listed, strict=False))
 
     @property
     def at(self) -> int:
@@ -201,7 +204,7 @@ def _numbers(column: memoryview, first: int, end: int) -> Iterator[int]:
 def _bytes(column: tuple[Any, ...], first: int, end: int) -> Iterator[bytes | None]:
     validity, offsets, data = column
     whole, cuts = data.tobytes(), offsets.cast("I")[first : end + 1].tolist()
-    if len(cuts) <= end - first or max(cuts) > len(whole) or cuts != sorted(cuts):
+    if len(cuts) <= end - first or cuts[-1] > len(whole) or cuts != sorted(cuts):
         raise ValueError("an entry is not there, or lies outside of the data")
     entries = [whole[a:b] for a, b in pairwise(cuts)]
     if validity is None:

@@ -14,7 +14,8 @@ class Size(NamedTuple):
     sought. scale_records, scale_slabs: of the
     logs that show how a cost grows; scale_rounds of them. memory_bytes: of the log that a writer
     and readers go through, memory_rounds times. imports: rounds. instructions: thousands of
-    records. fleet_bridges, fleet_outage_s: that are
+    records. follow_records: that are followed one by one, follow_rounds times; follow_idle_s: that
+    a follower waits in vain. fleet_bridges, fleet_outage_s: that are
     simulated. bridge_kafka: whether cases of the bridge also run against Apache Kafka, where it can
     be had. bridge_rounds: of those cases that take long. latency_seconds: how long a beat goes on.
     delivery_records, of which delivery_slow where each is waited for: that are delivered in every
@@ -35,6 +36,9 @@ class Size(NamedTuple):
     memory_rounds: int
     imports: int
     instructions: int
+    follow_records: int
+    follow_idle_s: float
+    follow_rounds: int
     fleet_bridges: int
     fleet_outage_s: float
     bridge_kafka: bool
@@ -66,6 +70,9 @@ SIZES = {
         memory_rounds=1,
         imports=1,
         instructions=1,
+        follow_records=30,
+        follow_idle_s=0.3,
+        follow_rounds=1,
         fleet_bridges=300,
         fleet_outage_s=60.0,
         bridge_kafka=False,
@@ -92,6 +99,9 @@ SIZES = {
         memory_rounds=3,
         imports=21,
         instructions=20,
+        follow_records=500,
+        follow_idle_s=5.0,
+        follow_rounds=3,
         fleet_bridges=10_000,
         fleet_outage_s=3600.0,
         bridge_kafka=True,
@@ -118,6 +128,9 @@ SIZES = {
         memory_rounds=3,
         imports=41,
         instructions=50,
+        follow_records=1000,
+        follow_idle_s=10.0,
+        follow_rounds=5,
         fleet_bridges=10_000,
         fleet_outage_s=3600.0,
         bridge_kafka=True,

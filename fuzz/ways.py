@@ -103,6 +103,21 @@ def by_follow(reader: aolog.Reader) -> list[Record]:
     return list(reader.follow(timeout=0.0))
 
 
+def by_values(reader: aolog.Reader) -> list[Record]:
+    """`values`: each is that of the record that another reader finds there, and leaves this one
+    where that one is."""
+    records: list[Record] = []
+    resync = reader._resync  # noqa: SLF001 -- a reader like this one
+    with aolog.Reader(reader.path, reader.tell(), resync=resync) as beside:
+        for value in reader.values():
+            record = beside.read()
+            assert record is not None
+            assert record.value == value
+            assert reader.tell() == beside.tell()
+            records.append(record)
+    return records
+
+
 def by_mixture(reader: aolog.Reader) -> list[Record]:
     """All of them in turn, on one reader."""
     records: list[Record] = []
@@ -126,6 +141,7 @@ WAYS: dict[str, Callable[[aolog.Reader], list[Record]]] = {
     "batches": by_batch,
     "a frame a batch": by_small_batch,
     "follow": by_follow,
+    "values": by_values,
     "mixture": by_mixture,
 }
 if find_spec("pyarrow") is not None:

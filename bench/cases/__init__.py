@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "CASES_ON_REQUEST", "CASES_WITH_TARGETS", "groups_of_case"]
 
 CASES = (
-    "append", "append_many", "append_arrow", "append_large", "read", "arrow", "seek",
-    "durability", "opening", "memory", "scale", "compression", "fleet",
+    "append", "append_many", "append_arrow", "append_large", "read", "read_large", "arrow", "seek",
+    "follow", "durability", "opening", "memory", "scale", "compression", "fleet",
     "latency", "delivery", "backlog", "instructions",
 )  # fmt: skip  # a table
 CASES_WITH_TARGETS = (
-    "append", "append_many", "append_arrow", "append_large", "arrow", "seek", "durability",
-    "opening", "memory", "scale", "latency", "backlog",
+    "append", "append_many", "append_arrow", "append_large", "read", "read_large", "arrow", "seek",
+    "follow", "durability", "opening", "memory", "scale", "latency", "backlog",
 )  # fmt: skip  # a table
 CASES_ON_REQUEST = ("instructions",)
 

@@ -19,9 +19,10 @@ from bench.peers.peer import ALL_RUNS, Peer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["PEERS", "log_path", "slab_paths", "write_log"]
+__all__ = ["PEERS", "VALUES_ALONE", "log_path", "slab_paths", "write_log"]
 
 BATCH_BYTES = 64 << 10
+VALUES_ALONE = "aolog, values()"
 _PROMISE = Promise("OS", "xxh3 a batch")
 
 
@@ -76,19 +77,23 @@ class _Log:
         self._writer.close()
 
 
-def _read_all(reader: aolog.Reader) -> Iterable[aolog.Record]:
-    return reader
+def _read_all(reader: aolog.Reader) -> Iterable[bytes]:
+    return map(attrgetter("value"), reader)
 
 
-def _read_calls(reader: aolog.Reader) -> Iterable[aolog.Record]:
-    return cast("Iterable[aolog.Record]", iter(reader.read, None))
+def _read_calls(reader: aolog.Reader) -> Iterable[bytes]:
+    return map(attrgetter("value"), iter(reader.read, None))
+
+
+def _read_values(reader: aolog.Reader) -> Iterable[bytes]:
+    return cast("Iterable[bytes]", reader.values())  # none of them is None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Aolog(Peer):
     batch_bytes: int = BATCH_BYTES
     full: bool = False
-    read: Callable[[aolog.Reader], Iterable[aolog.Record]] = _read_all
+    read: Callable[[aolog.Reader], Iterable[bytes]] = _read_all
 
     def sink(self, directory: str) -> _Log:
         return _Log(directory, self.batch_bytes, full=self.full)
@@ -96,7 +101,7 @@ class _Aolog(Peer):
     @contextmanager
     def values(self, directory: str) -> Iterator[Iterable[bytes]]:
         with aolog.Reader(log_path(directory), strict=True) as reader:
-            yield map(attrgetter("value"), self.read(reader))
+            yield self.read(reader)
 
     def arrays(self, directory: str) -> Iterator[Any]:
         with aolog.Reader(log_path(directory), strict=True) as reader:
@@ -119,6 +124,13 @@ PEERS: tuple[Peer, ...] = (
         note="batch_bytes=0",
         runs=frozenset({"append", "read"}),
         batch_bytes=0,
+    ),
+    _Aolog(
+        name=VALUES_ALONE,
+        promise=_PROMISE,
+        note="values without their records",
+        runs=frozenset({"read"}),
+        read=_read_values,
     ),
     _Aolog(
         name="aolog, read() calls",

@@ -147,6 +147,7 @@ by_batch = _way(ways.by_batch)
 by_small_batch = _way(ways.by_small_batch)
 by_follow = _way(ways.by_follow)
 by_mixture = _way(ways.by_mixture)
+by_values = _way(ways.by_values)
 _by_arrow = _way(ways.by_arrow)
 
 
@@ -155,7 +156,16 @@ def by_arrow(path: str, **options: object) -> Way:
     return _by_arrow(path, **options)
 
 
-WAYS = [one_by_one, by_iteration, by_batch, by_small_batch, by_arrow, by_follow, by_mixture]
+WAYS = [
+    one_by_one,
+    by_iteration,
+    by_batch,
+    by_small_batch,
+    by_arrow,
+    by_follow,
+    by_mixture,
+    by_values,
+]
 
 
 def assert_clean(path: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import aolog
-from aolog.storage import Storage
+from aolog.storage import File, Storage
 from aolog.testing import Fault, SimulatedSystem
 from aolog.testing.faults import FaultPlan
 from tests.aolog.conftest import (
@@ -233,6 +233,44 @@ def test_seeking_while_iterating_goes_on_from_the_new_place(
     assert seen == [*records[:3], *records[190:]]
 
 
+@pytest.mark.parametrize("kind", ["batched", "compressed", "queuefka", "frame a record"])
+def test_values_and_records_may_be_asked_for_in_turn(log_path: str, kind: str) -> None:
+    """From the one position: after each step, it and the ordinal are where a read leaves them."""
+    options = {
+        "batched": {},
+        "compressed": {"compression": "lz4"},
+        "queuefka": {"format": "queuefka"},
+        "frame a record": {"batch_bytes": 0},
+    }[kind]
+    if kind == "compressed":
+        pytest.importorskip("lz4.block", reason="the compression extra is not installed")
+    given = written(log_path, **options)
+    expected = [record.value for record in by_iteration(log_path).records]
+    with aolog.Reader(log_path) as plain:
+        places = [(plain.tell(), plain.ordinal) for _ in plain]
+    with aolog.Reader(log_path, cursor="c") as reader:
+        records, found = iter(reader), reader.values()
+        steps = (
+            lambda: next(found),
+            lambda: next(found),
+            lambda: next(records).value,
+            lambda: reader.read().value,
+            lambda: next(reader.values()),
+            lambda: next(iter(reader)).value,
+        )
+        for i, (value, place) in enumerate(zip(expected, places, strict=True)):
+            assert steps[i % 6]() == value
+            assert (reader.tell(), reader.ordinal) == place
+            if i == len(given) // 2:
+                reader.commit()
+        assert next(found, "end") == next(records, "end") == "end"
+        assert reader.read() is None
+    with aolog.Reader(log_path, cursor="c") as again:
+        left = next(again.values()), list(again.read_batch(1)), list(again.values())
+    values_left = [left[0], *(record.value for record in left[1]), *left[2]]
+    assert values_left == expected[len(given) // 2 + 1 :]
+
+
 def test_an_iteration_that_was_left_is_taken_up_where_it_stopped(
     mixed: tuple[str, list[int], Way],
 ) -> None:
@@ -362,7 +400,7 @@ def test_a_batch_ends_where_a_gap_begins(log_path: str) -> None:
         assert len(reader.gaps) == 1
 
 
-@pytest.mark.parametrize("how", ["read", "iterate", "batch", "follow"])
+@pytest.mark.parametrize("how", ["read", "iterate", "values", "batch", "follow"])
 def test_a_strict_reader_stops_at_a_gap_and_may_go_on(log_path: str, how: str) -> None:
     left = with_a_hole(log_path)
     seen: list[bytes] = []
@@ -373,6 +411,8 @@ def test_a_strict_reader_stops_at_a_gap_and_may_go_on(log_path: str, how: str) -
                 seen.append(record.value)
         elif how == "iterate":
             seen.extend(record.value for record in reader)
+        elif how == "values":
+            seen.extend(reader.values())
         elif how == "follow":
             seen.extend(record.value for record in reader.follow(timeout=0.0))
         else:
@@ -439,6 +479,37 @@ def test_a_reader_opens_few_files_however_many_slabs_there_are(log_path: str) ->
         for record in reader:
             reader.seek(record.address + 1) if record.address % 3 == 0 else None
             assert len(os.listdir("/proc/self/fd")) <= before + 20
+
+
+def test_who_seeks_back_and_forth_opens_a_slab_once(log_path: str) -> None:
+    """What a seek leaves is kept, with its index: opening cost as much as the seek. A slab that
+    was pruned meanwhile is not, and one that has a successor now ends where that begins."""
+
+    class Counting(Storage):
+        opened: list[str] = []
+
+        def open_read(self, path: str) -> File:
+            self.opened.append(path)
+            return super().open_read(path)
+
+    storage = Counting()
+    given = written(log_path, 60, batch_bytes=0, slab_bytes=9000)
+    names = slab_files(log_path)
+    assert 3 < len(names) <= 12
+    with aolog.Reader(log_path, storage=storage) as reader:
+        for _ in range(5):
+            for at in (0, -1, 20, 40, -1):
+                reader.seek(given[at])
+                assert reader.read().address == given[at]
+        assert len(storage.opened) == len(set(storage.opened)) <= len(names)
+        with aolog.Writer(log_path) as writer:
+            given.append(writer.append(b"more"))
+        Path(names[0]).unlink()
+        assert [record.address for record in reader] == given[-1:]  # behind the one read last
+        with pytest.raises(aolog.AddressPruned):
+            reader.seek(given[0])
+        reader.seek(given[40])
+        assert [record.address for record in reader] == given[40:]
 
 
 def test_reading_changes_nothing_on_disk(log_path: str) -> None:

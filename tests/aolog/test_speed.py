@@ -156,6 +156,9 @@ def test_rows_are_the_same(rows, number, data):
         made = list(kind(aolog.Record, "nqbbpt", columns, first, end))
         assert made == expected
         assert all(type(row) is aolog.Record for row in made)
+        for i, column in enumerate(columns):  # alone
+            entries = list(kind(None, "nqbbpt"[i], (column,), first, end))
+            assert entries == [row[i] for row in expected]
 
 
 @pytest.mark.parametrize("rows", BOTH_ROWS)
@@ -166,6 +169,18 @@ def test_rows_know_their_place_and_can_be_stopped(rows):
     assert (next(found).address, one.at) == (9, 3)
     one.stop()
     assert (one.at, list(one), list(found)) == (5, [], [])
+
+
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+def test_a_column_alone_knows_its_place_too(rows):
+    one = rows(None, "b", (strings([b"a", None, b"", b"c"]),), 1, 4)
+    found = iter(one)
+    assert (one.at, next(one), one.at, next(found), one.at) == (1, None, 2, b"", 3)
+    one.stop()
+    assert (one.at, list(one), list(found)) == (4, [], [])
+    for kinds, columns in (("c", (1,)), ("nb", (0, strings([b"a"]))), ("", ()), ("bb", (0, 0))):
+        with pytest.raises(ValueError, match="first column"):
+            rows(None, kinds, columns, 0, 1)
 
 
 @pytest.mark.parametrize("rows", BOTH_ROWS)

@@ -29,11 +29,12 @@ from tests.bench.running import CASES_OF_BRIDGE, ROOT, results_of, run_bench, ru
 
 LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no records
 CASES_RUN = [case for case in CASES if case not in {*CASES_ON_REQUEST, *CASES_OF_BRIDGE}]
-CASES_OF_PANELS = {"memory", "fleet"}
+CASES_OF_PANELS = {"memory", "fleet", "follow"}
+CASES_OF_LARGE = {"append_large", "read_large"}
 CASES_OF_RECORDS = [
     case
     for case in CASES_RUN
-    if case not in {"opening", "scale", "seek", "compression"} | CASES_OF_PANELS
+    if case not in {"opening", "scale", "seek", "compression", *CASES_OF_PANELS}
 ]
 
 
@@ -56,7 +57,7 @@ def test_all_cases_run_and_the_machine_is_named(run):
 def test_every_contender_gives_back_the_records_that_it_was_given(run, case):
     _, document = run
     size = SIZES["small"]
-    record_bytes = append_large.RECORD_BYTES if case == "append_large" else 100
+    record_bytes = append_large.RECORD_BYTES if case in CASES_OF_LARGE else 100
     values = make_payloads(size.records_of(record_bytes), record_bytes)
     expected = {len(values): prove(values).digest}
     few = values[: size.records_slow]
@@ -111,6 +112,31 @@ def test_all_installed_peers_take_part(run):
         assert name in {result["name"] for result in results_of(document, "append")}
 
 
+def test_a_follower_is_timed_and_its_idleness_measured(run):
+    stdout, document = run
+    latency, idle = (one for one in document["panels"] if one["case"] == "follow")
+    figures = {probe["name"]: probe["figures"] for probe in latency["probes"]}
+    assert figures.keys() == {"aolog, follow", "a pipe"}
+    for figure in figures.values():
+        assert 0 < figure["p50 us"]["median"] <= figure["p99 us"]["median"]
+    (waits,) = idle["probes"]
+    assert 0 <= waits["figures"]["CPU %"]["median"] < 100
+    assert "p99 us" in stdout
+
+
+def test_the_half_in_python_has_rows_of_its_own(tmp_path):
+    path = tmp_path / "out.json"
+    only = [word for case in ("append", "append_many", "read") for word in ("--only", case)]
+    done = run_bench(
+        "--size", "small", *only, "--json", str(path), env={"AOLOG_BACKEND": "python"}
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert "aolog.backend python" in done.stdout
+    for case in ("append", "append_many", "read"):
+        assert "aolog" in {result["name"] for result in results_of(document, case)}
+
+
 def test_no_target_is_judged_at_the_small_size(run):
     stdout, document = run
     assert document["targets"] == document["bounds"] == []
@@ -118,7 +144,7 @@ def test_no_target_is_judged_at_the_small_size(run):
 
 
 def test_a_check_that_could_not_fail_is_refused():
-    for arguments in (["--size", "small"], ["--only", "read"]):
+    for arguments in (["--size", "small"], ["--only", "compression"]):
         done = run_bench("--check", *arguments)
         assert done.returncode == 2
         assert "--check needs" in done.stderr
