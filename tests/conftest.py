@@ -33,6 +33,7 @@ __all__ = [
 
 _collected = pytest.StashKey[tuple[int, int]]()  # tests, and how many of them are slow
 
+_DEAR_TO_SET_UP = {"bench", "spark"}  # these go to one worker each
 _FIRST_KAFKA = {"test_exactly_once_kafka", "test_kafka_provider"}  # about half of their time
 
 _crashes_of_workers: Counter[str] = Counter()
@@ -109,10 +110,13 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(tryfirst=True)  # before workers look at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked slow run only where they were asked for. The tests with a Kafka run one after the
-    other, as they stop and kill it; mostly they wait, so that two such rows go side by side."""
+    other, as they stop and kill it; mostly they wait, so that two such rows go side by side. Those
+    that share what is dear to set up stay together."""
     for item in items:
         if item.get_closest_marker("slow") is not None and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --long"))
         if "kafka" in getattr(item, "fixturenames", ()) or item.path.parent.name == "kafka":
             row = "kafka 1" if item.path.stem in _FIRST_KAFKA else "kafka 2"
             item.add_marker(pytest.mark.xdist_group(row))
+        elif item.path.parent.name in _DEAR_TO_SET_UP:
+            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
