@@ -18,7 +18,7 @@ from aolog.errors import AologError, UsageError
 from aolog.spark.filters import ALL, Bounds, bounds
 from aolog.spark.listing import list_logs
 from aolog.spark.options import read_options
-from aolog.spark.planning import Span, partitions, spans
+from aolog.spark.planning import Span, between_times, partitions, spans
 from aolog.spark.reading import Reading, read_pieces
 from aolog.spark.schema import check_schema, ddl
 
@@ -162,6 +162,9 @@ def _narrowed(wanted: list[Span], to: Bounds) -> list[Span]:
         if to.logs is not None and span.log.name not in to.logs:
             continue
         since, until = max(span.since, to.offset_min), min(span.until, to.offset_max + 1)
-        if since < until:
-            left.append(Span(span.log, since, until))
+        narrow = Span(span.log, since, until)
+        if since < until and to.of_times:
+            narrow = between_times(narrow, to.us_min, to.us_max)
+        if narrow.since < narrow.until:
+            left.append(narrow)
     return left

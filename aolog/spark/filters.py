@@ -30,9 +30,14 @@ class Bounds(NamedTuple):
     topics: frozenset[str] | None = None
 
     @property
+    def of_times(self) -> bool:
+        """Whether timestamps are bounded."""
+        return self.us_min != _MIN or self.us_max != _MAX
+
+    @property
     def of_frames(self) -> bool:
         """Whether a frame may be passed over by them."""
-        return self.us_min != _MIN or self.us_max != _MAX or self.topics is not None
+        return self.of_times or self.topics is not None
 
 
 ALL = Bounds()

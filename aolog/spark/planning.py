@@ -17,6 +17,7 @@ from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
 from aolog.log import Log
 from aolog.notices import warn
 from aolog.ranges import Range
+from aolog.slab import NO_TIMESTAMP
 from aolog.spark.options import EARLIEST, LATEST
 from aolog.storage import Storage
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options, Start
 
-__all__ = ["Piece", "Span", "check_names", "partitions", "spans", "where"]
+__all__ = ["Piece", "Span", "between_times", "check_names", "partitions", "spans", "where"]
 
 _OPEN_BYTES = 1 << 20  # what opening a log costs, in bytes read meanwhile
 
@@ -139,6 +140,34 @@ def _at_time(log: Listed, timestamp_us: int, option: str) -> int:
         opened.close()
 
 
+def between_times(span: Span, least_us: int, greatest_us: int) -> Span:
+    """The span without what lies before the first record as late as `least_us`, and without the
+    last slabs that hold none as early as `greatest_us`, as their seals say."""
+    log, since, until = span
+    if log.format == 1:
+        return span
+    opened = Log(log.path, Storage())
+
+    def narrow() -> Span:
+        begin, end = since, until
+        if least_us > NO_TIMESTAMP:
+            begin = max(begin, seek.at_time(opened, least_us).address)
+        for i in reversed(range(len(opened.bases))):
+            base = opened.bases[i]
+            seal = opened.slab(i).seal() if since < base < until else None
+            if seal is None or not seal.records or seal.least_us <= greatest_us:
+                if base < until:
+                    break
+                continue
+            end = base
+        return Span(log, begin, max(begin, end))
+
+    try:
+        return opened.listed(narrow)
+    finally:
+        opened.close()
+
+
 # --- which task -----------------------------------------------------------------------------
 
 
@@ -152,20 +181,18 @@ def partitions(
         return []
     target = max(1, min(partition_bytes, math.ceil(total / min_partitions)))
     pieces = [piece for span in wanted for piece in _cut(span, target)]
+    costs = [_OPEN_BYTES + _bytes(piece) for piece in pieces]
+    room = min(partition_bytes + _OPEN_BYTES, math.ceil(sum(costs) / min_partitions))
     found: list[tuple[Piece, ...]] = []
     together: list[Piece] = []
     size = 0
-    opening = min(_OPEN_BYTES, target // 4)
-    left = len(pieces)
-    for piece in pieces:
-        cost = opening + _bytes(piece)
-        few = len(found) + (1 if together else 0) + left <= min_partitions
-        if together and (size + cost > target + opening or few):
+    for i, (piece, cost) in enumerate(zip(pieces, costs, strict=True)):
+        few = len(found) + 1 + len(pieces) - i <= min_partitions
+        if together and (size + cost > room or few):
             found.append(tuple(together))
             together, size = [], 0
         together.append(piece)
         size += cost
-        left -= 1
     found.append(tuple(together))
     return found
 

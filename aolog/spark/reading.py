@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from aolog.arrow import to_arrow
@@ -97,12 +98,12 @@ def _may_hold(frame: RecordFrame, piece: Piece, bounds: Bounds) -> bool:
         topic = columns.topic or piece.topic
         if topic is not None and topic not in bounds.topics:
             return False
-    greatest = frame.timestamp_us
-    if greatest is None:
+    greatest = least = frame.timestamp_us  # a frame's own is its records' greatest
+    if greatest is None or least is None:
         return True
-    if greatest < bounds.us_min:  # a frame's own is its records' greatest
-        return False
-    return columns.timestamps is not None or greatest <= bounds.us_max
+    if columns.timestamps is not None and least > bounds.us_max:
+        least = int(np.frombuffer(columns.timestamps, np.int64).min())
+    return greatest >= bounds.us_min and least <= bounds.us_max
 
 
 # --- to Spark's columns ---------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,9 @@ from aolog.storage import Storage
 def make_log(path, rng, *, codec=None):
     """Many small slabs, frames of one record and of hundreds, and unclean ends."""
     for _ in range(rng.randrange(1, 4)):
-        with aolog.Writer(path, slab_bytes=rng.choice([9_000, 20_000, 60_000]), sync="never") as log:
+        with aolog.Writer(
+            path, slab_bytes=rng.choice([9_000, 20_000, 60_000]), sync="never"
+        ) as log:
             for _ in range(rng.randrange(3, 25)):
                 if rng.random() < 0.5:
                     log.append(rng.randbytes(rng.randrange(200)))
@@ -86,7 +87,9 @@ def test_ranges_cut_anywhere_say_together_what_one_reader_says(tmp_path, seed):
         found = []
         for low, high in pairwise(cuts):
             mine = list(read_range(log, Range(low, high, begin, end)))
-            assert all(low <= (f.address if isinstance(f, RecordFrame) else f.begin) < high for f in mine)
+            assert all(
+                low <= (f.address if isinstance(f, RecordFrame) else f.begin) < high for f in mine
+            )
             found += mine
         assert told(found) == told(all_of_it)
     log.close()
