@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import seek
 from aolog.batch import RecordFrame
-from aolog.errors import AddressPruned
+from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.record import Gap
 from aolog.scan import Place, Scan
 
@@ -53,15 +53,19 @@ def read_range(
 
     What was there when `until` was chosen and cannot be read, with nothing intact behind it, is a
     gap too: for a reader that follows the log it would be pending. audit: as for Scan; it is also
-    shown frames before and behind the range. Raises AddressBeyondEnd, CodecUnavailable,
-    StorageError.
+    shown frames before and behind the range. Raises NotALog, CodecUnavailable, StorageError.
     """
     begin, end, since, until = wanted
     first = max(begin, since)  # what begins before is told by the range before
     last = min(end, until)
     if first >= last:
         return
-    scan = Scan(log, log.listed(partial(_place, log, wanted)), audit=audit)
+    try:
+        place = log.listed(partial(_place, log, wanted))
+    except AddressBeyondEnd:  # the log was cut since
+        yield Gap(first, last, "torn_or_corrupt", None)
+        return
+    scan = Scan(log, place, audit=audit)
     try:
         while (found := scan.next()) is not None:
             if isinstance(found, RecordFrame):

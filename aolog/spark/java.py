@@ -56,12 +56,14 @@ def ensure_java() -> str:
 
 
 def _version(java: str) -> int:
-    """0 if it is none, or does not run."""
+    """0 if it is none, or does not run as Spark starts it."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
+        said = subprocess.run(
+            [java, _DROPPED, "-version"], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return 0
-    found = re.search(r'version "(?:1\\.)?(\\d+)', said.stderr)
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
     return int(found[1]) if found else 0
 
 

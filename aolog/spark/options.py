@@ -198,7 +198,7 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> Options:
         raise _refuse("subscribe", "and subscribePattern exclude each other")
     known["columns_named"] = "columns" in known
     if "includeheaders" in given and _boolean("includeHeaders", given["includeheaders"]):
-        columns = known.get("columns", DEFAULT_COLUMNS)
+        columns = known.get("columns", tuple(COLUMNS))
         known["columns"] = columns if "headers" in columns else (*columns, "headers")
     return Options(paths=read_paths(given), **known)
 

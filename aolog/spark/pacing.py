@@ -27,14 +27,19 @@ __all__ = ["share"]
 def share(backlog: list[Span], records: int | None, size: int | None) -> dict[str, int]:
     """The address that each log is read to. records: at most, of all logs together. size: bytes,
     softly. None: no limit. Raises UsageError where records are not counted (format 1)."""
-    ends = {span.log.name: span.until for span in backlog}
+    if records is None and size is None:
+        return {span.log.name: span.until for span in backlog}
+    backlog = [span._replace(since=_asked(span, partial(_first, span))) for span in backlog]
     if records is not None:
         backlog = _cut(backlog, records, _records, _at_record)
     if size is not None:
         backlog = _cut(backlog, size, _bytes, _at_frame)
-    if records is not None or size is not None:
-        ends = {span.log.name: span.until for span in backlog}
-    return ends
+    return {span.log.name: span.until for span in backlog}
+
+
+def _first(span: Span, log: Log) -> int:
+    """Where the first record is: what lies before it is a slab's header, or a frame's padding."""
+    return seek.at_address(log, span.since).address
 
 
 def _cut(

@@ -15,17 +15,17 @@ import pyarrow as pa
 
 from aolog.arrow import to_arrow
 from aolog.batch import RecordFrame
-from aolog.errors import GapFound
+from aolog.errors import GapFound, NotALog
 from aolog.log import Log
 from aolog.notices import warn
 from aolog.ranges import read_range
+from aolog.record import Gap
 from aolog.spark.filters import ALL, Bounds
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aolog.record import Gap
     from aolog.spark.planning import Piece
 
 __all__ = ["Reading", "read_pieces"]
@@ -52,7 +52,14 @@ def read_pieces(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatc
     """Batches of the pieces, in their order; none if there are no records. Raises GapFound where
     records are lost and that is to fail, StorageError, CodecUnavailable."""
     for piece in pieces:
-        log = Log(piece.path, Storage())
+        try:
+            log = Log(piece.path, Storage())
+            log.require_slabs()
+        except NotALog:  # it was there when this was planned
+            wanted = piece.wanted
+            begin, end = max(wanted.begin, wanted.since), min(wanted.end, wanted.until)
+            _judge(piece, Gap(begin, end, "missing", None), how)
+            continue
         try:
             yield from _read(piece, log, how)
         finally:

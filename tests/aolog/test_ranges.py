@@ -129,6 +129,9 @@ def test_what_was_there_and_cannot_be_read_any_more_is_a_gap(tmp_path):
             assert reader.gaps == [], "for who follows the log it may still come"
         cut = Log(str(tmp_path), Storage())
         found = list(read_range(cut, Range(0, end, 0, end)))
+        assert list(read_range(cut, Range(end - 3, end, 0, end))) == [
+            Gap(end - 3, end, "torn_or_corrupt", None)
+        ]
         cut.close()
     assert found[1:] == [Gap(second, end, "torn_or_corrupt", None)]
 

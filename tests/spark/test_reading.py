@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+import sys
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -31,8 +33,8 @@ def test_a_row_is_what_a_record_is(tmp_path):
         records = list(reader)
     rows = table(path, includeHeaders="true").to_pylist()
     assert list(rows[0]) == [
-        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "log",
-        "headers",
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
+        "log",
     ]  # fmt: skip  # one thing
     assert [row["offset"] for row in rows] == [record.address for record in records]
     assert [row["value"] for row in rows] == [b"one", None, b"x", b""]
@@ -237,7 +239,7 @@ def test_what_is_pruned_or_missing_fails_a_load_unless_losses_are_passed_over(tm
     slabs = sorted((tmp_path / "log").glob("*.slab"))
     slabs[0].unlink()
     first = json.dumps({"log": addresses[0]})
-    with pytest.raises(UsageError, match="option startingOffsets: 'log': .*before the first slab"):
+    with pytest.raises(UsageError, match=r"option startingOffsets: 'log': .*before the first slab"):
         table(tmp_path / "log", startingOffsets=first)
     left = [address for address in addresses if address >= int(slabs[1].stem)]
     assert offsets(tmp_path / "log", startingOffsets=first, failOnDataLoss="false") == left
@@ -264,6 +266,22 @@ def test_slabs_pruned_between_plan_and_task_are_a_loss(tmp_path):
         else:
             found = [b for batches in run(reader, planned, schema) for b in batches]
             assert [o for b in found for o in b["offset"].to_pylist()] == left
+
+
+def test_a_log_that_goes_between_plan_and_task_is_a_loss(tmp_path):
+    for fail in ("true", "false"):
+        addresses = write(tmp_path / "a", 3)
+        write(tmp_path / "b", 3)
+        reader, schema = batch_reader(tmp_path, struct("offset"), failOnDataLoss=fail)
+        planned = reader.partitions()
+        shutil.rmtree(tmp_path / "b")
+        if fail == "true":
+            with pytest.raises(GapFound, match="failOnDataLoss"):
+                run(reader, planned, schema)
+            shutil.rmtree(tmp_path / "a")
+        else:
+            found = [b for batches in run(reader, planned, schema) for b in batches]
+            assert [o for b in found for o in b["offset"].to_pylist()] == addresses
 
 
 def test_an_end_that_is_not_written_whole_yet_is_not_part_of_a_load(tmp_path):
@@ -369,6 +387,13 @@ def test_a_log_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(system.REAL, "open", refuse, raising=False)
     with pytest.raises(aolog.PermissionDenied, match="log"):
         source(tmp_path / "log").schema()
+
+
+def test_where_the_sink_is_not_there_it_is_said_what_is(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "aolog.spark.sink", None)
+    for make in (source(tmp_path).writer, source(tmp_path).streamWriter):
+        with pytest.raises(UsageError, match="writer_per_task"):
+            make(struct("value"), False)
 
 
 # --- filters --------------------------------------------------------------------------------
