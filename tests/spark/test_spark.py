@@ -11,6 +11,8 @@ import pytest
 import aolog
 import aolog.spark
 
+pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
+
 
 def write(path, count=10, *, value=b"value", **options):
     with aolog.Writer(path, batch_bytes=0, **options) as log:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import threading
 import time
 
 import pytest
@@ -310,3 +312,36 @@ def test_a_tail_of_zeros_that_was_allocated_beforehand_is_no_record(tmp_path):
         address = log.append(b"two")
         log.flush()
         assert query.batch() == [(address, "log")]
+
+
+def test_beside_a_writer_each_record_is_read_once(tmp_path):
+    """Slabs begin and are sealed, appends are met half way, a log comes late."""
+    expected: list[tuple[int, str]] = []
+
+    def append():
+        rng = random.Random(3)
+        logs = [aolog.Writer(tmp_path / "a", slab_bytes=30_000, sync="never")]
+        for i in range(400):
+            if i == 200:
+                logs.append(aolog.Writer(tmp_path / "b", slab_bytes=1 << 20, preallocate=True))
+            log = rng.choice(logs)
+            name = "a" if log is logs[0] else "b"
+            values = [rng.randbytes(rng.randrange(3000))] * rng.randrange(1, 20)
+            expected.extend(named(log.append_many(values).tolist(), name))
+            if rng.random() < 0.5:
+                log.flush()
+        for log in logs:
+            log.close()
+
+    write(tmp_path / "a", 1)
+    (tmp_path / "a").rename(tmp_path / "0")  # a root is never without a log
+    writing = threading.Thread(target=append)
+    query = Query(tmp_path, maxBytesPerTrigger="256k")
+    writing.start()
+    batches = 0
+    while writing.is_alive() or query.batch() is not None:
+        batches += query.batch() is not None
+    query.all()
+    assert sorted(row for row in query.rows if row[1] != "0") == sorted(expected)
+    assert batches > 0
+    assert len(query.rows) == len(expected) + 1
