@@ -17,18 +17,17 @@ from aolog.scan import Scan
 from aolog.storage import Storage
 
 
-def make_log(path, rng, *, codec=None):
+def make_log(path, rng, *, format="aolog"):
     """Many small slabs, frames of one record and of hundreds, and unclean ends."""
     for _ in range(rng.randrange(1, 4)):
-        with aolog.Writer(
-            path, slab_bytes=rng.choice([9_000, 20_000, 60_000]), sync="never"
-        ) as log:
+        size = rng.choice([9_000, 20_000, 60_000])
+        with aolog.Writer(path, slab_bytes=size, sync="never", format=format) as log:
             for _ in range(rng.randrange(3, 25)):
                 if rng.random() < 0.5:
-                    log.append(rng.randbytes(rng.randrange(200)))
+                    log.append(rng.randbytes(rng.randrange(1, 200)))
                     log.flush()
                 else:
-                    log.append_many([rng.randbytes(rng.randrange(12))] * rng.randrange(1, 300))
+                    log.append_many([rng.randbytes(rng.randrange(1, 60))] * rng.randrange(1, 300))
 
 
 def damage(path, rng):
@@ -68,13 +67,15 @@ def told(found):
     return frames, [gap for gap in found if isinstance(gap, Gap)]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(15))
 def test_ranges_cut_anywhere_say_together_what_one_reader_says(tmp_path, seed):
     rng = random.Random(seed)
     path = tmp_path / "log"
-    make_log(path, rng)
+    make_log(path, rng, format="aolog" if seed % 5 else "queuefka")
     damage(path, rng)
     log = Log(str(path), Storage())
+    if not log.bases:
+        return
     all_of_it, end = whole(log)
     begin = log.bases[0]
     places = [f.address for f in all_of_it if isinstance(f, RecordFrame)]

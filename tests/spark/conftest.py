@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("pyspark")
-
-from pyspark.sql import DataFrame, SparkSession
-
 import aolog.spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """local[2], as small as Spark goes. Python's side finds the tests and the tree."""
+    from pyspark.sql import SparkSession  # whoever runs other tests need not wait for it
+
     aolog.spark.ensure_java()
     inherited = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited]))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import aolog
+import aolog.spark
 from aolog.errors import AologError, GapFound, UsageError
 from aolog.spark.datasource import Pieces
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
@@ -387,6 +388,12 @@ def test_a_log_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(system.REAL, "open", refuse, raising=False)
     with pytest.raises(aolog.PermissionDenied, match="log"):
         source(tmp_path / "log").schema()
+
+
+def test_spark_connect_is_refused_by_name():
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
+    with pytest.raises(UsageError, match="Spark Connect is not supported"):
+        aolog.spark.register(remote())
 
 
 def test_where_the_sink_is_not_there_it_is_said_what_is(tmp_path, monkeypatch):
