@@ -58,23 +58,18 @@ class AologDataSource(DataSource):
 
     def schema(self) -> str:
         """Of what is read, as the options choose. Raises UsageError."""
-        options = read_options(self.options, stream=self._for_stream())
+        options = read_options(self.options, stream=None)  # Spark does not say which it is
         logs = list_logs(options)
-        if not self._for_stream():
-            with contextlib.suppress(AologError):  # told by the reader: a stream has none of these
-                self._pinned = spans(options, logs)
+        with contextlib.suppress(AologError):  # told by the reader: a stream has none of these
+            self._pinned = spans(options, logs)
         return ddl(options.columns)
-
-    def _for_stream(self) -> bool:
-        """Spark does not say; streams' options do, and are refused again where they are wrong."""
-        keys = {key.lower() for key in self.options}
-        return bool(keys & {"maxbytespertrigger", "maxrecordspertrigger", "cursor"})
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch. Raises UsageError for options or a schema that cannot be."""
         options = read_options(self.options, stream=False)
         _check(schema, options)
         wanted = spans(options, list_logs(options)) if self._pinned is None else self._pinned
+        self._pinned = None  # this source goes to each task with the reader
         made = PushingReader if options.push_filters and _PUSHING in sys.modules else BatchReader
         return made(options, wanted, arrow_schema(schema))
 
@@ -84,6 +79,7 @@ class AologDataSource(DataSource):
 
         options = read_options(self.options, stream=True)
         _check(schema, options)
+        self._pinned = None  # Spark asked for the schema as if for a batch
         return StreamReader(options, arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:  # noqa: FBT001 -- Spark's call
@@ -122,7 +118,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 class BatchReader(DataSourceReader):
-    """Reads what was pinned. Picklable; `read` runs in tasks."""
+    """Reads what was pinned. Picklable; `read` runs in tasks, and knows only its partition."""
 
     def __init__(self, options: Options, wanted: list[Span], schema: pa.Schema) -> None:
         self._options = options
@@ -134,7 +130,6 @@ class BatchReader(DataSourceReader):
         """A task each. One without records where there is nothing: of none Spark makes one."""
         options, wanted = self._options, _narrowed(self._wanted, self._bounds)
         cut = partitions(wanted, options.partition_bytes, options.min_partitions)
-        self._wanted = []  # tasks have no use for it
         return [Pieces(pieces) for pieces in cut] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -142,6 +137,9 @@ class BatchReader(DataSourceReader):
         options = self._options
         how = Reading(self._schema, options.fail_on_loss, options.fail_on_corruption, self._bounds)
         return read_pieces(getattr(partition, "pieces", ()), how)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_wanted": []}
 
 
 class PushingReader(BatchReader):

@@ -172,9 +172,9 @@ _OF_STREAMS = ("maxBytesPerTrigger", "maxRecordsPerTrigger", "cursor")
 _OF_BATCHES = ("endingOffsets", "endingTimestamp", "pushFilters")
 
 
-def read_options(given: Mapping[str, str], *, stream: bool) -> Options:
-    """The options of a read. stream: whether it is one without an end. Raises UsageError, which
-    names the option."""
+def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
+    """The options of a read. stream: whether it is one without an end; None: either. Raises
+    UsageError, which names the option."""
     given = {key.lower(): value for key, value in given.items()}
     if "provider" in given and "location" in given:
         raise UsageError(
@@ -189,7 +189,7 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> Options:
         if name is None:
             _check_unknown(key)
             continue
-        if name in (_OF_BATCHES if stream else _OF_STREAMS):
+        if stream is not None and name in (_OF_BATCHES if stream else _OF_STREAMS):
             kind = "a batch's" if stream else "a stream's"
             raise _refuse(name, f"is {kind}, and this is none")
         field, reader = _READERS[name]

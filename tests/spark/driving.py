@@ -48,7 +48,7 @@ def batch_reader(path, schema: StructType | None = None, **options):
     if schema is None:
         schema = struct(*(part.split()[0] for part in made.schema().split(", ")))
     made = loads(dumps(made))
-    return loads(dumps(made.reader(schema))), schema
+    return made.reader(schema), schema
 
 
 def tasks(path, schema: StructType | None = None, **options) -> list[list[pa.RecordBatch]]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
+from pyspark.cloudpickle import dumps
 
 import aolog
 import aolog.spark
@@ -93,6 +94,19 @@ def test_small_logs_share_a_task(tmp_path):
     assert len(found) == 5
     names = [b["log"][0].as_py() for batches in found for b in batches]
     assert names == [f"{i:02}" for i in range(30)]
+
+
+def test_what_each_task_is_sent_does_not_grow_with_the_logs(tmp_path):
+    def sent():
+        loaded = source(tmp_path)
+        loaded.schema()
+        return len(dumps((loaded.reader(struct("value")), loaded)))
+
+    write(tmp_path / "0", 1)
+    of_one = sent()
+    for i in range(1, 50):
+        write(tmp_path / f"{i}", 1)
+    assert sent() == of_one
 
 
 def test_where_there_are_no_records_there_is_one_task_without_batches(tmp_path):

@@ -31,7 +31,9 @@ class Query:
     """What Spark does with a stream reader: batches between offsets, which it keeps as JSON."""
 
     def __init__(self, path, checkpoint=None, **options):
-        self.reader = loads(dumps(source(path, **options).streamReader(SCHEMA)))
+        loaded = source(path, **options)
+        loaded.schema()
+        self.reader = loads(dumps(loads(dumps(loaded)).streamReader(SCHEMA)))
         self.offset = checkpoint
         self.limit = self.reader.getDefaultReadLimit()
         self.rows = []
