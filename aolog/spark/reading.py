@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading", "read_pieces"]
 
-BATCH_BYTES = 2 << 20  # of frames: less is felt at each turn to the JVM, more in memory
+BATCH_BYTES = 3 << 20  # less is felt at each turn to the JVM, more in memory
+BATCH_MAX = 4 << 20  # of a single frame; larger ones are cut
+HELD_BYTES = 16 << 20  # of frames, where little of them goes into the batch
+_WIDTHS = {"partition": 4, "offset": 8, "timestamp": 8, "timestampType": 4}
+_OFFSET = 4  # Arrow's, into the bytes of a column
 _FROM_LOG = {
     "key": "key", "value": "value", "topic": "topic", "offset": "address",
     "timestamp": "timestamp", "headers": "headers",
@@ -68,7 +72,8 @@ def read_pieces(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatc
 
 def _read(piece: Piece, log: Log, how: Reading) -> Iterator[pa.RecordBatch]:
     frames: list[RecordFrame] = []
-    size = gaps = lost = 0
+    gaps = lost = held = size = 0
+    width, bodies = _widths(how.schema, piece)
     for found in read_range(log, piece.wanted):
         if not isinstance(found, RecordFrame):
             _judge(piece, found, how)
@@ -76,15 +81,29 @@ def _read(piece: Piece, log: Log, how: Reading) -> Iterator[pa.RecordBatch]:
             continue
         if how.bounds.of_frames and not _may_hold(found, piece, how.bounds):
             continue
-        if frames and size + found.size > BATCH_BYTES:
+        cost = found.columns.records * width + (found.size if bodies else 0)
+        if frames and (size + cost > BATCH_BYTES or held + found.size > HELD_BYTES):
             yield from _batches(frames, size, piece, how.schema)
-            frames, size = [], 0
+            frames, held, size = [], 0, 0
         frames.append(found)
-        size += found.size
+        held, size = held + found.size, size + cost
     if frames:
         yield from _batches(frames, size, piece, how.schema)
     if gaps:
         warn("%s: %d gaps, at least %d records lost", piece.path, gaps, lost)
+
+
+def _widths(schema: pa.Schema, piece: Piece) -> tuple[int, bool]:
+    """Bytes that a record takes in a batch beside what its frame holds, and whether it takes that."""
+    width, bodies = 0, False
+    for field in schema:
+        if field.name in _WIDTHS:
+            width += _WIDTHS[field.name]
+        elif field.name in {"log", "topic"}:
+            width += _OFFSET + len(piece.name if field.name == "log" else piece.topic or "")
+        else:
+            width, bodies = width + _OFFSET, True
+    return width, bodies
 
 
 def _judge(piece: Piece, gap: Gap, how: Reading) -> None:
@@ -125,7 +144,7 @@ def _batches(
     last = frames[-1]
     over = last.address + last.columns.records - piece.wanted.until
     count = table.num_rows - max(0, over)
-    rows = max(1, count * BATCH_BYTES // size) if size > 2 * BATCH_BYTES else count
+    rows = max(1, count * BATCH_BYTES // size) if size > BATCH_MAX else count
     given = dict(zip(table.schema.names, table.columns, strict=True))
     for begin in range(0, count, rows):
         part = min(rows, count - begin)

@@ -124,10 +124,17 @@ def test_batches_are_of_one_to_four_mib(tmp_path):
         for _ in range(100):
             log.append_many([bytes(100)] * 600)
         log.append_many([bytes(1000)] * 20_000)
-    (batches,) = tasks(tmp_path / "log", columns="value", maxPartitionBytes="1g")
-    sizes = [batch.nbytes for batch in batches]
-    assert sum(batch.num_rows for batch in batches) == 80_000
-    assert all(1 << 20 < size < 4 << 20 for size in sizes[:3] + sizes[5:-1])
+        for _ in range(100):
+            log.append_many([b""] * 6000)
+    for columns in ("value", "key,value,offset,timestamp,timestampType,partition,log,topic"):
+        (batches,) = tasks(tmp_path / "log", columns=columns, maxPartitionBytes="1g")
+        sizes = [batch.nbytes for batch in batches]
+        assert sum(batch.num_rows for batch in batches) == 680_000
+        small = [size for size in sizes if not 1 << 20 < size < 4 << 20]
+        assert len(small) < 3, "where frames of another size begin, and the last"
+    (batches,) = tasks(tmp_path / "log", columns="offset", maxPartitionBytes="1g")
+    assert max(batch.nbytes for batch in batches) < 4 << 20
+    assert len(batches) < 6
 
 
 def test_the_end_is_pinned_when_it_is_loaded(tmp_path):
