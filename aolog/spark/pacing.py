@@ -38,8 +38,9 @@ def share(backlog: list[Span], records: int | None, size: int | None) -> dict[st
 
 
 def _first(span: Span, log: Log) -> int:
-    """Where the first record is: what lies before it is a slab's header, or a frame's padding."""
-    return seek.at_address(log, span.since).address
+    """Where the first record is: what lies before it is a slab's header, or a frame's padding.
+    Never before `since`, whose slab may have lost its end with the page cache."""
+    return max(span.since, seek.at_address(log, span.since).address)
 
 
 def _cut(

@@ -244,6 +244,25 @@ def test_an_append_that_is_on_its_way_is_left_to_the_next_batch(tmp_path):
     assert query.batch() == named(addresses[2:], "log")
 
 
+@pytest.mark.parametrize("options", [{}, {"maxRecordsPerTrigger": 2}, {"maxBytesPerTrigger": 500}])
+def test_what_was_read_and_then_lost_with_the_page_cache_takes_no_offset_back(tmp_path, options):
+    with aolog.Writer(tmp_path / "log", batch_bytes=0, sync="never") as log:
+        addresses = [log.append(b"." * 200) for _ in range(10)]
+        log.flush()
+        query = Query(tmp_path / "log", **options)
+        query.all()
+        slab = next((tmp_path / "log").glob("*.slab"))
+        data = slab.read_bytes()
+    before = json.loads(query.offset)
+    slab.write_bytes(data[: addresses[6]])
+    assert query.batch() is None
+    assert json.loads(query.offset) == before
+    more = write(tmp_path / "log", 5, value=b"." * 200)
+    assert more[0] > addresses[-1], "a new epoch begins above"
+    query.all()
+    assert query.rows == named(addresses + more, "log")
+
+
 # --- the cursor -----------------------------------------------------------------------------
 
 
