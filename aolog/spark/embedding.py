@@ -1,0 +1,56 @@
+"""A Writer inside of a Spark task, in a log of its own."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from aolog.storage import absolute
+from aolog.writer import Writer
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+__all__ = ["writer_per_task"]
+
+
+@contextmanager
+def writer_per_task(
+    root: str | os.PathLike[str], *, prefix: str = "task", **options: Any
+) -> Iterator[Writer]:
+    """A Writer of a new log below `root`, for `foreachPartition` and `mapInArrow`. options: the
+    Writer's.
+
+        def save(rows):
+            with aolog.spark.writer_per_task("/var/lib/app/logs") as log:
+                for row in rows:
+                    log.append(row.value, key=row.key)
+
+        frame.foreachPartition(save)
+
+    The log's name says prefix, host, stage, partition and attempt, and ends at random: no attempt,
+    speculative or repeated, of this job or of another, opens a log of another one. It is synced and
+    closed when the block ends, with or without an error: what was appended survives. So each
+    attempt leaves what it wrote, and the records of one that failed are there twice once its
+    successor is done; `df.write.format("aolog")` leaves one copy.
+
+    Raises what Writer does.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    where = "driver"
+    if context is not None:
+        where = f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"
+    host = socket.gethostname().partition(".")[0]
+    log = Writer(absolute(f"{root}/{prefix}-{host}-{where}-{uuid4().hex[:12]}"), **options)
+    try:
+        yield log
+    finally:
+        try:
+            log.sync()
+        finally:
+            log.close()

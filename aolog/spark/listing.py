@@ -1,0 +1,171 @@
+"""Which logs there are, and how far they go now: what is asked on the driver before anything is
+read. Of a log it opens the directory and the last slab.
+
+A log is a directory with a slab in it; nothing is looked for inside of one. Its name is its path
+below what was given; of a path that is a log itself, its last part. Of several paths the names
+begin below the directory that they share.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog import seek
+from aolog.errors import NotALog, UsageError
+from aolog.frame import Frame
+from aolog.log import Log
+from aolog.slab import slab_base
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aolog.scan import Place
+    from aolog.spark.options import Options
+
+__all__ = ["Found", "Listed", "find_logs", "list_logs", "look"]
+
+
+class Found(NamedTuple):
+    """A log by its name."""
+
+    name: str
+    path: str
+
+
+class Listed(NamedTuple):
+    """A log as it was when it was looked at. bases: of its slabs, ascending. end: behind its
+    last intact frame. ordinal: records before that, None where they are not counted. format: 1 or
+    2. topic: its default."""
+
+    name: str
+    path: str
+    bases: tuple[int, ...]
+    end: int
+    ordinal: int | None
+    format: int
+    topic: str | None
+
+
+def list_logs(options: Options) -> list[Listed]:
+    """The logs that the options mean, by name. Raises UsageError where there is none, StorageError
+    where one cannot be read."""
+    storage = Storage()
+    listed = []
+    for found in find_logs(options):
+        log = Log(found.path, storage)
+        try:
+            if log.bases:
+                listed.append(look(found, log))
+        finally:
+            log.close()
+    return listed
+
+
+def look(found: Found, log: Log) -> Listed:
+    """How the log is now; its listing is not asked for anew."""
+
+    def last() -> Listed:
+        slab = log.slab(len(log.bases) - 1)
+        place = _intact_end(log)
+        topic = None if slab.header is None else slab.header.topic
+        return Listed(*found, tuple(log.bases), place.address, place.ordinal, slab.format, topic)
+
+    return log.listed(last)
+
+
+def _intact_end(log: Log) -> Place:
+    """Behind the last frame that is intact, body and all. What `seek.latest` says is by headers:
+    a body may still be on its way, and once a load or an offset includes it, it has to be there."""
+    place = seek.latest(log)
+    slab = log.slab(len(log.bases) - 1)
+    if slab.header is None or slab.seal() is not None:
+        return place
+    while True:
+        last = seek.at_address(log, place.address - 1)
+        if (
+            last.offset is None
+            or last.slab != slab.base
+            or last.offset >= place.address - slab.base
+        ):
+            return place
+        found = slab.walker(last.offset).next()
+        if isinstance(found, Frame) and found.offset == last.offset:
+            return place
+        place = seek.at_address(log, slab.base + last.offset)
+
+
+def find_logs(options: Options) -> list[Found]:
+    """Names and paths, sorted by name. Raises UsageError where there is no log, or two of one
+    name."""
+    storage = Storage()
+    below = [path for path in options.paths if not _is_within(path, options.paths)]
+    shared = os.path.split(below[0])[0] if len(below) == 1 else _shared(below)
+    found: dict[str, str] = {}
+    for root in below:
+        logs = list(_walk(root, storage))
+        if not logs:
+            raise NotALog(
+                "no log: neither this directory nor one below it holds a slab",
+                hint="a Writer creates it; patterns go into subscribePattern",
+                path=root,
+            )
+        for path in logs:
+            base = root if len(below) == 1 and path != root else shared
+            name = path[len(base) :].lstrip("/")
+            found[name] = path
+    chosen = {name: path for name, path in found.items() if _is_wanted(name, options)}
+    for name in options.subscribe or ():
+        if name not in found and options.fail_on_loss:
+            raise UsageError(
+                f"option subscribe: no log {name!r}", hint=f"there are {_some(sorted(found))}"
+            )
+    return [Found(*item) for item in sorted(chosen.items())]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _is_within(path: str, others: tuple[str, ...]) -> bool:
+    return any(path != other and path.startswith(f"{other}/") for other in others)
+
+
+def _shared(paths: list[str]) -> str:
+    parts = [path.split("/") for path in paths]
+    shared = []
+    for column in zip(*parts, strict=False):
+        if len(set(column)) > 1:
+            break
+        shared.append(column[0])
+    return "/".join(shared)
+
+
+def _is_wanted(name: str, options: Options) -> bool:
+    if options.subscribe is not None:
+        return name in options.subscribe
+    return options.pattern is None or re.fullmatch(options.pattern, name) is not None
+
+
+def _walk(root: str, storage: Storage) -> Iterator[str]:
+    """Paths of the logs at a path or below it. Symbolic links below it are not followed. Raises
+    NotALog if there is no such directory."""
+    todo = [root]
+    while todo:
+        path = todo.pop()
+        try:
+            names = storage.list_names(path)
+        except (FileNotFoundError, NotADirectoryError, NotALog):
+            if path == root:
+                raise
+            continue  # gone since
+        if any(slab_base(name) is not None for name in names):
+            yield path
+            continue
+        for name in names:
+            below = f"{path}/{name}"
+            entry = storage.entry(below)
+            if entry is not None and entry.kind == "directory":
+                todo.append(below)

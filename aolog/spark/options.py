@@ -1,0 +1,243 @@
+"""What `option(...)` says, read and checked whole before anything starts. Pure but for paths being
+made absolute: text in, values out, and the option's name in every error.
+
+Names are as Spark's Kafka source has them, in any case. What Kafka's has and a log has no use for
+(`kafka.bootstrap.servers` and the like) is passed over; a name that nobody knows is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from aolog.errors import UsageError
+from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
+from aolog.storage import absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["EARLIEST", "LATEST", "Options", "Start", "read_options", "read_paths"]
+
+EARLIEST, LATEST = -2, -1  # as addresses in JSON; Kafka's numbers
+
+PARTITION_BYTES = 64 << 20  # a slab by default: a second of one core's work
+# Of Kafka's source: without meaning here, and harmless where a job changes one word.
+_PASSED_OVER = {
+    "groupidprefix", "kafkaconsumer.polltimeoutms", "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+}  # fmt: skip  # a table
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+Start: TypeAlias = "Literal['earliest', 'latest'] | dict[str, int]"
+
+
+class Options(NamedTuple):
+    """Of a read. paths: absolute. subscribe, pattern: which logs by name; both None: all. begin,
+    end: places, or addresses by log. begin_us, end_us: timestamps that take their place. columns:
+    in the order wanted."""
+
+    paths: tuple[str, ...]
+    subscribe: tuple[str, ...] | None = None
+    pattern: str | None = None
+    begin: Start = "earliest"
+    end: Start = "latest"
+    begin_us: int | None = None
+    end_us: int | None = None
+    fail_on_loss: bool = True
+    fail_on_corruption: bool = True
+    partition_bytes: int = PARTITION_BYTES
+    min_partitions: int = 1
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    columns_named: bool = False
+    max_bytes_per_trigger: int | None = None
+    max_records_per_trigger: int | None = None
+    cursor: str | None = None
+    push_filters: bool = False
+
+
+def _refuse(name: str, problem: str, hint: str | None = None) -> UsageError:
+    return UsageError(f"option {name}: {problem}", hint=hint)
+
+
+# --- kinds of values ------------------------------------------------------------------------
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise _refuse(name, f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _number(name: str, text: str) -> int:
+    if not text.strip().isdigit() or int(text) < 1:
+        raise _refuse(name, f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def _size(name: str, text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    size = 0 if found is None else int(found[1]) << _SHIFTS[found[2].lower()]
+    if size < 1:
+        raise _refuse(name, f"{text!r} is no number of bytes", "such as 1048576, 64m or 1g")
+    return size
+
+
+def _milliseconds(name: str, text: str) -> int:
+    try:
+        return int(text) * 1000
+    except ValueError:
+        raise _refuse(
+            name, f"{text!r} is no whole number of milliseconds since the epoch"
+        ) from None
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise _refuse(name, "names nothing")
+    return names
+
+
+def _pattern(name: str, text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise _refuse(name, f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+def _columns(name: str, text: str) -> tuple[str, ...]:
+    names = _names(name, text)
+    for column in names:
+        if column not in COLUMNS:
+            raise _refuse(name, f"no column {column!r}", f"there are {', '.join(COLUMNS)}")
+    if len(set(names)) < len(names):
+        raise _refuse(name, "names a column twice")
+    return names
+
+
+def _policy(name: str, text: str) -> bool:
+    if text.lower() not in {"fail", "skip"}:
+        raise _refuse(name, f"{text!r} is neither fail nor skip")
+    return text.lower() == "fail"
+
+
+def _place(name: str, text: str) -> Start:
+    """`earliest`, `latest`, or JSON: {"log": address}; as in Kafka's, {"log": {"0": address}}."""
+    if text.strip().lower() in {"earliest", "latest"}:
+        return "earliest" if text.strip().lower() == "earliest" else "latest"
+    hint = 'use earliest, latest, or JSON such as {"name": 8192}, where -2 is the earliest and -1 the latest'
+    try:
+        parsed = json.loads(text)
+    except json.JSONDecodeError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise _refuse(name, f"{text!r} is neither earliest, latest, nor JSON by log", hint)
+    return {log: _address(name, log, value, hint) for log, value in parsed.items()}
+
+
+def _address(name: str, log: str, value: Any, hint: str) -> int:
+    if isinstance(value, dict) and list(value) == ["0"]:
+        value = value["0"]
+    if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST <= value < 1 << 63:
+        raise _refuse(name, f"{value!r} is no address in {log!r}", hint)
+    return value
+
+
+_READERS: dict[str, tuple[str, Any]] = {
+    "subscribe": ("subscribe", _names),
+    "subscribePattern": ("pattern", _pattern),
+    "startingOffsets": ("begin", _place),
+    "endingOffsets": ("end", _place),
+    "startingTimestamp": ("begin_us", _milliseconds),
+    "endingTimestamp": ("end_us", _milliseconds),
+    "failOnDataLoss": ("fail_on_loss", _boolean),
+    "onCorruption": ("fail_on_corruption", _policy),
+    "maxPartitionBytes": ("partition_bytes", _size),
+    "minPartitions": ("min_partitions", _number),
+    "columns": ("columns", _columns),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", _size),
+    "maxRecordsPerTrigger": ("max_records_per_trigger", _number),
+    "cursor": ("cursor", lambda _, text: text),
+    "pushFilters": ("push_filters", _boolean),
+}
+_BY_LOWER = {name.lower(): name for name in _READERS}
+_OTHERS = {"path", "paths", "includeheaders", "maxoffsetspertrigger"}
+_OF_STREAMS = ("maxBytesPerTrigger", "maxRecordsPerTrigger", "cursor")
+_OF_BATCHES = ("endingOffsets", "endingTimestamp", "pushFilters")
+
+
+def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
+    """The options of a read. stream: whether it is one without an end; None: either. Raises
+    UsageError, which names the option."""
+    given = {key.lower(): value for key, value in given.items()}
+    if "provider" in given and "location" in given:
+        raise UsageError(
+            "CREATE TABLE ... USING aolog is not supported: Spark forgets the table's path",
+            hint="use CREATE TEMPORARY VIEW name USING aolog OPTIONS (path '...')",
+        )
+    if "maxoffsetspertrigger" in given:  # as Kafka's source has it
+        given.setdefault("maxrecordspertrigger", given["maxoffsetspertrigger"])
+    known = {}
+    for key, text in given.items():
+        name = _BY_LOWER.get(key)
+        if name is None:
+            _check_unknown(key)
+            continue
+        if stream is not None and name in (_OF_BATCHES if stream else _OF_STREAMS):
+            kind = "a batch's" if stream else "a stream's"
+            raise _refuse(name, f"is {kind}, and this is none")
+        field, reader = _READERS[name]
+        known[field] = reader(name, text)
+    if known.get("subscribe") and known.get("pattern"):
+        raise _refuse("subscribe", "and subscribePattern exclude each other")
+    known["columns_named"] = "columns" in known
+    if "includeheaders" in given and _boolean("includeHeaders", given["includeheaders"]):
+        columns = known.get("columns", tuple(COLUMNS))
+        known["columns"] = columns if "headers" in columns else (*columns, "headers")
+    return Options(paths=read_paths(given), **known)
+
+
+def _check_unknown(key: str) -> None:
+    if key in _OTHERS or key in _PASSED_OVER or key.startswith("kafka."):
+        return
+    names = {"includeheaders": "includeHeaders", **_BY_LOWER}
+    near = get_close_matches(key, names, 1)
+    hint = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(names.values())}"
+    raise _refuse(key, "is not known", hint)
+
+
+def read_paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    """`load(path)`, `load([a, b])` or `option("path", ...)`, absolute, each once."""
+    texts = []
+    if "paths" in given:
+        texts = json.loads(given["paths"])
+    if "path" in given:
+        texts.append(given["path"])
+    if not texts:
+        raise UsageError(
+            "option path: names no log and no root of logs",
+            hint='load("/path"); of SQL, temporary views work: CREATE TEMPORARY VIEW name USING '
+            "aolog OPTIONS (path '/path')",
+        )
+    return tuple(dict.fromkeys(map(_path, texts)))
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise _refuse("path", "is empty")
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return absolute(text)
+    if scheme[1].lower() != "file":
+        raise _refuse(
+            "path",
+            f"{text}: {scheme[1]}: is no file system that a log can live on",
+            "name a directory that is mounted at the same path on the driver and every executor",
+        )
+    return absolute("/" + text[len(scheme[1]) + 1 :].lstrip("/"))

@@ -1,0 +1,235 @@
+"""Which records a load means, and which task reads them. From names and sizes: no slab is opened
+here but where a place has to be looked for.
+
+A load's end is a number for each log; it does not move while the load is used. Its addresses are
+cut into ranges (aolog.ranges) of about `maxPartitionBytes`, where a slab begins if one begins near;
+small ranges are put together, so that a thousand small logs are not a thousand tasks.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog import seek
+from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
+from aolog.log import Log
+from aolog.notices import warn
+from aolog.ranges import Range
+from aolog.slab import NO_TIMESTAMP
+from aolog.spark.options import EARLIEST, LATEST
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aolog.spark.listing import Listed
+    from aolog.spark.options import Options, Start
+
+__all__ = ["Piece", "Span", "between_times", "check_names", "partitions", "spans", "where"]
+
+_OPEN_BYTES = 1 << 20  # what opening a log costs, in bytes read meanwhile
+
+
+class Span(NamedTuple):
+    """Records `[since, until)` of a log."""
+
+    log: Listed
+    since: int
+    until: int
+
+
+class Piece(NamedTuple):
+    """What a task reads of a log, or all of it: picklable."""
+
+    name: str
+    path: str
+    topic: str | None
+    wanted: Range
+
+
+# --- which records --------------------------------------------------------------------------
+
+
+def spans(options: Options, logs: list[Listed]) -> list[Span]:
+    """What a batch means of each log. Raises UsageError, which names the option."""
+    check_names(options, logs, "startingOffsets", options.begin)
+    check_names(options, logs, "endingOffsets", options.end)
+    found = []
+    for log in logs:
+        since = where(
+            log, options.begin, options.begin_us, ("startingOffsets", "startingTimestamp"), options
+        )
+        until = where(
+            log, options.end, options.end_us, ("endingOffsets", "endingTimestamp"), options
+        )
+        said = isinstance(options.begin, dict) and isinstance(options.end, dict)
+        if said and since > until and options.begin_us is options.end_us is None:
+            raise UsageError(
+                f"option startingOffsets: {since} lies behind endingOffsets, {until}, in "
+                f"{log.name!r}"
+            )
+        if since < until:
+            found.append(Span(log, since, until))
+    return found
+
+
+def check_names(options: Options, logs: list[Listed], option: str, start: Start) -> None:
+    """Raises UsageError where JSON names a log that is not there, unless losses are passed over."""
+    if not isinstance(start, dict):
+        return
+    for name in sorted(start.keys() - {log.name for log in logs}):
+        problem = f"option {option}: no log {name!r}"
+        if options.fail_on_loss:
+            raise UsageError(problem, hint="leave it out, or set failOnDataLoss to false")
+        warn("%s: it is left out", problem)
+
+
+def where(
+    log: Listed, start: Start, timestamp_us: int | None, names: tuple[str, str], options: Options
+) -> int:
+    """The address of a place in the log. A log that JSON does not name is meant whole. names: of
+    the options, of offsets and of timestamps."""
+    if timestamp_us is not None:
+        return _at_time(log, timestamp_us, names[1])
+    if isinstance(start, dict):
+        whole = EARLIEST if names[0] == "startingOffsets" else LATEST
+        address = start.get(log.name, whole)
+        if address == EARLIEST:
+            start = "earliest"
+        elif address == LATEST:
+            start = "latest"
+        else:
+            return _checked(log, address, names[0], options)
+    return log.bases[0] if start == "earliest" else log.end
+
+
+def _checked(log: Listed, address: int, option: str, options: Options) -> int:
+    """The address, if it is there."""
+    if log.bases[0] <= address <= log.end:
+        return address
+    opened = Log(log.path, Storage())
+    try:
+        seek.at_address(opened, address)  # a log may begin behind 0 with nothing before
+        if log.bases[0] > address:
+            return log.bases[0]
+        raise AddressBeyondEnd(f"address {address} lies beyond the end, {log.end}")
+    except (AddressPruned, AddressBeyondEnd) as error:
+        if options.fail_on_loss:
+            raise UsageError(
+                f"option {option}: {log.name!r}: {error.reason}",
+                hint="set failOnDataLoss to false to read what is there",
+            ) from None
+        warn("option %s: %s: %s", option, log.path, error.reason)
+        return min(max(address, log.bases[0]), log.end)
+    finally:
+        opened.close()
+
+
+def _at_time(log: Listed, timestamp_us: int, option: str) -> int:
+    if log.format == 1:
+        raise UsageError(
+            f"option {option}: {log.name!r} is of format 1, which has no timestamps",
+            hint="leave it out with subscribe, or use offsets",
+        )
+    opened = Log(log.path, Storage())
+    try:
+        return min(opened.listed(lambda: seek.at_time(opened, timestamp_us).address), log.end)
+    finally:
+        opened.close()
+
+
+def between_times(span: Span, least_us: int, greatest_us: int) -> Span:
+    """The span without what lies before the first record as late as `least_us`, and without the
+    last slabs that hold none as early as `greatest_us`, as their seals say."""
+    log, since, until = span
+    if log.format == 1:
+        return span
+    opened = Log(log.path, Storage())
+
+    def narrow() -> Span:
+        begin, end = since, until
+        if least_us > NO_TIMESTAMP:
+            begin = max(begin, seek.at_time(opened, least_us).address)
+        for i in reversed(range(len(opened.bases))):
+            base = opened.bases[i]
+            seal = opened.slab(i).seal() if since < base < until else None
+            if seal is None or not seal.records or seal.least_us <= greatest_us:
+                if base < until:
+                    break
+                continue
+            end = base
+        return Span(log, begin, max(begin, end))
+
+    try:
+        return opened.listed(narrow)
+    finally:
+        opened.close()
+
+
+# --- which task -----------------------------------------------------------------------------
+
+
+def partitions(
+    wanted: Iterable[Span], partition_bytes: int, min_partitions: int = 1
+) -> list[tuple[Piece, ...]]:
+    """What each task reads, in the order of names and addresses; none without records."""
+    wanted = list(wanted)
+    total = sum(span.until - span.since for span in wanted)
+    if not total:
+        return []
+    target = max(1, min(partition_bytes, math.ceil(total / min_partitions)))
+    pieces = [piece for span in wanted for piece in _cut(span, target)]
+    costs = [_OPEN_BYTES + _bytes(piece) for piece in pieces]
+    room = min(partition_bytes + _OPEN_BYTES, math.ceil(sum(costs) / min_partitions))
+    found: list[tuple[Piece, ...]] = []
+    together: list[Piece] = []
+    size = 0
+    for i, (piece, cost) in enumerate(zip(pieces, costs, strict=True)):
+        few = len(found) + 1 + len(pieces) - i <= min_partitions
+        if together and (size + cost > room or few):
+            found.append(tuple(together))
+            together, size = [], 0
+        together.append(piece)
+        size += cost
+    found.append(tuple(together))
+    return found
+
+
+def _bytes(piece: Piece) -> int:
+    wanted = piece.wanted
+    return min(wanted.end, wanted.until) - max(wanted.begin, wanted.since)
+
+
+def _cut(span: Span, target: int) -> list[Piece]:
+    log, since, until = span
+    count = 1 if log.format == 1 else max(1, round((until - since) / target))
+    cuts = [
+        _near_slab(log.bases, since + k * (until - since) // count, target) for k in range(1, count)
+    ]
+    if log.format == 1:  # inside of a slab there is no index to begin by
+        cuts = _slab_cuts(log.bases, since, until, target)
+    inner = sorted({cut for cut in cuts if since < cut < until})
+    first = log.bases[max(0, bisect_right(log.bases, since) - 1)]
+    begins = [min(first, since), *inner]
+    return [
+        Piece(log.name, log.path, log.topic, Range(begin, end, since, until))
+        for begin, end in zip(begins, [*inner, until], strict=True)
+    ]
+
+
+def _near_slab(bases: tuple[int, ...], address: int, target: int) -> int:
+    """Where a slab begins, if near the address one does."""
+    i = bisect_left(bases, address)
+    near = min(bases[max(0, i - 1) : i + 1], key=lambda base: abs(base - address))
+    return near if abs(near - address) <= target // 4 else address
+
+
+def _slab_cuts(bases: tuple[int, ...], since: int, until: int, target: int) -> list[int]:
+    cuts, last = [], since
+    for base in bases:
+        if base - last >= target and base < until:
+            cuts.append(base)
+            last = base
+    return cuts

@@ -1,0 +1,180 @@
+"""What a task does: ranges of logs become Arrow record batches of one schema, of 1 to 4 MiB each.
+
+Frames are put together until they are large enough for the way to the JVM, and become Arrow in
+one step; columns that are the same for all records are slices of one array. No record is looked at
+by itself.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aolog.arrow import to_arrow
+from aolog.batch import RecordFrame
+from aolog.errors import GapFound, NotALog
+from aolog.log import Log
+from aolog.notices import warn
+from aolog.ranges import read_range
+from aolog.record import Gap
+from aolog.spark.filters import ALL, Bounds
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aolog.spark.planning import Piece
+
+__all__ = ["Reading", "read_pieces"]
+
+BATCH_BYTES = 3 << 20  # less is felt at each turn to the JVM, more in memory
+BATCH_MAX = 4 << 20  # of a single frame; larger ones are cut
+HELD_BYTES = 16 << 20  # of frames, where little of them goes into the batch
+_WIDTHS = {"partition": 4, "offset": 8, "timestamp": 8, "timestampType": 4}
+_OFFSET = 4  # Arrow's, into the bytes of a column
+_FROM_LOG = {
+    "key": "key", "value": "value", "topic": "topic", "offset": "address",
+    "timestamp": "timestamp", "headers": "headers",
+}  # fmt: skip  # a table
+_NUMBERS = {"partition": 0, "timestampType": 0}
+
+
+class Reading(NamedTuple):
+    """How pieces are read: picklable. schema: of the batches; Spark takes no other. fail_on_loss:
+    raise where records are pruned or a slab is missing; fail_on_corruption: where they are damaged."""
+
+    schema: pa.Schema
+    fail_on_loss: bool = True
+    fail_on_corruption: bool = True
+    bounds: Bounds = ALL
+
+
+def read_pieces(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatch]:
+    """Batches of the pieces, in their order; none if there are no records. Raises GapFound where
+    records are lost and that is to fail, StorageError, CodecUnavailable."""
+    for piece in pieces:
+        try:
+            log = Log(piece.path, Storage())
+            log.require_slabs()
+        except NotALog:  # it was there when this was planned
+            wanted = piece.wanted
+            begin, end = max(wanted.begin, wanted.since), min(wanted.end, wanted.until)
+            _judge(piece, Gap(begin, end, "missing", None), how)
+            continue
+        try:
+            yield from _read(piece, log, how)
+        finally:
+            log.close()
+
+
+def _read(piece: Piece, log: Log, how: Reading) -> Iterator[pa.RecordBatch]:
+    frames: list[RecordFrame] = []
+    gaps = lost = held = size = 0
+    width, bodies = _widths(how.schema, piece)
+    for found in read_range(log, piece.wanted):
+        if not isinstance(found, RecordFrame):
+            _judge(piece, found, how)
+            gaps, lost = gaps + 1, lost + (found.records_lost or 0)
+            continue
+        if how.bounds.of_frames and not _may_hold(found, piece, how.bounds):
+            continue
+        cost = found.columns.records * width + (found.size if bodies else 0)
+        if frames and (size + cost > BATCH_BYTES or held + found.size > HELD_BYTES):
+            yield from _batches(frames, size, piece, how.schema)
+            frames, held, size = [], 0, 0
+        frames.append(found)
+        held, size = held + found.size, size + cost
+    if frames:
+        yield from _batches(frames, size, piece, how.schema)
+    if gaps:
+        warn("%s: %d gaps, at least %d records lost", piece.path, gaps, lost)
+
+
+def _widths(schema: pa.Schema, piece: Piece) -> tuple[int, bool]:
+    """Bytes that a record takes in a batch beside what its frame holds, and whether it takes that."""
+    width, bodies = 0, False
+    for field in schema:
+        if field.name in _WIDTHS:
+            width += _WIDTHS[field.name]
+        elif field.name in {"log", "topic"}:
+            width += _OFFSET + len(piece.name if field.name == "log" else piece.topic or "")
+        else:
+            width, bodies = width + _OFFSET, True
+    return width, bodies
+
+
+def _judge(piece: Piece, gap: Gap, how: Reading) -> None:
+    """Raises if the gap is to fail. A torn end never does: nobody was told that it is safe."""
+    lost = "an unknown number of" if gap.records_lost is None else gap.records_lost
+    text = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): {lost} records"
+    missed = gap.reason in {"pruned", "missing"}
+    if gap.reason != "torn" and (how.fail_on_loss if missed else how.fail_on_corruption):
+        hint = "set failOnDataLoss to false" if missed else "set onCorruption to skip"
+        raise GapFound(text, hint=f"{hint} to read on behind them", path=piece.path, gap=gap)
+    warn("%s: %s", piece.path, text)
+
+
+def _may_hold(frame: RecordFrame, piece: Piece, bounds: Bounds) -> bool:
+    """Whether a record that is wanted may be in the frame, by what is known of all of them."""
+    columns = frame.columns
+    if bounds.topics is not None and columns.topics is None:
+        topic = columns.topic or piece.topic
+        if topic is not None and topic not in bounds.topics:
+            return False
+    greatest = least = frame.timestamp_us  # a frame's own is its records' greatest
+    if greatest is None or least is None:
+        return True
+    if columns.timestamps is not None and least > bounds.us_max:
+        least = int(np.frombuffer(columns.timestamps, np.int64).min())
+    return greatest >= bounds.us_min and least <= bounds.us_max
+
+
+# --- to Spark's columns ---------------------------------------------------------------------
+
+
+def _batches(
+    frames: list[RecordFrame], size: int, piece: Piece, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The frames as one batch; as several where a single frame is larger than that."""
+    names = [_FROM_LOG[name] for name in schema.names if name in _FROM_LOG]
+    table = to_arrow(frames, names or ["address"])
+    last = frames[-1]
+    over = last.address + last.columns.records - piece.wanted.until
+    count = table.num_rows - max(0, over)
+    rows = max(1, count * BATCH_BYTES // size) if size > BATCH_MAX else count
+    given = dict(zip(table.schema.names, table.columns, strict=True))
+    for begin in range(0, count, rows):
+        part = min(rows, count - begin)
+        columns = [_column(given, field, begin, part, piece) for field in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(
+    given: dict[str, pa.Array], field: pa.Field, begin: int, count: int, piece: Piece
+) -> pa.Array:
+    name = field.name
+    if name in _NUMBERS:
+        return _constant(_NUMBERS[name], pa.int32(), count)
+    if name == "log":
+        return _constant(piece.name, pa.string(), count)
+    column = given[_FROM_LOG[name]].slice(begin, count)
+    if name == "topic" and piece.topic is not None and column.null_count:
+        if column.null_count == count:
+            return _constant(piece.topic, pa.string(), count)
+        return column.fill_null(piece.topic)
+    return (
+        column if column.type.equals(field.type, check_metadata=True) else column.cast(field.type)
+    )
+
+
+def _constant(value: int | str, kind: pa.DataType, count: int) -> pa.Array:
+    """Cut from one that is made once a power of two."""
+    return _constants(value, kind, 1 << (count - 1).bit_length()).slice(0, count)
+
+
+@lru_cache(maxsize=16)
+def _constants(value: int | str, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)

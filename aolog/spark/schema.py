@@ -1,0 +1,54 @@
+"""Columns as Spark's Kafka source has them, and `log`. Spark types are made when they are asked
+for: this imports neither Spark nor Arrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aolog.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "check_schema", "ddl"]
+
+COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",  # 0: a log has one
+    "offset": "bigint",  # the address
+    "timestamp": "timestamp",
+    "timestampType": "int",  # 0, as Kafka's CreateTime
+    "headers": "array<struct<key:string,value:binary>>",
+    "log": "string",
+}
+DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != "headers")
+_NEVER_NULL = {"partition", "offset", "timestampType", "log"}
+
+
+def ddl(columns: Iterable[str]) -> str:
+    """The schema, as Spark parses it."""
+    return ", ".join(f"{name} {COLUMNS[name]}" for name in columns)
+
+
+def check_schema(schema: Any) -> tuple[str, ...]:
+    """The columns that a StructType asks for, in its order. Raises UsageError where it asks for
+    what there is not."""
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if field.name not in COLUMNS:
+            raise UsageError(f"schema: no column {field.name!r}", hint=f"there are {ddl(COLUMNS)}")
+        if kind != COLUMNS[field.name]:
+            raise UsageError(
+                f"schema: column {field.name} is {COLUMNS[field.name]}, not {kind}",
+                hint="cast it behind the load",
+            )
+        if not field.nullable and field.name not in _NEVER_NULL:
+            raise UsageError(
+                f"schema: column {field.name} may hold nulls, so it cannot be NOT NULL"
+            )
+    names = tuple(field.name for field in schema.fields)
+    if not names or len(set(names)) < len(names):
+        raise UsageError("schema: names no column, or one twice", hint=f"there are {ddl(COLUMNS)}")
+    return names

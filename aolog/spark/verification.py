@@ -1,0 +1,150 @@
+"""`aolog.verify` by many hands: logs that are too large for one machine, or too many.
+
+Each task reads and hashes its ranges as a reader would; what it found comes back as rows of one
+small table. Gaps and counts are those of `aolog.verify`. What that says of seals, header copies and
+cursors is not asked here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog.record import Gap
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from aolog.spark.planning import Piece
+
+__all__ = ["LogVerified", "Verified", "verify"]
+
+_HOUR_US = 3_600_000_000
+_FOUND = "log string, hour timestamp, records bigint, frames bigint, bytes bigint, gaps string"
+
+
+class LogVerified(NamedTuple):
+    """Of one log, as in aolog.verify's report: its records, frames, slabs and gaps. end: up to
+    where it was looked at."""
+
+    records: int
+    frames: int
+    slabs: int
+    gaps: list[Gap]
+    end: int
+
+
+class Verified(NamedTuple):
+    """ok: no log has a gap. records, frames: of all. logs: by name. statistics: a DataFrame of
+    log, hour (of the records' timestamps, null in format 1), records, frames, bytes."""
+
+    ok: bool
+    records: int
+    frames: int
+    logs: dict[str, LogVerified]
+    statistics: DataFrame
+
+
+def verify(
+    spark: SparkSession,
+    root: str | os.PathLike[str],
+    *,
+    max_partition_bytes: int | None = None,
+    min_partitions: int | None = None,
+) -> Verified:
+    """Reads and checks all logs at the path or below it, up to where they end now. The path must
+    be the same directory for every executor. Raises UsageError, StorageError on the driver;
+    Spark's errors for what fails in tasks."""
+    from aolog.spark.listing import list_logs
+    from aolog.spark.options import PARTITION_BYTES, Options, read_paths
+    from aolog.spark.planning import partitions, spans
+
+    options = Options(paths=read_paths({"path": str(root)}))
+    logs = list_logs(options)
+    cut = partitions(
+        spans(options, logs),
+        max_partition_bytes or PARTITION_BYTES,
+        min_partitions or spark.sparkContext.defaultParallelism,
+    )
+    context = spark.sparkContext
+    found = context.parallelize(cut, max(1, len(cut))).flatMap(_check_all)
+    table = spark.createDataFrame(found, _FOUND).cache()
+    rows = table.groupBy("log").agg({"records": "sum", "frames": "sum"}).collect()
+    counts = {row["log"]: (row["sum(records)"], row["sum(frames)"]) for row in rows}
+    gaps: dict[str, list[Gap]] = defaultdict(list)
+    for row in table.where("gaps is not null").select("log", "gaps").collect():
+        gaps[row["log"]] += [Gap(*gap) for gap in json.loads(row["gaps"])]
+    verified = {
+        log.name: LogVerified(
+            *counts.get(log.name, (0, 0)),
+            len(log.bases),
+            sorted(gaps[log.name], key=_begin),
+            log.end,
+        )
+        for log in logs
+    }
+    statistics = (
+        table.where("gaps is null").groupBy("log", "hour").sum("records", "frames", "bytes")
+    )
+    return Verified(
+        ok=not any(log.gaps for log in verified.values()),
+        records=sum(log.records for log in verified.values()),
+        frames=sum(log.frames for log in verified.values()),
+        logs=verified,
+        statistics=statistics.toDF("log", "hour", "records", "frames", "bytes").orderBy(
+            "log", "hour"
+        ),
+    )
+
+
+def _begin(gap: Gap) -> int:
+    return gap.begin
+
+
+def _check_all(pieces: Iterable[Piece]) -> Iterator[tuple[Any, ...]]:
+    for piece in pieces:
+        yield from _check(piece)
+
+
+def _check(piece: Piece) -> Iterator[tuple[Any, ...]]:
+    """Rows of _FOUND: one an hour, and one with the gaps if there are any."""
+    from datetime import UTC, datetime
+
+    import numpy as np
+
+    from aolog.batch import RecordFrame
+    from aolog.log import Log
+    from aolog.ranges import read_range
+    from aolog.storage import Storage
+
+    hours: dict[int | None, list[int]] = defaultdict(lambda: [0, 0, 0])
+    gaps = []
+    log = Log(piece.path, Storage())
+    try:
+        for found in read_range(log, piece.wanted):
+            if not isinstance(found, RecordFrame):
+                gaps.append(found)
+                continue
+            columns = found.columns
+            if columns.timestamps is None:
+                first = None if found.timestamp_us is None else found.timestamp_us // _HOUR_US
+                in_hours = [(first, columns.records)]
+            else:
+                each = np.frombuffer(columns.timestamps, np.int64) // _HOUR_US
+                values, counts = np.unique(each, return_counts=True)
+                in_hours = list(zip(values.tolist(), counts.tolist(), strict=True))
+            for hour, records in in_hours:
+                hours[hour][0] += records
+            hours[in_hours[0][0]][1] += 1  # a frame is of the hour of its first record
+            hours[in_hours[0][0]][2] += found.end - found.address
+    finally:
+        log.close()
+    for hour, sums in hours.items():
+        when = None if hour is None else datetime.fromtimestamp(hour * _HOUR_US // 1_000_000, UTC)
+        yield (piece.name, when, *sums, None)
+    if gaps:
+        yield (piece.name, None, 0, 0, 0, json.dumps(gaps))

