@@ -84,14 +84,12 @@ class AtLeastOnce:
             self._engine.aside |= self._dead.known(start.address)
         self._topics = Topics(self._cluster, self._engine, notes, below=reader.end, give_up=give_up)
         self._feed = Feed(
-            reader,
+            source,
             self._engine,
             self._cluster,
             self._topics,
             routing=routing,
-            source=notes.source,
-            go_to=source.go_to,
-            pace=source.pace,
+            uuid=notes.source,
             view=view,
             keyless=keyless,
         )

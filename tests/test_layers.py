@@ -31,9 +31,12 @@ PURE = {
     "bridge.cursor_record",
     "bridge.engine",
     "bridge.lane",
+    "bridge.messages",
     "bridge.planning",
     "bridge.protocol",
     "bridge.routing",
+    "bridge.spreading",
+    "bridge.stamp",
     "bridge.transactions",
 }
 IMPURE_LIBRARIES = {
