@@ -104,7 +104,9 @@ class Feed:
         if begin.address != at.address:
             source.go_to(begin)
         catching_up = begin.address < engine.frontier.address
-        size = 0 if engine.careful else READ_BYTES  # a frame at least: for groups of a few
+        size = min(READ_BYTES, engine.window.bytes)
+        if engine.careful:
+            size = 0  # a frame at least: for groups of a few
         batch = source.reader.read_batch(size, timeout=0.0 if catching_up else timeout_s)
         self.idle = batch is None and not catching_up
         if batch is None:  # the position moves on over seals and gaps

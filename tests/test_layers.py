@@ -38,6 +38,7 @@ PURE = {
     "bridge.spreading",
     "bridge.stamp",
     "bridge.transactions",
+    "bridge.window",
 }
 IMPURE_LIBRARIES = {
     "asyncio", "concurrent", "datetime", "fcntl", "inotify_simple", "io", "logging", "mmap",

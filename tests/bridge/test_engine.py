@@ -38,6 +38,7 @@ from bridge.engine import (
 )
 from bridge.lane import HELD_SHARE_MAX, Lane, Refusal
 from bridge.planning import Given, plan
+from bridge.window import BYTES_MIN
 
 A: LaneKey = ("t", 0)
 B: LaneKey = ("t", 1)
@@ -752,6 +753,51 @@ def test_no_batch_is_wanted_beyond_the_bound_nor_while_not_sending() -> None:
     assert e.wants_batch
     assert not engine().wants_batch
     assert not connecting().wants_batch
+
+
+# --- how much is under way ------------------------------------------------------------------
+
+
+def sized(first: int, size: int) -> Mark:
+    return mark(first)._replace(bytes=size)
+
+
+def test_what_is_under_way_begins_small_and_grows_while_it_is_acknowledged_soon() -> None:
+    e = opened()
+    assert e.window.bytes == BYTES_MIN
+    read(e, 20, [(A, sized(10, BYTES_MIN - 1))])
+    assert e.wants_batch
+    read(e, 30, [(A, sized(20, 1))])
+    assert not e.wants_batch
+    e.delivered(A, 10, 1, now_s=0.1)
+    assert e.window.bytes == 2 * BYTES_MIN - 1
+    read(e, 40, [(B, sized(30, 2 * BYTES_MIN - 3))])
+    assert e.wants_batch
+    read(e, 50, [(B, sized(40, 1))])
+    assert not e.wants_batch
+
+
+def test_what_is_under_way_is_halved_once_where_it_waits_long() -> None:
+    e = opened()
+    e.window.bytes = 8 * BYTES_MIN
+    read(e, 30, [(A, sized(10, 4 * BYTES_MIN)), (A, sized(20, 4 * BYTES_MIN))])
+    e.delivered(A, 10, 1, now_s=1.5)
+    e.delivered(A, 20, 2, now_s=1.6)
+    assert e.window.bytes == 4 * BYTES_MIN
+
+
+def test_a_lane_that_was_held_says_nothing_of_the_others_and_a_new_connection_begins_small() -> (
+    None
+):
+    e = opened(backoff_s=0.0)
+    e.window.bytes = 8 * BYTES_MIN
+    read(e, 20, [(A, sized(10, BYTES_MIN))])
+    e.tick(1.5)
+    assert e.lanes[A].held
+    e.delivered(A, 10, 1, now_s=30.0)
+    assert e.window.bytes == 8 * BYTES_MIN
+    e.failed("away", now_s=30.0)
+    assert e.window.bytes == BYTES_MIN
 
 
 # --- against a destination ------------------------------------------------------------------
