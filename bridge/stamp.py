@@ -39,17 +39,18 @@ def encode_stamp(topic_uuid: bytes, epoch: int, address: int, timestamp_us: int 
 
 
 def encode_stamps(
-    topic_uuid: bytes, epoch: int, first: int, count: int, timestamps_us: np.ndarray | int | None
+    topic_uuid: bytes, epoch: int, addresses: np.ndarray, timestamps_us: np.ndarray
 ) -> list[bytes]:
-    """As `encode_stamp`, of so many records whose addresses rise by one; timestamps_us: of each,
-    or of all."""
+    """As `encode_stamp`, of many records at once, each with a timestamp."""
     import numpy as np
 
-    stamps = np.empty(count, [("uuid", "V16"), ("epoch", "<u4"), ("address", "<u8"), ("us", "<i8")])
+    stamps = np.empty(
+        len(addresses), [("uuid", "V16"), ("epoch", "<u4"), ("address", "<u8"), ("us", "<i8")]
+    )
     stamps["uuid"] = np.frombuffer(topic_uuid, "V16")
     stamps["epoch"] = epoch
-    stamps["address"] = np.arange(first, first + count, dtype=np.uint64)
-    stamps["us"] = _NO_TIMESTAMP if timestamps_us is None else timestamps_us
+    stamps["address"] = addresses
+    stamps["us"] = timestamps_us
     made: list[bytes] = stamps.view(f"V{_STAMP.size}").tolist()
     return made
 
