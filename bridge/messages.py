@@ -11,6 +11,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from aolog.columns import lone
 from bridge.stamp import encode_stamp, encode_stamps
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ Callback: TypeAlias = "Callable[..., None] | None"
 Message: TypeAlias = "tuple[LaneKey, bytes | None, bytes | None, int, Headers, bytes, Callback]"
 """Where to, value, key, Kafka's timestamp in milliseconds, headers, stamp, callback."""
 
-_NUMPY_PAYS = 64  # records a frame
+_NUMPY_PAYS = 16  # records a frame, on average
 
 
 class Messages(NamedTuple):
@@ -89,7 +90,7 @@ def messages_of(
 ) -> Messages:
     """All of a batch. source: the UUID in the stamps. view: what becomes of each record."""
     frames = batch.frames
-    if view is None and all(map(_is_plain, frames)):
+    if view is None and len(batch) >= _NUMPY_PAYS * len(frames) and all(map(_is_plain, frames)):
         return _of_frames(frames, source)
     return _of_records(batch if view is None else map(view, batch), source, frames[0].epoch)
 
@@ -104,14 +105,10 @@ def milliseconds(timestamp_us: int | None) -> int:
 
 
 def _is_plain(frame: RecordFrame) -> bool:
-    """Whether its columns are worth a look each. Not those of format 1, which has no times."""
+    """Whether it has no other columns than those that are read here. Not those of format 1, which
+    has no times."""
     columns = frame.columns
-    return (
-        columns.records >= _NUMPY_PAYS
-        and columns.headers is None
-        and columns.topics is None
-        and frame.timestamp_us is not None
-    )
+    return columns.headers is None and columns.topics is None and frame.timestamp_us is not None
 
 
 def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
@@ -125,11 +122,11 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
     for frame in frames:
         columns, skip = frame.columns, frame.skip
         count = columns.records - skip
-        assert columns.values is not None
-        values += columns.values.to_list()[skip:]
+        of_values = columns.values or lone(columns.value)
+        values += of_values.to_list()[skip:]
         keys += [None] * count if columns.keys is None else columns.keys.to_list()[skip:]
         topics += [columns.topic] * count
-        sizes.append(_lengths(columns.values, columns.keys)[skip:])
+        sizes.append(_lengths(of_values, columns.keys)[skip:])
         first = frame.address + skip
         places.append(np.arange(first, first + count))
         if columns.timestamps is not None:

@@ -118,3 +118,16 @@ def test_callbacks_go_to_their_records(tmp_path: Path) -> None:
 )
 def test_kafkas_timestamp_is_rounded_down_and_never_before_1970(us: int | None, ms: int) -> None:
     assert milliseconds(us) == ms
+
+
+def test_a_lone_record_among_large_frames_is_a_column_too(tmp_path: Path) -> None:
+    with Writer(tmp_path / "log") as log:
+        log.append_many([b"%d" % i for i in range(100)])
+        log.append(b"alone")
+        log.flush()
+        log.append_many([b"%d" % i for i in range(100)])
+    with Reader(tmp_path / "log") as reader:
+        batch = reader.read_batch(1 << 20)
+    assert batch is not None
+    assert [frame.columns.records for frame in batch.frames] == [100, 1, 100]
+    assert part_of(messages_of(batch, UUID), 0, 201) == said_by(batch)
