@@ -22,11 +22,11 @@ __all__ = ["CASES", "CASES_ON_REQUEST", "CASES_WITH_TARGETS", "groups_of_case"]
 CASES = (
     "append", "append_many", "append_arrow", "append_large", "read", "arrow", "seek",
     "durability", "opening", "memory", "scale", "compression", "fleet",
-    "instructions",
+    "throughput", "instructions",
 )  # fmt: skip  # a table
 CASES_WITH_TARGETS = (
     "append", "append_many", "append_arrow", "append_large", "arrow", "seek", "durability",
-    "opening", "memory", "scale",
+    "opening", "memory", "scale", "throughput",
 )  # fmt: skip  # a table
 CASES_ON_REQUEST = ("instructions",)
 

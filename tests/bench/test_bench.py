@@ -32,7 +32,7 @@ CASES_OF_PANELS = {"memory", "fleet"}
 CASES_OF_RECORDS = [
     case
     for case in CASES_RUN
-    if case not in {"opening", "memory", "scale", "seek", "compression", "fleet"}
+    if case not in {"opening", "memory", "scale", "seek", "compression", "fleet", "throughput"}
 ]
 
 
