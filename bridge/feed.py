@@ -33,14 +33,11 @@ SERVE_EVERY = 4096
 
 
 class _Outgoing:
-    """What is planned and not all sent. marks: who carries a callback, and which. next: of the
-    first that the client has not taken."""
+    """What is planned and not all sent: a lane and a callback for each message. next: the first
+    that the client has not taken."""
 
     def __init__(
-        self,
-        messages: Messages,
-        lanes: Sequence[LaneKey],
-        callbacks: list[Callback],
+        self, messages: Messages, lanes: Sequence[LaneKey], callbacks: list[Callback]
     ) -> None:
         self.messages = messages
         self.lanes = lanes
