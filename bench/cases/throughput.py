@@ -280,17 +280,24 @@ def _clusters(directory: str, *, with_kafka: bool) -> Iterator[tuple[_To, Skippe
 
 
 def _ends(to: _To, topic: str) -> Sequence[int]:
-    """Of each partition, behind its last record."""
-    from confluent_kafka import Consumer, TopicPartition
+    """Of each partition, behind its last record. A new topic's leaders appear in a moment."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer(
         {"bootstrap.servers": to.cluster.bootstrap_servers, "group.id": "bench", "log_level": 3}
     )
+    until_s = time.monotonic() + _SOON_S
     try:
-        found = [
-            consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_SOON_S)
-            for partition in range(_PARTITIONS)
-        ]
-        return [int(ends[1]) for ends in found]
+        while True:
+            try:
+                found = [
+                    consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=5.0)
+                    for partition in range(_PARTITIONS)
+                ]
+                return [int(ends[1]) for ends in found]
+            except KafkaException:
+                if time.monotonic() > until_s:
+                    raise
+                time.sleep(0.1)
     finally:
         consumer.close()
