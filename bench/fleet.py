@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bridge.window import BYTES_MIN, step
+
 __all__ = ["Fleet", "Outcome", "simulate"]
 
 _STEP_S = 0.1
-_WINDOW_MIN = 16_384.0
 _END_S = 24 * 3600.0
 
 
@@ -25,8 +26,7 @@ class Fleet(NamedTuple):
     """bytes_per_s: what each bridge's log grows by. capacity: the cluster's, in multiples of what
     the whole fleet writes on a usual day. greetings_per_s: connections that the cluster opens. request_bytes: the most that a
     bridge has under way. limit: of a bridge's drain, in multiples of its usual rate; None: none.
-    window_target_s: what is under way begins small, doubles each round trip that is shorter than
-    this, and is halved where it is longer; None: it is what a request takes."""
+    window: what is under way is bounded as bridge.window does, else by what a request takes."""
 
     bridges: int = 10_000
     outage_s: float = 3600.0
@@ -40,7 +40,7 @@ class Fleet(NamedTuple):
     round_trip_s: float = 0.02
     jitter: bool = True
     limit: float | None = None
-    window_target_s: float | None = None
+    window: bool = True
 
 
 class Outcome(NamedTuple):
@@ -59,11 +59,11 @@ def simulate(fleet: Fleet, *, seed: int = 0) -> Outcome:
     greeter = _Greeter(fleet, np.random.default_rng(seed))
     served = _Served(fleet)
     steps = round(_END_S / _STEP_S)
-    for step in range(1, steps + 1):
-        greeter.step(step * _STEP_S)
+    for i in range(1, steps + 1):
+        greeter.step(i * _STEP_S)
         served.step(greeter.connected)
         if greeter.all_s is not None and served.recovered:
-            return Outcome(greeter.all_s, greeter.peak(), served.peak_wait_s, step * _STEP_S)
+            return Outcome(greeter.all_s, greeter.peak(), served.peak_wait_s, i * _STEP_S)
     return Outcome(greeter.all_s or _END_S, greeter.peak(), served.peak_wait_s, _END_S)
 
 
@@ -128,8 +128,8 @@ class _Served:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._backlog = np.full(fleet.bridges, fleet.outage_s * fleet.bytes_per_s)
-        begin = fleet.request_bytes if fleet.window_target_s is None else _WINDOW_MIN
-        self._window = np.full(fleet.bridges, begin)
+        begin = BYTES_MIN if fleet.window else fleet.request_bytes
+        self._window = np.full(fleet.bridges, float(begin))
         self._wait_s = fleet.round_trip_s
         self.peak_wait_s = 0.0
 
@@ -151,8 +151,13 @@ class _Served:
         rate = np.where(holds, np.minimum(under_way / self._wait_s, most), usual) * connected
         rate *= min(1.0, capacity / max(1.0, float(rate.sum())))
         self._backlog = np.maximum(0.0, self._backlog + (usual - rate) * _STEP_S)
-        if fleet.window_target_s is not None:
-            trips = min(1.0, _STEP_S / self._wait_s)
-            fits = self._wait_s < fleet.window_target_s
-            self._window[holds] *= 2.0**trips if fits else 0.5**trips
-            np.clip(self._window, _WINDOW_MIN, fleet.request_bytes, out=self._window)
+        if fleet.window:
+            window = step(
+                self._window,
+                under_way=under_way,
+                acknowledged=rate * _STEP_S * holds,
+                wait_s=self._wait_s,
+                trips=min(1.0, _STEP_S / self._wait_s),
+            )
+            np.clip(window, BYTES_MIN, fleet.request_bytes, out=window)
+            self._window = np.where(holds, window, self._window)

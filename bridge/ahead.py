@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from itertools import repeat
+from typing import TYPE_CHECKING, cast
 
 from bridge.engine import Position
-from bridge.feed import NO_TOPIC, READ_BYTES, first_ordinal, milliseconds, no_partition
+from bridge.feed import NO_TOPIC, READ_BYTES, first_ordinal, no_partition
 from bridge.kafka import NotReachable, Refused
 from bridge.lane import Refusal
-from bridge.stamp import encode_stamp
+from bridge.messages import messages_of
+from bridge.spreading import Spreading, lanes_by_topic
 from bridge.topics import TOPIC_PAUSE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aolog import Record
     from aolog.batch import Batch
     from bridge.engine import LaneKey
     from bridge.kafka import Cluster
+    from bridge.messages import Callback, Message, Messages
     from bridge.partitions import Partitions
     from bridge.routing import Destination, Routing
     from bridge.source import Source
-    from bridge.transactional import Message
 
 __all__ = ["Ahead", "Ready"]
 
@@ -38,35 +39,34 @@ class Ready:
     """Records of one batch, and behind which position they end. refusal: why the record at `end`
     can never be sent, if it cannot. next: of the first that was not taken."""
 
-    def __init__(
-        self, records: list[Record], ordinals: Sequence[int] | None, end: Position
-    ) -> None:
-        self.records = records
+    def __init__(self, messages: Messages, ordinals: Sequence[int] | None, end: Position) -> None:
+        self.messages = messages
         self.end = end
         self.refusal: Refusal | None = None
-        self.lanes: list[LaneKey] = []
-        self.stamps: list[bytes] = []
-        self.times_ms: list[int] = []
+        self.lanes: Sequence[LaneKey] = ()
         self.next = 0
         self._ordinals = ordinals
 
-    def messages(self, count: int) -> Iterator[Message]:
-        """The next ones. Made as they go: thousands that are kept cost the collector dearly."""
-        part = slice(self.next, self.next + count)
-        columns = self.lanes[part], self.records[part], self.stamps[part], self.times_ms[part]
-        return zip(*columns, strict=True)
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return self.messages.records
+
+    def part(self, count: int, callback: Callback) -> Iterator[Message]:
+        """The next ones."""
+        return self.messages.part(self.lanes, self.next, self.next + count, repeat(callback))
 
     def position(self, i: int) -> Position:
         """Of the record at i, or of the end."""
-        if i == len(self.records):
+        if i == self.records:
             return self.end
         ordinal = None if self._ordinals is None else self._ordinals[i]
-        return Position(self.records[i].address, ordinal)
+        return Position(self.messages.addresses[i], ordinal)
 
     def refuse(self, i: int, refusal: Refusal) -> None:
         """The record at i is refused; it and what follows are not sent."""
         self.end, self.refusal = self.position(i), refusal
-        del self.records[i:]
+        self.messages = self.messages.first(i)
 
 
 class Ahead:
@@ -88,6 +88,7 @@ class Ahead:
         self._cluster = cluster
         self._routing = routing
         self._uuid = uuid
+        self._spreading = Spreading(uuid)
         self._records = records
         self._held = 0
         self._batch: Batch | None = None  # read, and not all of its topics are known yet
@@ -116,7 +117,7 @@ class Ahead:
         ready = self.ready[0]
         ready.next += records
         self._held -= records
-        if ready.next == len(ready.records) and ready.refusal is None:
+        if ready.next == ready.records and ready.refusal is None:
             self.ready.popleft()
 
     def read(self, timeout_s: float) -> None:
@@ -128,54 +129,46 @@ class Ahead:
             return
         self._batch = batch
         ready = self._ours(batch)
-        wanted = [(r.topic, r.key) for r in ready.records]
-        lanes: dict[tuple[str | None, bytes | None], LaneKey] = {}
-        turns = False
-        for pair in dict.fromkeys(wanted):  # keys recur, and a look is cheaper than a hash
-            to = self._routing.of(pair[0])
+        for topic in dict.fromkeys(ready.messages.topics):
+            to = self._routing.of(topic)
             assert to is not None
             found, refusal = self._find(to)
             if refusal is not None:
-                ready.refuse(wanted.index(pair), refusal)
+                ready.refuse(ready.messages.topics.index(topic), refusal)
                 break
             if not found:
                 return
-            turns = turns or to.partition == "round-robin"
-            lanes[pair] = self._lane(to, pair[1], 0)
-        ready.lanes = [lanes[pair] for pair in wanted[: len(ready.records)]]
-        if turns:
-            ready.lanes = [
-                self._lane(to, r.key, r.address)
-                for r in ready.records
-                if (to := self._routing.of(r.topic)) is not None
-            ]
-        epoch, uuid = batch.frames[0].epoch, self._uuid
-        ready.stamps = [encode_stamp(uuid, epoch, r.address, r.timestamp) for r in ready.records]
-        ready.times_ms = [milliseconds(r.timestamp) for r in ready.records]
+        messages = ready.messages
+        lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, self._lanes_of)
+        ready.lanes = cast("Sequence[LaneKey]", lanes)
         self._batch = None
-        if ready.records or ready.refusal is not None:
-            self._held += len(ready.records)
-            size = sum(len(r.value or b"") + len(r.key or b"") for r in ready.records)
-            self._source.pace.spend(len(ready.records), size, now_s=time.monotonic())
+        if messages.records or ready.refusal is not None:
+            self._held += messages.records
+            self._source.pace.spend(messages.records, sum(messages.sizes), now_s=time.monotonic())
             self.ready.append(ready)
 
     def _ours(self, batch: Batch) -> Ready:
         """Without records that go to another cluster."""
-        of, records = self._routing.of, list(batch)
+        of, messages = self._routing.of, messages_of(batch, self._uuid)
         first = first_ordinal(batch)
         ordinals: Sequence[int] | None = None
         if first is not None:
-            ordinals = range(first, first + len(records))
-        if any(of(topic) is None for topic in {record.topic for record in records}):
-            kept = [i for i, record in enumerate(records) if of(record.topic) is not None]
-            records = [records[i] for i in kept]
+            ordinals = range(first, first + messages.records)
+        others = {topic for topic in set(messages.topics) if of(topic) is None}
+        if others:
+            kept = [i for i, topic in enumerate(messages.topics) if topic not in others]
+            messages = messages.take(kept)
             ordinals = None if ordinals is None else [ordinals[i] for i in kept]
-        return Ready(records, ordinals, self._source.position)
+        return Ready(messages, ordinals, self._source.position)
 
-    def _lane(self, to: Destination, key: bytes | None, address: int) -> LaneKey:
+    def _lanes_of(
+        self, named: str | None, keys: Sequence[bytes | None], addresses: Sequence[int]
+    ) -> Sequence[LaneKey]:
+        to = self._routing.of(named)
+        assert to is not None
         assert to.topic is not None
         partitions = self._partitions.of(to.topic)
-        return to.topic, to.partition_of(key, address, self._uuid, partitions)
+        return self._spreading.lanes(to, partitions, keys, addresses)
 
     def _find(self, to: Destination) -> tuple[bool, Refusal | None]:
         """Whether it is there, else ask again; why nothing can ever be sent there, if so."""

@@ -101,14 +101,12 @@ class AtLeastOnce:
             self._cluster, self._engine, notes, recogniser=self._recogniser, give_up=give_up
         )
         self._feed = Feed(
-            reader,
+            source,
             self._engine,
             self._cluster,
             self._topics,
             routing=routing,
-            source=notes.source,
-            go_to=source.go_to,
-            pace=source.pace,
+            uuid=notes.source,
             view=view,
             keyless=keyless,
         )

@@ -43,6 +43,9 @@ groups a fraction as large, one group at a time, until a group is one record: th
 It is set aside before anything behind it in its lane is sent, durably, so that what arrived
 behind it vouches for it too; or, where `poison` is "stop", its lane stands before it.
 
+How much is under way at all, `window` says: it begins small on each connection and follows how
+long what was sent has waited.
+
 The cursor is the least address that no lane has acknowledged. Whoever drives this machine keeps
 the clock, the log and the producer.
 """
@@ -64,6 +67,7 @@ from bridge.protocol import (
     SetAside,
     State,
 )
+from bridge.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,7 +97,8 @@ class Engine:
 
     in_doubt: whether records were under way when the connection before, or another process, was
     given up: they may arrive yet. until: from this address on nothing is read. outstanding_max,
-    bytes_max: of lanes that flow, and once more of lanes that are held.
+    bytes_max: of lanes that flow, and once more of lanes that are held. window: how many bytes
+    of lanes that flow may be under way now, bytes_max at most.
     """
 
     def __init__(
@@ -138,6 +143,7 @@ class Engine:
         self._hold_s = hold_s
         self._outstanding_max = outstanding_max
         self._bytes_max = bytes_max
+        self.window = Window(bytes_max)
         self.until = UNBOUNDED if until is None else until
         self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
         self._commit_due_s = now_s + commit_s
@@ -154,7 +160,7 @@ class Engine:
             self.state is not State.SENDING
             or self._pending
             or self.outstanding - self._held >= self._outstanding_max
-            or self._bytes - self._held_bytes >= self._bytes_max
+            or self._bytes - self._held_bytes >= self.window.bytes
         ):
             return False
         if self.next_read.address < self.frontier.address:
@@ -330,8 +336,11 @@ class Engine:
                 f"{vanished} records before address {address} have no offset in {key[0]}/{key[1]}",
                 now_s=now_s,
             )
-        was_held = lane.held
+        was_held, sent_s = lane.held, now_s - lane.waits_s(now_s)
         records, size = lane.acknowledge(address, offset, now_s=now_s)
+        if records and not was_held:  # what a lane that was held has waited says nothing of others
+            under_way = self._bytes - self._held_bytes
+            self.window.acknowledged(size, under_way=under_way, sent_s=sent_s, now_s=now_s)
         self.outstanding -= records
         self._bytes -= size
         if was_held:
@@ -442,6 +451,7 @@ class Engine:
         commands: list[Command] = [Commit(self.position), Disconnect()]
         self.in_doubt = self.in_doubt or self.outstanding > 0
         self.outstanding = self._bytes = self._held = self._held_bytes = 0
+        self.window.forget()
         for lane in self.lanes.values():
             lane.forget()
         for aside in self._pending.values():  # not set aside yet: to be read again

@@ -28,7 +28,7 @@ from bridge.dead_letter import DeadLetters
 from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, Progress, undeliverable
 from bridge.engine import Aside, Poison, Position
 from bridge.errors import DestinationError, WrongSetting
-from bridge.kafka import Failed
+from bridge.kafka import Failed, Put
 from bridge.lane import NO_PARTITION, Refusal
 from bridge.partitions import Partitions
 from bridge.stamp import HEADER_NAME, decode_stamp
@@ -39,7 +39,6 @@ from bridge.transactional import (
     Found,
     Impossible,
     Proven,
-    Put,
     TransactionalCluster,
     TransactionEvent,
 )
@@ -408,20 +407,21 @@ class ExactlyOnce:
         """Sends what is ready, as far as the transaction and the client's queue take it."""
         ready, engine = self._ahead.ready[0], self._engine
         begin = ready.next
-        room = min(engine.room, len(ready.records) - begin)
-        put = Put(0, None, spoiled=False)
+        room = min(engine.room, ready.records - begin)
+        put = Put(0, None)
         if room:
-            put = self._cluster.put(ready.messages(room), reported=engine.suspected > 0)
+            callback = self._cluster.failing() if engine.suspected else None
+            put = self._cluster.put(ready.part(room, callback))
         self._full = put.records < room
         self._ahead.taken(put.records)
         end = begin + put.records
         refusal = put.refusal
-        if end == len(ready.records):
+        if end == ready.records:
             refusal = refusal or ready.refusal
         now_s = time.monotonic()
         first, to = ready.position(begin), ready.position(end)
         if put.records:
-            stamp = decode_stamp([(HEADER_NAME, ready.stamps[end - 1])])
+            stamp = decode_stamp([(HEADER_NAME, ready.messages.stamps[end - 1])])
             assert stamp is not None
             self._last = stamp.address, stamp.timestamp_us or 0
             self._do(engine.sent(first, to, put.records, now_s=now_s))

@@ -3,109 +3,126 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from typing import TYPE_CHECKING, cast
 
 from aolog.errors import StorageError, SyncFailed
-from bridge.engine import Command, Engine, LaneKey, Planned, Position
-from bridge.kafka import Cluster, NotReachable, Refused
+from bridge.engine import Command, Engine, LaneKey, Planned
+from bridge.kafka import Cluster, NotReachable
 from bridge.lane import NO_PARTITION, Refusal
-from bridge.planning import Outgoing, Poisonous, plan
-from bridge.routing import partition_of
-from bridge.stamp import HEADER_NAME, encode_stamp
+from bridge.messages import Messages, messages_of
+from bridge.planning import Given, plan
+from bridge.spreading import Spreading, lanes_by_topic
 from bridge.topics import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from aolog import Reader, Record
+    from aolog import Record
     from aolog.batch import Batch
-    from bridge.pace import Paces
+    from bridge.messages import Callback
     from bridge.routing import Routing
+    from bridge.source import Source
     from bridge.topics import Topics
 
-__all__ = ["NO_TOPIC", "READ_BYTES", "Feed", "first_ordinal", "milliseconds", "no_partition"]
+__all__ = ["NO_TOPIC", "READ_BYTES", "Feed", "first_ordinal", "no_partition"]
 
 NO_TOPIC = Refusal("it names no topic and there is no default", "NO_TOPIC")
 READ_BYTES = 256 << 10  # a batch: a few thousand small records, a tick's worth of work
 SERVE_EVERY = 4096
 
 
+class _Outgoing:
+    """What is planned and not all sent: a lane and a callback for each message. next: the first
+    that the client has not taken."""
+
+    def __init__(
+        self, messages: Messages, lanes: Sequence[LaneKey], callbacks: list[Callback]
+    ) -> None:
+        self.messages = messages
+        self.lanes = lanes
+        self.callbacks = callbacks
+        self.next = 0
+
+
 class Feed:
     """Sends a log's records as the engine wants them. What follows is told as its commands.
 
-    routing: where records go. source: the UUID in the stamps. go_to: makes the reader stand at
-    a position. pace: what is sent is spent of it. view: what becomes of each record that is read.
-    keyless: the UUID that chooses the partition of records without a key, if it is not `source`.
-    records: of the batch that was read last, by address, where a command names them.
+    routing: where records go. uuid: in the stamps. view: what becomes of each record that is
+    read. keyless: the UUID that chooses the partition of records without a key, if it is not
+    `uuid`. records: of the batch that was read last, by address, where a command names them.
     """
 
     def __init__(
         self,
-        reader: Reader,
+        source: Source,
         engine: Engine,
         cluster: Cluster,
         topics: Topics,
         *,
         routing: Routing,
-        source: bytes,
-        go_to: Callable[[Position], None],
-        pace: Paces,
+        uuid: bytes,
         view: Callable[[Record], Record] | None = None,
         keyless: bytes | None = None,
     ) -> None:
-        self._reader = reader
+        self._source = source
         self._engine = engine
         self._cluster = cluster
         self._topics = topics
         self._routing = routing
-        self._source = source
-        self._go_to = go_to
-        self._pace = pace
+        self._uuid = uuid
         self._view = view
-        self._keyless = keyless or source
+        self._spreading = Spreading(keyless or uuid)
         self._bytes_max = cluster.message_bytes_max
+        self._outgoing: _Outgoing | None = None
         self.epoch = 0
         self.records: dict[int, Record] = {}
-        self.waiting: list[Outgoing] = []
         self.idle = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something was planned and is not sent."""
+        return self._outgoing is not None
 
     def forget(self) -> None:
         """What was planned and not sent will be read again."""
-        self.waiting.clear()
+        self._outgoing = None
         self.idle = False
 
     def read(self, timeout_s: float) -> list[Command]:
         """Reads a batch, waiting for one so long, and begins to send it. Raises what Reader
         raises."""
-        engine, now_s = self._engine, time.monotonic()
+        engine, source, now_s = self._engine, self._source, time.monotonic()
         told = self._ask(self._topics.look_again)
         if told is not None:
             return told
         at = engine.read_to
         begin = engine.begin()
         if begin.address != at.address:
-            self._go_to(begin)
+            source.go_to(begin)
         catching_up = begin.address < engine.frontier.address
-        size = 0 if engine.careful else READ_BYTES  # a frame at least: for groups of a few
-        batch = self._reader.read_batch(size, timeout=0.0 if catching_up else timeout_s)
+        size = min(READ_BYTES, engine.window.bytes)
+        if engine.careful:
+            size = 0  # a frame at least: for groups of a few
+        batch = source.reader.read_batch(size, timeout=0.0 if catching_up else timeout_s)
         self.idle = batch is None and not catching_up
         if batch is None:  # the position moves on over seals and gaps
             if catching_up:  # what was there is not any more
-                self._go_to(engine.frontier)
-            return engine.read(self._stands(), Planned([], {}, [], {}), now_s=now_s)
-        records = [record for record in batch if record.address < engine.until]
-        if self._view is not None:
-            records = list(map(self._view, records))
-        named = map(self._routing.of, {record.topic for record in records})
+                source.go_to(engine.frontier)
+            return engine.read(source.position, Planned([], {}, [], {}), now_s=now_s)
+        messages = messages_of(batch, self._uuid, self._view)
+        if messages.records and messages.addresses[-1] >= engine.until:
+            messages = messages.first(bisect_left(messages.addresses, engine.until))
+        named = map(self._routing.of, set(messages.topics))
         topics = {to.topic for to in named if to is not None and to.topic is not None}
         told = self._ask(lambda: self._topics.look(topics))
         if told is not None:
-            self._go_to(begin)
+            source.go_to(begin)
             return told
-        outgoing, planned = plan(
-            records,
-            first_ordinal(batch),
-            self._lane_of,
+        refusals = dict(engine.refusals)
+        lanes = self._lanes(messages, refusals)
+        sent, planned = plan(
+            Given(messages.addresses, messages.sizes, lanes, first_ordinal(batch), refusals),
             engine.lane,
             begin=begin.address,
             aside=engine.aside,
@@ -115,64 +132,83 @@ class Feed:
         self.epoch = batch.frames[0].epoch
         self.records = {}
         if planned.poison:
-            self.records = {record.address: record for record in records}
-        self.waiting = outgoing
+            seen = batch if self._view is None else map(self._view, batch)
+            self.records = {record.address: record for record in seen}
+        self._plan_sending(messages, lanes, sent, planned)
         size = sum(mark.bytes for _, mark in planned.marks)
-        self._pace.spend(len(outgoing), size, now_s=now_s)
-        return engine.read(self._stands(), planned, now_s=now_s) or self.send()
+        source.pace.spend(len(sent), size, now_s=now_s)
+        return engine.read(source.position, planned, now_s=now_s) or self.send()
 
     def send(self) -> list[Command]:
         """Sends what is planned, as far as the client's queue takes it."""
-        epoch, source, send = self.epoch, self._source, self._cluster.send
-        waiting = self.waiting
-        for i, (record, lane, marked) in enumerate(waiting):
-            stamp = encode_stamp(source, epoch, record.address, record.timestamp)
-            headers: list[tuple[str, str | bytes | None]] = [*record.headers, (HEADER_NAME, stamp)]
-            mark = record.address if marked else None
-            try:
-                sent = send(
-                    lane, record.value, record.key, milliseconds(record.timestamp), headers, mark
-                )
-            except Refused as error:
-                return self._engine.refused(
-                    str(error), error.code, record.address, now_s=time.monotonic()
-                )
-            if not sent:
-                self.waiting = waiting[i:]
-                return []
-            if not i % SERVE_EVERY and i:
-                self._cluster.serve()
-        self.waiting = []
+        cluster, outgoing = self._cluster, self._outgoing
+        while outgoing is not None:
+            messages, begin = outgoing.messages, outgoing.next
+            if begin == messages.records:
+                self._outgoing = None
+                break
+            if begin:
+                cluster.serve()
+            end = min(begin + SERVE_EVERY, messages.records)
+            part = messages.part(outgoing.lanes, begin, end, outgoing.callbacks[begin:end])
+            put = cluster.put(part)
+            outgoing.next += put.records
+            if put.refusal is not None:
+                refused = messages.addresses[outgoing.next]
+                return self._engine.refused(*put.refusal[:2], refused, now_s=time.monotonic())
+            if outgoing.next < end:
+                break
         return []
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _stands(self) -> Position:
-        return Position(self._reader.tell(), self._reader.ordinal)
+    def _plan_sending(
+        self,
+        messages: Messages,
+        lanes: Sequence[LaneKey | None],
+        sent: Sequence[int],
+        planned: Planned,
+    ) -> None:
+        if len(sent) < messages.records:
+            messages, lanes = messages.take(sent), [lanes[i] for i in sent]
+        callbacks: list[Callback] = [None] * messages.records
+        for key, mark in planned.marks:
+            i = bisect_left(messages.addresses, mark.last_address)
+            callbacks[i] = self._cluster.reporting(key, mark.last_address)
+        self._outgoing = _Outgoing(messages, cast("Sequence[LaneKey]", lanes), callbacks)
 
-    def _lane_of(self, record: Record) -> LaneKey | None:
-        """None: another cluster's. Raises Poisonous."""
-        to = self._routing.of(record.topic)
+    def _lanes(self, messages: Messages, refusals: dict[int, Refusal]) -> Sequence[LaneKey | None]:
+        """Of each record, None where it is another cluster's; refusals are added to."""
+
+        def lanes_of(
+            topic: str | None, keys: Sequence[bytes | None], addresses: Sequence[int]
+        ) -> Sequence[LaneKey | None]:
+            lanes, refusal = self._lanes_of(topic, keys, addresses)
+            if refusal is not None:
+                refusals.update(dict.fromkeys(addresses, refusal))
+            return lanes
+
+        return lanes_by_topic(messages.topics, messages.keys, messages.addresses, lanes_of)
+
+    def _lanes_of(
+        self, named: str | None, keys: Sequence[bytes | None], addresses: Sequence[int]
+    ) -> tuple[Sequence[LaneKey | None], Refusal | None]:
+        """Of records that name this topic, and why none of them will ever be taken, if so."""
+        to = self._routing.of(named)
+        count = len(addresses)
         if to is None:
-            return None
-        topic = to.topic
-        if topic is None:
-            raise Poisonous(("", NO_PARTITION), NO_TOPIC)
-        partitions = self._topics.partitions(topic)
+            return [None] * count, None
+        if to.topic is None:
+            return [("", NO_PARTITION)] * count, NO_TOPIC
+        partitions = self._topics.partitions(to.topic)
         if partitions is None:
-            key, refusal = (topic, NO_PARTITION), self._topics.refusal(topic)
-            if self._engine.lane(key).closed is not None:
-                return key  # it waits there
-            raise Poisonous(key, refusal)
-        if to.partition == "key":  # as nearly always: a call less
-            key = topic, partition_of(record.key, self._keyless, partitions)
-        else:
-            key = topic, to.partition_of(record.key, record.address, self._keyless, partitions)
-            if key[1] >= partitions:
-                raise Poisonous(key, no_partition(key))
-        if self._engine.refusals and record.address in self._engine.refusals:
-            raise Poisonous(key, self._engine.refusals[record.address])
-        return key
+            key = to.topic, NO_PARTITION
+            waits = self._engine.lane(key).closed is not None
+            return [key] * count, None if waits else self._topics.refusal(to.topic)
+        if isinstance(to.partition, int) and to.partition >= partitions:
+            key = to.topic, to.partition
+            return [key] * count, no_partition(key)
+        return self._spreading.lanes(to, partitions, keys, addresses), None
 
     def _ask(self, look: Callable[[], None]) -> list[Command] | None:
         """None if all is known of the topics that can be; else what follows."""
@@ -194,12 +230,3 @@ def first_ordinal(batch: Batch) -> int | None:
     """Of the batch's first record; None in format 1."""
     frame = batch.frames[0]
     return None if frame.ordinal is None else frame.ordinal + frame.skip
-
-
-def milliseconds(timestamp_us: int | None) -> int:
-    """Kafka's timestamp: rounded down. 0 makes the client take the present, which is right for a
-    record without one; what lies before 1970 Kafka cannot say, so it becomes its first
-    millisecond and only the stamp has the truth."""
-    if timestamp_us is None:
-        return 0
-    return max(1, timestamp_us // 1000)

@@ -15,17 +15,19 @@ import json
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from bridge.errors import WrongSetting
-from bridge.stamp import Stamp, decode_stamp
+from bridge.lane import Refusal
+from bridge.stamp import HEADER_NAME, Stamp, decode_stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from bridge.engine import LaneKey
+    from bridge.lane import LaneKey
+    from bridge.messages import Callback, Message
     from bridge.recognise import Claims
 
 __all__ = [
@@ -45,12 +47,15 @@ __all__ = [
     "KafkaEvent",
     "NoAnswer",
     "NotReachable",
+    "Put",
     "ReadBack",
     "Refused",
     "TopicReader",
     "check",
     "words",
 ]
+
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
 _log = logging.getLogger("bridge.kafka")
 CLIENT_LOG = logging.getLogger("bridge.librdkafka")
@@ -128,12 +133,21 @@ class NoAnswer(NotReachable):
 
 
 class Refused(Exception):
-    """The client, or the cluster for all of the topic, will never take the record. code: Kafka's
+    """The cluster will never take a record for this topic. code: Kafka's
     name for the reason."""
 
     def __init__(self, reason: str, code: str) -> None:
         super().__init__(reason)
         self.code = code
+
+
+class Put(NamedTuple):
+    """How many were queued, and why the next one can never be, if it cannot. spoiled: nothing more
+    is taken, as something failed that a commit will tell."""
+
+    records: int
+    refusal: Refusal | None
+    spoiled: bool = False
 
 
 class Delivered(NamedTuple):
@@ -261,35 +275,41 @@ class Cluster:
                     producer.poll(0.05)
         self._events.clear()
 
-    def send(
-        self,
-        lane: LaneKey,
-        value: bytes | None,
-        key: bytes | None,
-        timestamp_ms: int,
-        headers: list[tuple[str, str | bytes | None]],
-        mark: int | None,
-    ) -> bool:
-        """Queues a record; False if the queue is full: poll and send it again. mark: its address
-        if it carries its lane's callback. Raises Refused for what can never be sent."""
+    def reporting(self, lane: LaneKey, address: int) -> Callback:
+        """For the record that carries its lane's callback: what it reports is told by `poll`."""
+        return partial(self._on_delivery, self._generation, lane, address)
+
+    def put(self, messages: Iterable[Message]) -> Put:
+        """Queues records in order, up to one that can never be sent, or until the queue is full:
+        poll and put the rest again."""
+        sent, error = self._queue(messages)
+        if error is None:
+            return Put(sent, None)
+        if error.code() in NEVER:
+            return Put(sent, Refusal(error.str(), error.name()))
+        if error.code() != KafkaError._FATAL:  # noqa: SLF001 -- a public name
+            self._fail(error, None)
+        return Put(sent, None)  # the next poll tells why
+
+    def _queue(self, messages: Iterable[Message]) -> tuple[int, KafkaError | None]:
+        """How many were queued, and why the next one was not unless the queue is full."""
         assert self._producer is not None
-        callback = (
-            None if mark is None else partial(self._on_delivery, self._generation, lane, mark)
-        )
+        produce, sent = self._producer.produce, 0
+        headers: Headers
+        alone: Headers = [(HEADER_NAME, None)]  # the client copies: a new list costs 5 % of it all
         try:
-            self._producer.produce(
-                lane[0], value, key, lane[1], callback, None, timestamp_ms, headers
-            )
+            for (topic, number), value, key, time_ms, own, stamp, callback in messages:
+                if own:
+                    headers = [*own, (HEADER_NAME, stamp)]
+                else:
+                    alone[0], headers = (HEADER_NAME, stamp), alone
+                produce(topic, value, key, number, callback, None, time_ms, headers)
+                sent += 1
         except BufferError:
-            return False
+            return sent, None
         except KafkaException as error:
-            code = error.args[0].code()
-            if code in NEVER:
-                raise Refused(words(error), error.args[0].name()) from error
-            if code != KafkaError._FATAL:  # noqa: SLF001 -- a public name
-                self._fail(error.args[0], None)
-            return False  # the next poll tells why
-        return True
+            return sent, error.args[0]
+        return sent, None
 
     def poll(self, timeout_s: float) -> Iterator[KafkaEvent]:
         """Serves the client for a while; what happened."""

@@ -3,139 +3,149 @@
 The last record of a batch in each lane carries a callback, and each 256th before it: so the
 cursor follows closely and almost no record pays for a callback. A lane takes what it has room
 for (see lane); from the first record that it has none for it is left behind.
+
+Each lane's part is planned by itself: nearly always it is taken whole, which costs no look at
+its records; else they are looked at one by one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.engine import Aside, Planned
 from bridge.lane import Lane, LaneKey, Mark, Position, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from aolog import Record
-
-__all__ = ["MARK_EVERY", "Outgoing", "Poisonous", "plan"]
+__all__ = ["MARK_EVERY", "Given", "plan"]
 
 TOO_LARGE = "MSG_SIZE_TOO_LARGE"  # as Kafka calls it
 MARK_EVERY = 256  # measured: a callback each 256th record nearly doubles the rate of one a record
 
 
-class Poisonous(Exception):
-    """The record will never be taken by the lane to which it was to go."""
+class Given(NamedTuple):
+    """Records of a batch, in order. lanes: None for one that is not ours. first_ordinal: of the
+    first, None in format 1. refusals: by address, of those that their lane will never take."""
 
-    def __init__(self, lane: LaneKey, refusal: Refusal) -> None:
-        super().__init__(refusal.reason)
-        self.lane = lane
-        self.refusal = refusal
+    addresses: Sequence[int]
+    sizes: Sequence[int]
+    lanes: Sequence[LaneKey | None]
+    first_ordinal: int | None
+    refusals: Mapping[int, Refusal]
 
-
-class Outgoing(NamedTuple):
-    """A record on its way. marked: it carries its lane's callback."""
-
-    record: Record
-    lane: LaneKey
-    marked: bool
-
-
-class _Part:
-    """A lane's part of the batch."""
-
-    __slots__ = ("arrived", "counted", "first", "has", "last", "left", "records", "room", "size",
-                 "skipped")  # fmt: skip  # a list
-
-    def __init__(self, lane: Lane, begin: int) -> None:
-        early = lane.behind is not None and lane.behind.address < begin  # its turn comes
-        self.room = 0 if early else lane.room()
-        self.arrived = lane.last_address
-        self.has = max(lane.last_address, lane.sent_to)
-        self.counted = lane.counted
-        self.left: Position | None = None
-        self.first: Position | None = None  # of the mark that is being filled
-        self.last = -1  # index of its last record among those that are sent
-        self.records = 0
-        self.size = 0
-        self.skipped = 0
-
-    def take(self, i: int, size: int) -> None:
-        """One more is sent, at this index among all."""
-        self.room -= 1
-        self.records += 1
-        self.size += size
-        self.last = i
-
-    def mark(self, outgoing: list[Outgoing]) -> Mark:
-        """What was taken since the mark before; the last of it carries the callback."""
-        assert self.first is not None
-        outgoing[self.last] = last = outgoing[self.last]._replace(marked=True)
-        mark = Mark(self.first, last.record.address, self.records, self.size)
-        self.first, self.records, self.size = None, 0, 0
-        return mark
+    def position(self, i: int) -> Position:
+        """Of the record at i."""
+        first = self.first_ordinal
+        return Position(self.addresses[i], None if first is None else first + i)
 
 
 def plan(
-    records: Iterable[Record],
-    first_ordinal: int | None,
-    lane_of: Callable[[Record], LaneKey | None],
+    given: Given,
     lane: Callable[[LaneKey], Lane],
     *,
     begin: int = 0,
-    aside: set[int] | frozenset[int] = frozenset(),
+    aside: AbstractSet[int] = frozenset(),
     bytes_max: int = 1 << 62,
     stop_at_poison: bool = True,
     mark_every: int = MARK_EVERY,
-) -> tuple[list[Outgoing], Planned]:
-    """The records to send, in order, and what the engine has to know before the first is sent.
+) -> tuple[Sequence[int], Planned]:
+    """Which records to send, and what the engine has to know before the first is sent.
 
-    first_ordinal: of the first record, None in format 1. lane_of: None for a record that is not
-    ours; raises Poisonous. begin: where reading began. aside: addresses of records that were set
-    aside before. bytes_max: what a record may take. A lane with poison in it stands before that, or else goes on behind.
+    begin: where reading began. aside: addresses of records that were set aside before. bytes_max:
+    what a record may take. A lane with poison in it stands before that, or else goes on behind.
     """
-    outgoing: list[Outgoing] = []
-    poison: list[Aside] = []
-    marks: list[tuple[LaneKey, Mark]] = []
-    parts: dict[LaneKey, _Part] = {}
-    for i, record in enumerate(records):
-        refusal = None
-        try:
-            key = lane_of(record)
-        except Poisonous as poisonous:
-            key, refusal = poisonous.lane, poisonous.refusal
-        if key is None:
-            continue
-        part = parts.get(key)
-        if part is None:
-            part = parts[key] = _Part(lane(key), begin)
-        address = record.address
-        if address <= part.has:
-            if part.counted < address <= part.arrived:
-                part.skipped, part.counted = part.skipped + 1, address
-            continue
-        if aside and address in aside:
-            continue
-        size = len(record.value or b"") + len(record.key or b"")
-        if part.first is None or part.room <= 0 or refusal is not None or size > bytes_max:
-            place = Position(address, None if first_ordinal is None else first_ordinal + i)
-            if part.room <= 0:
-                part.left = part.left or place
+    by_lane: dict[LaneKey | None, list[int]] = defaultdict(list)
+    for i, key in enumerate(given.lanes):
+        by_lane[key].append(i)
+    by_lane.pop(None, None)
+    alike = (
+        max(given.sizes, default=0) <= bytes_max
+        and (not aside or aside.isdisjoint(given.addresses))
+        and (not given.refusals or given.refusals.keys().isdisjoint(given.addresses))
+    )
+    planned = Planned([], {}, [], {})
+    sent: list[list[int]] = []
+    for key, indices in by_lane.items():
+        assert key is not None
+        of_lane = lane(key)
+        early = of_lane.behind is not None and of_lane.behind.address < begin  # its turn comes
+        room = 0 if early else of_lane.room()
+        taken = indices
+        if not alike or room < len(indices) or of_lane.has(given.addresses[indices[0]]):
+            part = _Part(key, of_lane, room)
+            taken = part.take(given, indices, aside, bytes_max, stop_at_poison=stop_at_poison)
+            part.tell(planned)
+        if taken:
+            sent.append(taken)
+            planned.marks.extend(
+                (key, _mark(given, taken[i : i + mark_every]))
+                for i in range(0, len(taken), mark_every)
+            )
+    planned.poison.sort(key=lambda poison: poison.position.address)
+    if sum(map(len, sent)) == len(given.addresses):
+        return range(len(given.addresses)), planned
+    return sorted(i for taken in sent for i in taken), planned
+
+
+def _mark(given: Given, taken: list[int]) -> Mark:
+    size = sum(map(given.sizes.__getitem__, taken))
+    return Mark(given.position(taken[0]), given.addresses[taken[-1]], len(taken), size)
+
+
+class _Part:
+    """A lane's part of a batch that it does not take whole."""
+
+    def __init__(self, key: LaneKey, lane: Lane, room: int) -> None:
+        self._key = key
+        self._room = room
+        self._arrived = lane.last_address
+        self._has = max(lane.last_address, lane.sent_to)
+        self._counted = lane.counted
+        self._skipped = 0
+        self._left: Position | None = None
+        self._poison: list[Aside] = []
+
+    def take(
+        self,
+        given: Given,
+        indices: list[int],
+        aside: AbstractSet[int],
+        bytes_max: int,
+        *,
+        stop_at_poison: bool,
+    ) -> list[int]:
+        """Those of the records that it takes now."""
+        taken: list[int] = []
+        for i in indices:
+            address, size = given.addresses[i], given.sizes[i]
+            if address <= self._has:
+                if self._counted < address <= self._arrived:
+                    self._skipped, self._counted = self._skipped + 1, address
                 continue
+            if address in aside:
+                continue
+            if self._room <= 0:
+                self._left = self._left or given.position(i)
+                continue
+            refusal = given.refusals.get(address)
             if refusal is None and size > bytes_max:
                 refusal = Refusal(f"it has {size} bytes, over message.max.bytes", TOO_LARGE)
-            if refusal is not None:
-                poison.append(Aside(place, key, refusal))
-                if stop_at_poison:
-                    part.room, part.left = 0, place
+            if refusal is None:
+                self._room -= 1
+                taken.append(i)
                 continue
-            part.first = place
-        part.take(len(outgoing), size)
-        outgoing.append(Outgoing(record, key, False))
-        if part.records == mark_every or part.room == 0:
-            marks.append((key, part.mark(outgoing)))
-    for key, part in parts.items():
-        if part.records:
-            marks.append((key, part.mark(outgoing)))
-    left = {key: part.left for key, part in parts.items() if part.left is not None}
-    skipped = {key: (part.skipped, part.counted) for key, part in parts.items() if part.skipped}
-    return outgoing, Planned(marks, left, poison, skipped)
+            self._poison.append(Aside(given.position(i), self._key, refusal))
+            if stop_at_poison:
+                self._room, self._left = 0, given.position(i)
+        return taken
+
+    def tell(self, planned: Planned) -> None:
+        """What is to be said of it."""
+        if self._left is not None:
+            planned.left[self._key] = self._left
+        if self._skipped:
+            planned.skipped[self._key] = self._skipped, self._counted
+        planned.poison.extend(self._poison)

@@ -28,16 +28,15 @@ from bridge.kafka import (
     Cluster,
     Failed,
     NotReachable,
-    words,
+    Put,
 )
 from bridge.lane import Refusal
-from bridge.stamp import HEADER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from aolog import Record
-    from bridge.engine import LaneKey
+    from bridge.lane import LaneKey
+    from bridge.messages import Callback, Message
 
 __all__ = [
     "Aborted",
@@ -45,9 +44,7 @@ __all__ = [
     "Committed",
     "Found",
     "Impossible",
-    "Message",
     "Proven",
-    "Put",
     "TransactionEvent",
     "TransactionalCluster",
     "Unanswered",
@@ -78,20 +75,6 @@ _FENCING = {
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 }
-
-
-Headers: TypeAlias = list[tuple[str, str | bytes | None]]
-Message: TypeAlias = "tuple[LaneKey, Record, bytes, int]"
-"""Where to, what, its stamp, and Kafka's timestamp in milliseconds."""
-
-
-class Put(NamedTuple):
-    """How many were queued, and why the next one can never be, if it cannot. spoiled: nothing more
-    is taken, as something failed that a commit will tell."""
-
-    records: int
-    refusal: Refusal | None
-    spoiled: bool
 
 
 class Found(NamedTuple):
@@ -205,38 +188,32 @@ class TransactionalCluster(Cluster):
 
     # --- sending --------------------------------------------------------------------------------
 
-    def put(self, messages: Iterable[Message], *, reported: bool) -> Put:
-        """Queues records in the transaction, which begins with its first, up to one that can
-        never be sent, or until the queue is full, or the transaction is spoiled.
-
-        reported: each record's failure tells its reason. A report a record costs more than the
-        record (it takes the interpreter's lock in the midst of a commit), so none is asked for
-        where nothing is suspected.
-        """
-        producer = self._producer
-        report = partial(self._on_failure, self._generation) if reported else None
-        assert producer is not None
-        produce, sent = producer.produce, 0
+    def put(self, messages: Iterable[Message]) -> Put:
+        """As Cluster.put, in the transaction, which begins with its first record; or until it is
+        spoiled."""
+        assert self._producer is not None
+        error: KafkaError | None
         try:
             if not self._begun:
-                producer.begin_transaction()
+                self._producer.begin_transaction()
                 self._begun = True
-            for (topic, partition), record, stamp, timestamp_ms in messages:
-                headers: Headers = [*record.headers, (HEADER_NAME, stamp)]
-                produce(
-                    topic, record.value, record.key, partition, report, None, timestamp_ms, headers
-                )
-                sent += 1
-        except BufferError:
-            pass
-        except KafkaException as error:
-            if error.args[0].code() in NEVER:
-                refusal = Refusal(words(error), error.args[0].name())
-                return Put(sent, refusal, spoiled=False)
-            if error.args[0].code() == _STATE:  # a commit tells why
-                return Put(sent, None, spoiled=True)
-            self._fail(error.args[0], None)
-        return Put(sent, None, spoiled=False)
+            sent, error = self._queue(messages)
+        except KafkaException as failure:
+            sent, error = 0, failure.args[0]
+        if error is None:
+            return Put(sent, None)
+        if error.code() in NEVER:
+            return Put(sent, Refusal(error.str(), error.name()))
+        if error.code() == _STATE:  # a commit tells why
+            return Put(sent, None, spoiled=True)
+        self._fail(error, None)
+        return Put(sent, None)
+
+    def failing(self) -> Callback:
+        """For records of which one is suspected: each one's failure tells its reason. A report a
+        record costs more than the record (it takes the interpreter's lock in the midst of a
+        commit), so none is asked for where nothing is suspected."""
+        return partial(self._on_failure, self._generation)
 
     @property
     def calling(self) -> bool:

@@ -31,10 +31,14 @@ PURE = {
     "bridge.cursor_record",
     "bridge.engine",
     "bridge.lane",
+    "bridge.messages",
     "bridge.planning",
     "bridge.protocol",
     "bridge.routing",
+    "bridge.spreading",
+    "bridge.stamp",
     "bridge.transactions",
+    "bridge.window",
 }
 IMPURE_LIBRARIES = {
     "asyncio", "concurrent", "datetime", "fcntl", "inotify_simple", "io", "logging", "mmap",

@@ -21,12 +21,12 @@ __all__ = ["CASES", "CASES_ON_REQUEST", "CASES_WITH_TARGETS", "groups_of_case"]
 
 CASES = (
     "append", "append_many", "append_arrow", "append_large", "read", "read_large", "arrow", "seek",
-    "follow", "durability", "opening", "memory", "scale", "compression", "fleet",
+    "follow", "durability", "opening", "memory", "scale", "compression", "fleet", "throughput",
     "latency", "delivery", "backlog", "instructions",
 )  # fmt: skip  # a table
 CASES_WITH_TARGETS = (
     "append", "append_many", "append_arrow", "append_large", "read", "read_large", "arrow", "seek",
-    "follow", "durability", "opening", "memory", "scale", "latency", "backlog",
+    "follow", "durability", "opening", "memory", "scale", "throughput", "latency", "backlog",
 )  # fmt: skip  # a table
 CASES_ON_REQUEST = ("instructions",)
 

@@ -32,12 +32,13 @@ def groups(plan: Plan) -> Iterator[Panel]:
         outage_s=plan.size.fleet_outage_s,
         greetings_per_s=plan.size.fleet_bridges / 10,
     )
+    jitter = fleet._replace(window=False)
     manners = {
-        "none: fixed pauses, full requests": fleet._replace(jitter=False),
-        "jitter": fleet,
-        "jitter, drain limited to 20 times the usual rate": fleet._replace(limit=20.0),
-        "jitter, drain limited to 2.5 times the usual rate": fleet._replace(limit=2.5),
-        "jitter, and a window that follows the wait": fleet._replace(window_target_s=1.0),
+        "none: fixed pauses, full requests": jitter._replace(jitter=False),
+        "jitter": jitter,
+        "jitter, drain limited to 20 times the usual rate": jitter._replace(limit=20.0),
+        "jitter, drain limited to 2.5 times the usual rate": jitter._replace(limit=2.5),
+        "jitter, and a window that follows the wait: the bridge's": fleet,
     }
     yield Panel(
         "fleet",

@@ -505,7 +505,9 @@ def test_what_was_acknowledged_survives_sigkill(log_path: str, how: str, preallo
             i, address = map(int, line.split())
             expected.append((address, b"%d" % i * 20))
         report = aolog.verify(log_path)
-        assert report.gaps == []
+        assert {gap.reason for gap in report.gaps} <= {
+            "torn"
+        }  # it may die in the middle of a write
         end = report.end
         assert report.end > expected[-1][0]
     found = {record.address: record.value for record in read_all(log_path)}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES_OF_BRIDGE = ("latency", "delivery", "backlog")  # they start processes: run by themselves
+CASES_OF_BRIDGE = ("throughput", "latency", "delivery", "backlog")  # run by tests of their own
 
 
 def run_bench(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:

@@ -90,10 +90,10 @@ def test_without_valgrind_instructions_are_skipped_with_the_reason(tmp_path, mon
 
 def test_manners_spare_the_cluster_of_a_simulated_fleet():
     """And cost nothing: it recovers as fast. Fixed pauses come all in one step."""
-    fleet = Fleet(bridges=500, outage_s=600.0, greetings_per_s=50.0)
+    fleet = Fleet(bridges=500, outage_s=600.0, greetings_per_s=50.0, window=False)
     rude = simulate(fleet._replace(jitter=False))
     polite = simulate(fleet)
-    careful = simulate(fleet._replace(window_target_s=1.0))
+    careful = simulate(fleet._replace(window=True))
     assert rude.peak_attempts == fleet.bridges
     assert polite.peak_attempts < fleet.bridges / 8
     assert polite.peak_wait_s > 20

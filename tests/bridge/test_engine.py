@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import hypothesis.strategies as st
 import pytest
@@ -20,7 +20,6 @@ from hypothesis.stateful import (
     rule,
 )
 
-from aolog import Record
 from bridge import engine as engine_module
 from bridge.engine import (
     Aside,
@@ -38,7 +37,8 @@ from bridge.engine import (
     State,
 )
 from bridge.lane import HELD_SHARE_MAX, Lane, Refusal
-from bridge.planning import Outgoing, Poisonous, plan
+from bridge.planning import Given, plan
+from bridge.window import BYTES_MIN
 
 A: LaneKey = ("t", 0)
 B: LaneKey = ("t", 1)
@@ -768,6 +768,51 @@ def test_no_batch_is_wanted_beyond_the_bound_nor_while_not_sending() -> None:
     assert not connecting().wants_batch
 
 
+# --- how much is under way ------------------------------------------------------------------
+
+
+def sized(first: int, size: int) -> Mark:
+    return mark(first)._replace(bytes=size)
+
+
+def test_what_is_under_way_begins_small_and_grows_while_it_is_acknowledged_soon() -> None:
+    e = opened()
+    assert e.window.bytes == BYTES_MIN
+    read(e, 20, [(A, sized(10, BYTES_MIN - 1))])
+    assert e.wants_batch
+    read(e, 30, [(A, sized(20, 1))])
+    assert not e.wants_batch
+    e.delivered(A, 10, 1, now_s=0.1)
+    assert e.window.bytes == 2 * BYTES_MIN - 1
+    read(e, 40, [(B, sized(30, 2 * BYTES_MIN - 3))])
+    assert e.wants_batch
+    read(e, 50, [(B, sized(40, 1))])
+    assert not e.wants_batch
+
+
+def test_what_is_under_way_is_halved_once_where_it_waits_long() -> None:
+    e = opened()
+    e.window.bytes = 8 * BYTES_MIN
+    read(e, 30, [(A, sized(10, 4 * BYTES_MIN)), (A, sized(20, 4 * BYTES_MIN))])
+    e.delivered(A, 10, 1, now_s=1.5)
+    e.delivered(A, 20, 2, now_s=1.6)
+    assert e.window.bytes == 4 * BYTES_MIN
+
+
+def test_a_lane_that_was_held_says_nothing_of_the_others_and_a_new_connection_begins_small() -> (
+    None
+):
+    e = opened(backoff_s=0.0)
+    e.window.bytes = 8 * BYTES_MIN
+    read(e, 20, [(A, sized(10, BYTES_MIN))])
+    e.tick(1.5)
+    assert e.lanes[A].held
+    e.delivered(A, 10, 1, now_s=30.0)
+    assert e.window.bytes == 8 * BYTES_MIN
+    e.failed("away", now_s=30.0)
+    assert e.window.bytes == BYTES_MIN
+
+
 # --- against a destination ------------------------------------------------------------------
 
 
@@ -788,6 +833,14 @@ class Partition:
         self.known, self.next_sequence = producer, sequence + len(addresses)
         self.stored += addresses
         return True
+
+
+class Outgoing(NamedTuple):
+    """A record on its way. marked: it carries its lane's callback."""
+
+    address: int
+    lane: LaneKey
+    marked: bool
 
 
 class Request:
@@ -814,7 +867,7 @@ class Bridge(RuleBasedStateMachine):
         self.random = random.Random(seed)
         self.policy = policy
         self.now_s = 0.0
-        self.log: list[Record] = []
+        self.log: list[int] = []  # addresses
         self.lane_by_address: dict[int, LaneKey] = {}
         self.partitions = {lane: Partition() for lane in self.LANES}
         self.poison = {number * 10 for number in poison}
@@ -889,7 +942,7 @@ class Bridge(RuleBasedStateMachine):
 
     def offer(self, lane: LaneKey, request: Request) -> None:
         partition = self.partitions[lane]
-        addresses = [out.record.address for out in request.records]
+        addresses = [out.address for out in request.records]
         taken = partition.offer(self.producer, request.sequence, addresses, self.poison)
         request.refused = not taken
         request.offset = len(partition.stored) - 1
@@ -901,15 +954,11 @@ class Bridge(RuleBasedStateMachine):
         for _ in range(count):
             address = 10 * len(self.log)
             self.lane_by_address[address] = self.random.choice(self.LANES)
-            self.log.append(Record(address, 0, None, b"", (), None))
+            self.log.append(address)
 
-    def lane_of(self, record: Record) -> LaneKey:
-        key = self.lane_by_address[record.address]
-        if self.missing and key[0] == "u":
-            return self.MISSING
-        if record.address in self.engine.refusals:
-            raise Poisonous(key, self.engine.refusals[record.address])
-        return key
+    def lane_of(self, address: int) -> LaneKey:
+        key = self.lane_by_address[address]
+        return self.MISSING if self.missing and key[0] == "u" else key
 
     @rule(count=st.integers(1, 8))
     def read(self, count: int) -> None:
@@ -918,17 +967,18 @@ class Bridge(RuleBasedStateMachine):
         begin = self.engine.begin()
         first = begin.address // 10
         batch = self.log[first : first + count]
-        end = batch[-1].address + 10 if batch else begin.address
-        self.waiting, planned = plan(
-            batch,
-            first,
-            self.lane_of,
+        end = batch[-1] + 10 if batch else begin.address
+        lanes = list(map(self.lane_of, batch))
+        sent, planned = plan(
+            Given(batch, [0] * len(batch), lanes, first, self.engine.refusals),
             self.engine.lane,
             begin=begin.address,
             aside=self.engine.aside,
             stop_at_poison=self.policy == "stop",
             mark_every=3,
         )
+        marked = {mark.last_address for _, mark in planned.marks}
+        self.waiting = [Outgoing(batch[i], lanes[i], batch[i] in marked) for i in sent]
         self.do(self.engine.read(at(end), planned, now_s=self.now_s))
         if self.crashed:
             self.crash()
@@ -973,7 +1023,7 @@ class Bridge(RuleBasedStateMachine):
         for i, out in enumerate(request.records):
             if out.marked:
                 offset = request.offset - len(request.records) + 1 + i
-                self.do(self.engine.delivered(lane, out.record.address, offset, now_s=self.now_s))
+                self.do(self.engine.delivered(lane, out.address, offset, now_s=self.now_s))
 
     @rule()
     def lose_the_connection(self) -> None:
@@ -1031,7 +1081,7 @@ class Bridge(RuleBasedStateMachine):
         if hasattr(self, "engine"):
             arrived = self.arrived() | set(self.dead)
             position = self.engine.position.address
-            assert all(r.address in arrived for r in self.log if r.address < position)
+            assert all(address in arrived for address in self.log if address < position)
             assert self.engine.committed.address <= position
 
     @invariant()
@@ -1082,15 +1132,16 @@ class Bridge(RuleBasedStateMachine):
         poison = {a for a in self.poison if a < 10 * len(self.log)}
         wanted: set[int] = set()
         stopped: set[LaneKey] = set()
-        for record in self.log:
-            lane = self.lane_by_address[record.address]
-            if record.address in poison and self.policy == "stop":
+        for address in self.log:
+            lane = self.lane_by_address[address]
+            if address in poison and self.policy == "stop":
                 stopped.add(lane)
-            elif record.address not in poison and lane not in stopped:
-                wanted.add(record.address)
+            elif address not in poison and lane not in stopped:
+                wanted.add(address)
         for _ in range(300):
             self.drive(5)
-            if wanted <= self.arrived() and self.engine.stopped_short:
+            read = self.engine.frontier.address == 10 * len(self.log)
+            if read and wanted <= self.arrived() and self.engine.stopped_short:
                 break
         assert wanted <= self.arrived(), sorted(wanted - self.arrived())
         if self.policy == "stop":

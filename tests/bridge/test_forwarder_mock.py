@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -41,6 +41,8 @@ from tests.bridge.conftest import (
 
 if TYPE_CHECKING:
     from bridge.embedded import EmbeddedBroker
+    from bridge.lane import LaneKey
+    from bridge.messages import Callback
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22  # numbers of requests in Kafka's protocol
 ONE_AT_A_TIME = {"max.in.flight": "1"}  # the mock does not judge order: see bridge/embedded.py
@@ -545,15 +547,13 @@ def in_tens(log: Path, forward: Forward) -> Run:
 def marked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Addresses of records that were sent with a callback."""
     found: list[int] = []
-    send = Cluster.send
+    reporting = Cluster.reporting
 
-    def watched(self: Cluster, *arguments: Any) -> bool:
-        sent = send(self, *arguments)
-        if sent and arguments[-1] is not None:
-            found.append(arguments[-1])
-        return sent
+    def watched(self: Cluster, lane: LaneKey, address: int) -> Callback:
+        found.append(address)
+        return reporting(self, lane, address)
 
-    monkeypatch.setattr(Cluster, "send", watched)
+    monkeypatch.setattr(Cluster, "reporting", watched)
     return found
 
 

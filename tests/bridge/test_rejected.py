@@ -181,7 +181,7 @@ def test_a_flush_on_a_full_disk_ends_in_time_the_status_says_why_and_room_mends_
         assert buffer.flush(20)
         system.capacity = system.used()
         destination.down = True
-        large = [b"%d" % number + b"x" * (300 << 10) for number in range(4)]
+        large = [b"%d" % number + b"x" * (1100 << 10) for number in range(4)]
         buffer.send("t", large[0], b"k")
         wait_until(lambda: "space" in (buffer.status().error or ""))
         assert not buffer.flush(0.3)

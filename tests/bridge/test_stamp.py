@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given
 
-from bridge.stamp import HEADER_NAME, Stamp, decode_stamp, encode_stamp
+from bridge.stamp import HEADER_NAME, Stamp, decode_stamp, encode_stamp, encode_stamps
 
 UUID = bytes(range(16))
 OURS = (HEADER_NAME, encode_stamp(UUID, 3, 77, 1_600_000_000_123_456))
@@ -58,3 +59,12 @@ def test_the_stamp_is_found_among_other_headers_and_the_last_one_counts() -> Non
     assert decode_stamp([("a", b"1"), OURS, ("b", None)]) == STAMP
     assert decode_stamp([forged, OURS]) == STAMP
     assert decode_stamp([OURS, (HEADER_NAME, b"short")]) == STAMP
+
+
+def test_stamps_of_many_are_those_of_each() -> None:
+    addresses = np.arange(2**62, 2**62 + 500)
+    times = np.arange(-250, 250) * 10**12
+    assert encode_stamps(UUID, 2**32 - 1, addresses, times) == [
+        encode_stamp(UUID, 2**32 - 1, address, us)
+        for address, us in zip(addresses.tolist(), times.tolist(), strict=True)
+    ]

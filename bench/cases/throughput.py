@@ -1,0 +1,303 @@
+"""throughput: a backlog through the bridge, beside a producer that sends the same records.
+
+The raw producer is confluent-kafka's with the bridge's settings, in a loop that does nothing else:
+values, keys, partitions, timestamps and the stamps for the header are made before, `produce` is
+called with positional arguments, and one record in 256 carries a callback (in another row each).
+The bridge reads them from a log, checks and routes them, and keeps its cursor. Timed is until the
+last record is acknowledged, with connections that stand: to connect takes either half a second.
+
+Proof of work: the ends of the partitions say that as many arrived. (The mock keeps 5 MiB a
+partition, so what arrived cannot be read again.) The mock does not isolate transactions, so
+exactly_once is against Apache Kafka only.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from itertools import count
+from operator import eq, ge
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from uuid import uuid4
+
+from bench.measure import Contender, Group, Promise, Skipped, Target, Wrong
+from bench.payloads import Proof, make_payloads, prove
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from bench.cases.plan import Plan
+
+__all__ = ["BRIDGE", "RAW", "RAW_EACH", "groups"]
+
+RAW, RAW_EACH = "raw producer", "raw producer, a callback each"
+BRIDGE = {
+    "at_least_once": "aolog bridge, at_least_once",
+    "exactly_once": "aolog bridge, exactly_once",
+}
+_RATIO_MIN = {"at_least_once": 0.85, "exactly_once": 0.7}  # of the raw producer's rate
+_ROUND_TRIP_MS = 10
+_PARTITIONS = 4
+_KEYS = 1_000
+_CALLBACK_EVERY = 256
+_TRANSACTION_RECORDS = 10_000
+_SOON_S = 60.0
+_TIMESTAMP_US = 1_700_000_000_000_000
+_VALUE_BYTES = (100, 1024)
+_TWICE = 2  # what other cases take is gone in half a second
+
+
+class _Cluster(Protocol):
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def create_topic(self, name: str, partitions: int = 1) -> None: ...
+
+
+class _Records(NamedTuple):
+    """The same for all: in a log, and as a producer takes them."""
+
+    log: str
+    values: list[bytes]
+    keys: list[bytes]
+    partitions: list[int]
+    stamps: list[bytes]
+    proof: Proof
+
+
+class _To(NamedTuple):
+    """isolates: whether exactly_once is to be had there."""
+
+    name: str
+    cluster: _Cluster
+    isolates: bool
+
+
+def groups(plan: Plan) -> Iterator[Group]:
+    with plan.fixture() as directory:
+        all_records = {
+            length: _records(plan, length, directory)
+            for length in sorted({*plan.record_bytes, *_VALUE_BYTES})
+        }
+        is_small = plan.size.rounds == 1
+        for to, missing in _clusters(directory, with_kafka=not is_small):
+            for length, records in all_records.items():
+                yield _group(to, length, records, [] if missing is None else [missing])
+
+
+def _group(to: _To, length: int, records: _Records, skipped: list[Skipped]) -> Group:
+    topic = f"throughput-{length}"
+    to.cluster.create_topic(topic, _PARTITIONS)
+    deliveries = ["at_least_once", *(["exactly_once"] if to.isolates else [])]
+    return Group(
+        "throughput",
+        f"to {to.name}, {length}-byte records",
+        "with a connection that stands, until the last record is acknowledged",
+        length,
+        [
+            _raw(RAW, to, topic, records, _CALLBACK_EVERY),
+            _raw(RAW_EACH, to, topic, records, 1),
+            *[_bridge(delivery, to, topic, records) for delivery in deliveries],
+        ],
+        (RAW,),
+        skipped,
+        targets=tuple(
+            Target(
+                f"{BRIDGE[delivery]}: time, of the raw producer's",
+                BRIDGE[delivery],
+                (RAW,),
+                1 / _RATIO_MIN[delivery],
+            )
+            for delivery in deliveries
+        ),
+        rounds=None if len(records.values) < 50_000 else 5,
+    )
+
+
+# --- contenders ---------------------------------------------------------------------------------
+
+
+def _raw(name: str, to: _To, topic: str, records: _Records, every: int) -> Contender:
+    from confluent_kafka import Producer
+
+    from bridge.kafka import BATCH_BYTES, DEFAULTS, FIXED
+    from bridge.stamp import HEADER_NAME
+
+    settings = {
+        **DEFAULTS, **FIXED, "batch.size": BATCH_BYTES, "log_level": 3,
+        "bootstrap.servers": to.cluster.bootstrap_servers,
+    }  # fmt: skip  # a table
+
+    def begin() -> Callable[[], int]:
+        failed = reported = 0
+
+        def report(error: object, _: object) -> None:
+            nonlocal failed, reported
+            failed, reported = failed + (error is not None), reported + 1
+
+        producer = Producer(settings)
+        produce, time_ms = producer.produce, _TIMESTAMP_US // 1000
+        for partition in range(_PARTITIONS):
+            produce(topic, None, None, partition)
+        producer.flush(_SOON_S)
+
+        def work() -> int:
+            columns = records.values, records.keys, records.partitions, records.stamps
+            for i, (value, key, partition, stamp) in enumerate(zip(*columns, strict=True), 1):
+                callback = None if i % every else report
+                while True:
+                    try:
+                        produce(topic, value, key, partition, callback, None, time_ms,
+                                [(HEADER_NAME, stamp)])  # fmt: skip  # as the bridge calls it
+                        break
+                    except BufferError:
+                        producer.poll(0.005)
+                if not i % 4096:
+                    producer.poll(0)
+            if producer.flush(_SOON_S) or failed or reported != len(records.values) // every:
+                raise Wrong(f"{name}: {failed} failed, {reported} were reported")
+            return len(records.values)
+
+        return work
+
+    note = "" if every == 1 else f"one record in {every} carries a callback"
+    return _contender(name, to, topic, records, begin, note, before=1)
+
+
+def _bridge(delivery: str, to: _To, topic: str, records: _Records) -> Contender:
+    from bridge.forwarder import Forwarder
+
+    numbers = count()
+
+    def begin() -> Callable[[], int]:
+        forwarder = Forwarder(
+            records.log,
+            topic=topic,
+            bootstrap_servers=to.cluster.bootstrap_servers,
+            settings={"log_level": "3"},
+            cursor=f"{next(numbers)}-{uuid4().hex}",
+            drain=True,
+            delivery=delivery,
+            transaction_records=_TRANSACTION_RECORDS,
+        )
+        # It is connected when it sends in a transaction, else when its first records, one a
+        # partition, are acknowledged.
+        sending = forwarder._delivery  # noqa: SLF001 -- nobody else has to know when that is
+        first = 0 if delivery == "exactly_once" else 1
+        until_s = time.monotonic() + _SOON_S
+        while (now := sending.progress()).state != "sending" or now.acknowledged < first:
+            if time.monotonic() > until_s:
+                raise Wrong(f"{BRIDGE[delivery]}: not connected after {_SOON_S:g} s")
+            sending.turn(time.monotonic())
+        return lambda: forwarder.run().acknowledged
+
+    note = "reads the log, keeps its cursor"
+    if delivery == "exactly_once":
+        note += f", {_TRANSACTION_RECORDS:,} records a transaction"
+    return _contender(BRIDGE[delivery], to, topic, records, begin, note)
+
+
+def _contender(
+    name: str,
+    to: _To,
+    topic: str,
+    records: _Records,
+    begin: Callable[[], Callable[[], int]],
+    note: str,
+    *,
+    before: int = 0,
+) -> Contender:
+    """begin: connects, and gives the work. before: records that it sends to each partition then."""
+
+    @contextmanager
+    def session(_: str) -> Iterator[Callable[[], int]]:
+        ends = _ends(to, topic)
+        yield begin()
+        arrived = [now - end for end, now in zip(ends, _ends(to, topic), strict=True)]
+        expected = [records.partitions.count(number) + before for number in range(_PARTITIONS)]
+        # A transaction ends with a marker in each partition.
+        right = ge if name == BRIDGE["exactly_once"] else eq
+        if not all(map(right, arrived, expected)):
+            raise Wrong(f"{name}: {arrived} arrived of {expected}")
+
+    checksum = "xxh3 of the log, crc32c" if name in BRIDGE.values() else "crc32c"
+    return Contender(
+        name, Promise("cluster", checksum), len(records.values), session, None, records.proof, note
+    )
+
+
+# --- what they share ----------------------------------------------------------------------------
+
+
+def _records(plan: Plan, length: int, directory: str) -> _Records:
+    """Written to a log too."""
+    import aolog
+    from bridge.routing import partition_of
+    from bridge.stamp import encode_stamp
+
+    size = plan.size
+    number = _TWICE * min(size.records, size.bytes_max // length)
+    values = make_payloads(number, length)
+    names = [b"key-%d" % i for i in range(_KEYS)]
+    keys = [names[i % _KEYS] for i in range(number)]
+    partition_by_key = {name: partition_of(name, b"", _PARTITIONS) for name in names}
+    log = str(Path(directory, f"log-{length}"))
+    with aolog.Writer(log) as writer:
+        addresses = [
+            writer.append(value, key=key, timestamp=_TIMESTAMP_US)
+            for value, key in zip(values, keys, strict=True)
+        ]
+    with aolog.Reader(log) as reader:
+        uuid = reader.topic_uuid or bytes(16)
+    stamps = [encode_stamp(uuid, 0, address, _TIMESTAMP_US) for address in addresses]
+    partitions = [partition_by_key[key] for key in keys]
+    return _Records(log, values, keys, partitions, stamps, prove(values))
+
+
+def _clusters(directory: str, *, with_kafka: bool) -> Iterator[tuple[_To, Skipped | None]]:
+    """Each runs until the next is asked for; with the last of them, why there is no other."""
+    from bridge.embedded import EmbeddedBroker
+
+    missing: Skipped | None = Skipped("Apache Kafka", "not at this size")
+    if with_kafka:
+        from tests.kafka.server import KafkaServer, KafkaUnavailable
+
+        try:
+            server, missing = KafkaServer(Path(directory, "kafka")), None
+        except KafkaUnavailable as error:
+            missing = Skipped("Apache Kafka", str(error))
+    for round_trip_ms in (0, _ROUND_TRIP_MS):
+        with EmbeddedBroker() as broker:
+            name = "librdkafka's mock"
+            if round_trip_ms:
+                broker.set_rtt_ms(round_trip_ms)
+                name += f", {round_trip_ms} ms away"
+            yield _To(name, broker, isolates=False), missing
+    if missing is None:
+        with server:
+            yield _To("Apache Kafka", server, isolates=True), None
+
+
+def _ends(to: _To, topic: str) -> Sequence[int]:
+    """Of each partition, behind its last record. A new topic's leaders appear in a moment."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    consumer = Consumer(
+        {"bootstrap.servers": to.cluster.bootstrap_servers, "group.id": "bench", "log_level": 3}
+    )
+    until_s = time.monotonic() + _SOON_S
+    try:
+        while True:
+            try:
+                found = [
+                    consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=5.0)
+                    for partition in range(_PARTITIONS)
+                ]
+                return [int(ends[1]) for ends in found]
+            except KafkaException:
+                if time.monotonic() > until_s:
+                    raise
+                time.sleep(0.1)
+    finally:
+        consumer.close()

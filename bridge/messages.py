@@ -1,0 +1,171 @@
+"""Messages: the records of a batch as a producer takes them, column by column. Pure.
+
+An object a record, and a call or two for each, cost more than to produce it. So what is done for
+every record is done to columns: they are cut out of a frame's own where that can be, with numpy
+for the numbers, and made of records where frames are small or have headers or topics of their own.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from aolog.columns import lone
+from bridge.stamp import encode_stamp, encode_stamps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import numpy as np
+
+    from aolog import Record
+    from aolog.batch import Batch, RecordFrame
+    from aolog.columns import BinaryColumn
+    from aolog.record import Headers
+    from bridge.lane import LaneKey
+
+__all__ = ["Callback", "Message", "Messages", "messages_of", "milliseconds"]
+
+Callback: TypeAlias = "Callable[..., None] | None"
+"""What the client is to call when the record has arrived, or has not."""
+
+Message: TypeAlias = "tuple[LaneKey, bytes | None, bytes | None, int, Headers, bytes, Callback]"
+"""Where to, value, key, Kafka's timestamp in milliseconds, headers, stamp, callback."""
+
+_NUMPY_PAYS = 16  # records a frame, on average
+
+
+class Messages(NamedTuple):
+    """Columns of one length, in the order of the log. sizes: of value and key, in bytes.
+    times_ms: Kafka's timestamps. headers: the records' own."""
+
+    addresses: Sequence[int]
+    topics: Sequence[str | None]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers]
+    sizes: Sequence[int]
+    times_ms: Sequence[int]
+    stamps: Sequence[bytes]
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return len(self.addresses)
+
+    def take(self, indices: Iterable[int]) -> Messages:
+        """Some of them."""
+        indices = list(indices)
+        return Messages._make([column[i] for i in indices] for column in self)
+
+    def first(self, count: int) -> Messages:
+        """So many."""
+        return Messages._make(column[:count] for column in self)
+
+    def part(
+        self,
+        lanes: Sequence[LaneKey],
+        begin: int,
+        end: int,
+        callbacks: Iterable[Callback] = repeat(None),
+    ) -> Iterator[Message]:
+        """Those in [begin, end). callbacks: theirs. Made as they go: thousands that are kept cost
+        the collector dearly."""
+        part = slice(begin, end)
+        return zip(
+            lanes[part],
+            self.values[part],
+            self.keys[part],
+            self.times_ms[part],
+            self.headers[part],
+            self.stamps[part],
+            callbacks,
+            strict=False,
+        )
+
+
+def messages_of(
+    batch: Batch, source: bytes, view: Callable[[Record], Record] | None = None
+) -> Messages:
+    """All of a batch. source: the UUID in the stamps. view: what becomes of each record."""
+    frames = batch.frames
+    if view is None and len(batch) >= _NUMPY_PAYS * len(frames) and all(map(_is_plain, frames)):
+        return _of_frames(frames, source)
+    return _of_records(batch if view is None else map(view, batch), source, frames[0].epoch)
+
+
+def milliseconds(timestamp_us: int | None) -> int:
+    """Kafka's timestamp: rounded down. 0 makes the client take the present, which is right for a
+    record without one; what lies before 1970 Kafka cannot say, so it becomes its first
+    millisecond and only the stamp has the truth."""
+    if timestamp_us is None:
+        return 0
+    return max(1, timestamp_us // 1000)
+
+
+def _is_plain(frame: RecordFrame) -> bool:
+    """Whether it has no other columns than those that are read here. Not those of format 1, which
+    has no times."""
+    columns = frame.columns
+    return columns.headers is None and columns.topics is None and frame.timestamp_us is not None
+
+
+def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
+    """Numbers of all frames at once: numpy's calls cost as much as some hundred records."""
+    import numpy as np
+
+    values: list[bytes | None] = []
+    keys: list[bytes | None] = []
+    topics: list[str | None] = []
+    places, times, sizes = [], [], []
+    for frame in frames:
+        columns, skip = frame.columns, frame.skip
+        count = columns.records - skip
+        of_values = columns.values or lone(columns.value)
+        values += of_values.to_list()[skip:]
+        keys += [None] * count if columns.keys is None else columns.keys.to_list()[skip:]
+        topics += [columns.topic] * count
+        sizes.append(_lengths(of_values, columns.keys)[skip:])
+        first = frame.address + skip
+        places.append(np.arange(first, first + count))
+        if columns.timestamps is not None:
+            times.append(np.frombuffer(columns.timestamps, np.int64)[skip:])
+        else:
+            times.append(np.full(count, frame.timestamp_us))
+    addresses = np.concatenate(places)
+    count = len(addresses)
+    times_us = np.concatenate(times)
+    return Messages(
+        addresses.tolist(),
+        topics,
+        keys,
+        values,
+        [()] * count,
+        np.concatenate(sizes).tolist(),
+        np.maximum(1, times_us // 1000).tolist(),
+        encode_stamps(source, frames[0].epoch, addresses, times_us),
+    )
+
+
+def _lengths(values: BinaryColumn, keys: BinaryColumn | None) -> np.ndarray:
+    """Of each record, both together."""
+    import numpy as np
+
+    ends = np.frombuffer(values.offsets, np.uint32).astype(np.int64)
+    if keys is not None:
+        ends += np.frombuffer(keys.offsets, np.uint32)
+    lengths: np.ndarray = np.diff(ends)
+    return lengths
+
+
+def _of_records(records: Iterable[Record], source: bytes, epoch: int) -> Messages:
+    records = list(records)
+    addresses, times_us, topics, keys, values, headers = (
+        list(map(attrgetter(name), records))
+        for name in ("address", "timestamp", "topic", "key", "value", "headers")
+    )
+    sizes = [len(k or b"") + len(v or b"") for k, v in zip(keys, values, strict=True)]
+    stamps = list(map(encode_stamp, repeat(source), repeat(epoch), addresses, times_us))
+    times_ms = list(map(milliseconds, times_us))
+    return Messages(addresses, topics, keys, values, headers, sizes, times_ms, stamps)

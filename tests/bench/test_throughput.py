@@ -1,0 +1,38 @@
+"""The bench of the bridge's throughput judges no contender whose records did not arrive."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.cases import throughput
+from bench.cases.plan import Plan
+from bench.measure import Wrong
+from bench.sizes import SIZES
+
+
+def test_a_contender_whose_records_do_not_arrive_is_wrong(tmp_path):
+    plan = Plan(str(tmp_path), SIZES["small"]._replace(records=500), (100,))
+    groups = throughput.groups(plan)
+    group = next(groups)
+    _, each, bridge = group.contenders
+    assert [one.name for one in group.contenders] == [
+        throughput.RAW, throughput.RAW_EACH, throughput.BRIDGE["at_least_once"],
+    ]  # fmt: skip  # a list
+    with bridge.session(str(tmp_path)) as work:
+        assert work() == bridge.records == 1000
+    with pytest.raises(Wrong, match=r"aolog bridge.*arrived of"), bridge.session(str(tmp_path)):
+        pass
+    with pytest.raises(Wrong, match="callback each"), each.session(str(tmp_path)):
+        pass
+    groups.close()
+
+
+def test_every_delivery_has_a_target_and_the_mock_none_for_exactly_once(tmp_path):
+    plan = Plan(str(tmp_path), SIZES["small"]._replace(records=50), (100,))
+    found = list(throughput.groups(plan))
+    assert [group.record_bytes for group in found] == [100, 1024, 100, 1024]
+    for group in found:
+        (target,) = group.targets
+        assert target.contender == throughput.BRIDGE["at_least_once"]
+        assert target.ratio_max == pytest.approx(1 / 0.85)
+        assert [one.reason for one in group.skipped] == ["not at this size"]

@@ -1,0 +1,133 @@
+"""Columns say what records say, however the frames were made and whatever is taken of them."""
+
+from __future__ import annotations
+
+from itertools import repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aolog import Reader, Record, Writer
+from bridge.messages import messages_of, milliseconds
+from bridge.stamp import encode_stamp
+
+if TYPE_CHECKING:
+    from aolog.batch import Batch
+    from bridge.messages import Messages
+
+UUID = bytes(range(16))
+US = 1_700_000_000_123_456
+
+PLAIN: list[dict[str, Any]] = [{"value": b"v%d" % i} for i in range(200)]
+KEYED = [{**one, "key": b"" if i % 7 else None} for i, one in enumerate(PLAIN)]
+TIMED = [{**one, "timestamp": US + i * 777} for i, one in enumerate(KEYED)]
+OLD = [{**one, "timestamp": -1500 + i * 100} for i, one in enumerate(PLAIN)]
+EMPTY = [{"value": None if i % 3 else b"", "key": b"k"} for i in range(200)]
+HEADED = [{**one, "headers": (("a", b"1"), ("b", None))} for one in TIMED]
+ONE_TOPIC = [{**one, "topic": "t"} for one in TIMED]
+TOPICS = [{**one, "topic": f"t{i % 3}" if i % 4 else None} for i, one in enumerate(TIMED)]
+
+
+def batch_of(path: Path, records: list[dict[str, Any]], **options: Any) -> Batch:
+    with Writer(path, **options) as log:
+        for record in records:
+            log.append(**record)
+    with Reader(path) as reader:
+        batch = reader.read_batch(1 << 20)
+    assert batch is not None
+    assert len(batch) == len(records)
+    return batch
+
+
+def said_by(batch: Batch) -> list[tuple[object, ...]]:
+    """What the client must be given for each record, made of the record."""
+    epoch = batch.frames[0].epoch
+    return [
+        (("t", 0), r.value, r.key, milliseconds(r.timestamp), r.headers,
+         encode_stamp(UUID, epoch, r.address, r.timestamp), None)
+        for r in batch
+    ]  # fmt: skip  # one thing, one line
+
+
+def part_of(messages: Messages, begin: int, end: int) -> list[object]:
+    return list(messages.part([("t", 0)] * messages.records, begin, end))
+
+
+@pytest.mark.parametrize("batch_bytes", [1 << 16, 2000, 100, 0])
+@pytest.mark.parametrize(
+    "records",
+    [PLAIN, KEYED, TIMED, OLD, EMPTY, HEADED, ONE_TOPIC, TOPICS, PLAIN[:1], TIMED[:63]],
+)
+def test_columns_are_those_of_the_records(
+    tmp_path: Path, records: list[dict[str, Any]], batch_bytes: int
+) -> None:
+    batch = batch_of(tmp_path / "log", records, batch_bytes=batch_bytes)
+    messages = messages_of(batch, UUID)
+    assert messages.records == len(records)
+    assert part_of(messages, 0, len(records)) == said_by(batch)
+    assert list(messages.addresses) == [record.address for record in batch]
+    assert list(messages.topics) == [record.topic for record in batch]
+    assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
+    assert {type(size) for size in messages.sizes} == {int}
+
+
+def test_a_batch_that_begins_within_a_frame_is_cut(tmp_path: Path) -> None:
+    batch_of(tmp_path / "log", TIMED)
+    with Reader(tmp_path / "log") as reader:
+        for _ in range(70):
+            reader.read()
+        batch = reader.read_batch(1 << 20)
+    assert batch is not None
+    messages = messages_of(batch, UUID)
+    assert part_of(messages, 0, 130) == said_by(batch)
+    assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
+
+
+def test_format_1_has_no_timestamps(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path / "log", [{"value": b"v"}] * 300, format="queuefka")
+    messages = messages_of(batch, UUID)
+    assert part_of(messages, 0, 300) == said_by(batch)
+    assert list(messages.times_ms) == [0] * 300
+
+
+def test_some_of_them_are_taken_cut_off_and_viewed(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path / "log", TIMED)
+    messages, said = messages_of(batch, UUID), said_by(batch)
+    assert part_of(messages.take([0, 5, 199]), 0, 3) == [said[0], said[5], said[199]]
+    assert part_of(messages.first(7), 0, 9) == said[:7]
+    assert part_of(messages, 10, 12) == said[10:12]
+
+    def view(record: Record) -> Record:
+        return record._replace(topic="other")
+
+    assert set(messages_of(batch, UUID, view).topics) == {"other"}
+
+
+def test_callbacks_go_to_their_records(tmp_path: Path) -> None:
+    messages = messages_of(batch_of(tmp_path / "log", PLAIN), UUID)
+    lanes = [("t", i) for i in range(200)]
+    part = list(messages.part(lanes, 3, 6, [None, print, None]))
+    assert [(one[0][1], one[-1]) for one in part] == [(3, None), (4, print), (5, None)]
+    assert [one[-1] for one in messages.part(lanes, 0, 2, repeat(print))] == [print, print]
+
+
+@pytest.mark.parametrize(
+    ("us", "ms"),
+    [(None, 0), (0, 1), (-5_000_000, 1), (999, 1), (1_000, 1), (2_999, 2), (US, US // 1000)],
+)
+def test_kafkas_timestamp_is_rounded_down_and_never_before_1970(us: int | None, ms: int) -> None:
+    assert milliseconds(us) == ms
+
+
+def test_a_lone_record_among_large_frames_is_a_column_too(tmp_path: Path) -> None:
+    with Writer(tmp_path / "log") as log:
+        log.append_many([b"%d" % i for i in range(100)])
+        log.append(b"alone")
+        log.flush()
+        log.append_many([b"%d" % i for i in range(100)])
+    with Reader(tmp_path / "log") as reader:
+        batch = reader.read_batch(1 << 20)
+    assert batch is not None
+    assert [frame.columns.records for frame in batch.frames] == [100, 1, 100]
+    assert part_of(messages_of(batch, UUID), 0, 201) == said_by(batch)
