@@ -30,9 +30,11 @@ CHANGES = {"open", "pwritev", "fdatasync", "fsync", "ftruncate", "replace", "unl
 
 def begin(system: SimulatedSystem) -> None:
     """The logs as they are before the job."""
+    writers = []  # one that is dropped is closed
     for log, values in OLD.items():
         if values:
             writer = aolog.Writer(f"{ROOT}/{log}", storage=Storage(system), flush_seconds=None)
+            writers.append(writer)
             for value in values:
                 writer.append(value.encode())
             writer.sync()
