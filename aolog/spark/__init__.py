@@ -1,0 +1,1 @@
+"""Logs as tables and streams of Spark."""
