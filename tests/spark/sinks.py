@@ -1,41 +1,20 @@
 """The sink in a data source of its own, whose tasks and commits can be made to go wrong.
 
 Options, beside the sink's: `attempts`: each task is carried out so often, and the last counts.
-`afterCommit`: raises when the commit is done. `killAt`: the process that commits is killed before
-its n-th call that changes the disk.
+`afterCommit`: raises when the commit is done. `killAt`: before which call the process that commits
+is killed.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
-import signal
-from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
 from aolog.spark.sink import BatchWriter, StreamWriter, batch_writer, stream_writer
-from aolog.system import RealSystem
-from tests.publish.job import CHANGES
+from tests.publish.killing import kill_before_call
 
 NAMES = ("attempts", "aftercommit", "killat")
-
-
-def kill_at(step: int) -> None:
-    """This process is killed before its so manieth call that changes the disk."""
-    calls = itertools.count(1)
-
-    def struck(call: Callable[..., Any]) -> Callable[..., Any]:
-        def strike(*args: Any) -> Any:
-            if next(calls) == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*args)
-
-        return strike
-
-    for name in sorted(CHANGES):
-        setattr(RealSystem, name, staticmethod(struck(getattr(RealSystem, name))))
 
 
 class Troubled:
@@ -51,7 +30,7 @@ class Troubled:
 
     def commit(self, *args: Any) -> None:
         if "killat" in self.trouble:
-            kill_at(int(self.trouble["killat"]))
+            kill_before_call(self.trouble["killat"])
         super().commit(*args)  # type: ignore[misc]  # a mixin
         if "aftercommit" in self.trouble:
             raise RuntimeError(self.trouble["aftercommit"])
