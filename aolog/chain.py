@@ -23,9 +23,8 @@ from aolog import retention as retention_module
 from aolog.active import FormatOneSlab, FormatTwoSlab
 from aolog.commit import GroupCommit
 from aolog.errors import AologError, RetentionFull, StorageFull, SyncFailed
-from aolog.holding import lock_log, refuse_foreign
+from aolog.holding import lock_log, refuse_foreign, warn_of_limits
 from aolog.log import Log
-from aolog.mounts import limits_of
 from aolog.opening import (
     Predecessor,
     begin_format_1_slab,
@@ -84,7 +83,7 @@ class SlabChain:
         self._known_slabs: retention_module.Known = {}  # asked for at each roll of a bounded log
         self._directory = lock_log(path, storage)
         if options.synced:
-            _warn_once(path, storage)
+            warn_of_limits(path, storage)
         try:
             self._open(first_address, topic)
         except BaseException:
@@ -341,16 +340,3 @@ class SlabChain:
             self.slab.file.close()
             self.slab = None
         self._directory.close()
-
-
-_warned: set[str] = set()  # mount points
-
-
-def _warn_once(path: str, storage: Storage) -> None:
-    """Where syncs are asked for that the file system is known not to keep."""
-    mount = storage.mount_of(path)
-    if mount is None or mount.point in _warned:
-        return
-    for limit in limits_of(mount):
-        _warned.add(mount.point)
-        notices.warn("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)

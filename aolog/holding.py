@@ -1,4 +1,5 @@
-"""Taking a log for oneself: its lock, and the proof that the directory is a log or may become one.
+"""Taking a log for oneself: its lock, the proof that the directory is a log or may become one, and
+what its file system does not keep.
 
 For whoever adds slabs: a writer (chain.py), and a job that publishes slabs which were written
 before their place was known (publish/).
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING
 from aolog.errors import LogLocked, NotALog, UsageError
 from aolog.listing import PENDING_SUFFIX, UNBORN_SUFFIX
 from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, MANIFEST_NAME, RETENTION_LOCK
+from aolog.mounts import limits_of
+from aolog.notices import warn
 
 if TYPE_CHECKING:
     from aolog.log import Log
     from aolog.storage import Directory, Storage
 
-__all__ = ["lock_log", "refuse_foreign"]
+__all__ = ["lock_log", "refuse_foreign", "warn_of_limits"]
 
 _OUR_NAMES = {
     CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, MANIFEST_NAME, f"{MANIFEST_NAME}.tmp",
@@ -64,3 +67,16 @@ def refuse_foreign(log: Log, *, format_1: bool) -> None:
             f"{log.path}: the log is of format {log.format}",
             hint=f'open it with format="{its}"',
         )
+
+
+_warned: set[str] = set()  # mount points
+
+
+def warn_of_limits(path: str, storage: Storage) -> None:
+    """Tells once, where locks or syncs are asked for that the file system is known not to keep."""
+    mount = storage.mount_of(path)
+    if mount is None or mount.point in _warned:
+        return
+    for limit in limits_of(mount):
+        _warned.add(mount.point)
+        warn("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)

@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 )
 
 from aolog.errors import UsageError
+from aolog.holding import warn_of_limits
 from aolog.manifest import Transaction
 from aolog.publish.leftovers import abort
 from aolog.publish.publication import check_free, publish
@@ -88,6 +89,7 @@ def _checked(
     routed = check_columns(schema)
     read = read_sink_options(options, stream=stream)
     check_free(read.root, [] if routed else [read.log])
+    warn_of_limits(read.root, Storage())
     return read
 
 
