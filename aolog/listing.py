@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from aolog.storage import Storage
 
-__all__ = ["PENDING_SUFFIX", "UNBORN_SUFFIX", "Listing", "list_slabs"]
+__all__ = ["PENDING_SUFFIX", "UNBORN_SUFFIX", "Listing", "holds_slabs", "list_slabs"]
 
 UNBORN_SUFFIX = ".slab.tmp"
 PENDING_SUFFIX = ".pending"
@@ -68,3 +68,18 @@ def list_slabs(path: str, storage: Storage, known: Iterable[int] = ()) -> Listin
             bases.append(base)
     bases.sort()
     return Listing(bases, unborn, pending, published)
+
+
+def holds_slabs(path: str, names: Iterable[str], storage: Storage) -> bool:
+    """Whether a directory with these names is a log. Raises CorruptionError, StorageError."""
+    pending = []
+    for name in names:
+        if slab_base(name) is not None:
+            return True
+        if name.endswith(PENDING_SUFFIX):
+            pending.append(name)
+    if not pending:
+        return False
+    from aolog.manifest import resolve
+
+    return bool(resolve(path, pending, storage))

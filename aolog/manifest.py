@@ -16,7 +16,7 @@ Nothing is written here but by publish/publication.py.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import xxhash
 
@@ -26,7 +26,7 @@ from aolog.log import MANIFEST_NAME
 from aolog.storage import absolute, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aolog.storage import Storage
 
@@ -40,8 +40,11 @@ __all__ = [
     "read_manifest",
     "resolve",
     "root_of",
+    "steadily",
     "sync_roots",
 ]
+
+_T = TypeVar("_T")
 
 VERSION = 1
 DEPTH_MAX = 99  # directories from a log up to its root; two digits in a name
@@ -147,16 +150,31 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
 
 def read_manifest(root: str, storage: Storage) -> Manifest:
     """As it is now; empty if there is none. Raises CorruptionError, NewerFormat, StorageError."""
-    path = f"{root}/{MANIFEST_NAME}"
+    data = _content(root, storage)
+    return Manifest({}, {}) if data is None else decode_manifest(data, f"{root}/{MANIFEST_NAME}")
+
+
+def steadily(root: str, look: Callable[[], _T], storage: Storage) -> _T:
+    """What `look` finds in the logs below a root, in all of them before each publication or behind
+    it: it looks again if there was one meanwhile. Raises what `look` raises, StorageError."""
+    before = _content(root, storage)
+    while True:
+        found, behind = look(), _content(root, storage)
+        if behind == before:
+            return found
+        before = behind
+
+
+def _content(root: str, storage: Storage) -> bytes | None:
+    """Of the manifest; never the same twice, as each names other pending slabs or versions."""
     try:
-        file = storage.open_read(path)
+        file = storage.open_read(f"{root}/{MANIFEST_NAME}")
     except FileNotFoundError:
-        return Manifest({}, {})
+        return None
     try:
-        data = file.pread(file.stat().size, 0)
+        return file.pread(file.stat().size, 0)
     finally:
         file.close()
-    return decode_manifest(data, path)
 
 
 def sync_roots(log_path: str, names: Iterable[str], storage: Storage) -> None:

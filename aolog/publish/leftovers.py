@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog import clock
-from aolog.listing import PENDING_SUFFIX
+from aolog.listing import PENDING_SUFFIX, holds_slabs
 from aolog.manifest import job_of, read_manifest
 from aolog.publish.pending import log_path
-from aolog.slab import slab_base
 from aolog.storage import Storage, absolute
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def _directories(root: str, storage: Storage) -> list[str]:
         path = todo.pop()
         found.append(path)
         names = storage.list_names(path)
-        if any(slab_base(name) is not None for name in names):
+        if holds_slabs(path, names, storage):
             continue
         for name in names:
             if name.startswith(".") or name.endswith(PENDING_SUFFIX):

@@ -61,9 +61,7 @@ class Router:
             names=[name for name in _TAKEN if name in names],
         )
         if self._options.topic is not None:
-            topics = pa.array([self._options.topic], pa.string()).take(
-                pa.array([0] * batch.num_rows, pa.int32())
-            )
+            topics = pa.repeat(pa.scalar(self._options.topic, pa.string()), batch.num_rows)
             columns = {name: rows.column(name) for name in rows.schema.names}
             rows = pa.RecordBatch.from_pydict(columns | {"topic": topics})
         if batch.num_rows == 0:
@@ -88,10 +86,12 @@ class Router:
     def _drain(self, log: str) -> None:
         batches = self._waiting.pop(log)
         del self._waiting_bytes[log]
-        pending = self._logs.pop(log, None)
+        pending = self._logs.get(log)
         if pending is None or not pending.is_open:
             self._close_one()
-        self._logs[log] = pending = pending or self._new(log)
+        pending = pending or self._new(log)
+        self._logs.pop(log, None)
+        self._logs[log] = pending
         if len(batches) > 1:
             batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
         for batch in batches:

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 import aolog
-from aolog.manifest import Transaction
+from aolog.log import Log
+from aolog.manifest import Transaction, steadily
 from aolog.publish.publication import publish
 from aolog.storage import Storage
 from aolog.testing import Call, SimulatedSystem
@@ -37,8 +38,15 @@ class Told:
         return told
 
 
+def publish_twice(storage: Storage, slabs: list) -> None:
+    """The second has no slabs; its manifest leaves out those of the first."""
+    for version, its in ((1, slabs), (2, [])):
+        transaction = Transaction("app/x", version)
+        publish(ROOT, JOB, its, transaction=transaction, storage=storage)
+
+
 class Steps:
-    """A publication in a thread of its own, that goes on when it is told to. On a copy of a disk, on
+    """Publications in a thread of its own, that goes on when it is told to. On a copy of a disk, on
     which all tasks have written."""
 
     def __init__(self, system: SimulatedSystem, slabs: list) -> None:
@@ -53,7 +61,7 @@ class Steps:
 
     def _publish(self, storage: Storage, slabs: list) -> None:
         try:
-            publish(ROOT, JOB, slabs, transaction=Transaction("app/x", 1), storage=storage)
+            publish_twice(storage, slabs)
         finally:
             with self._turn:
                 self.ended = True
@@ -93,9 +101,11 @@ def prepared() -> tuple[SimulatedSystem, list]:
 def stepping(prepared: tuple[SimulatedSystem, list], step: int) -> Iterator[Steps]:
     system, slabs = prepared
     steps = Steps(system.snapshot(), slabs)
-    steps.go_to(step)
-    yield steps
-    steps.end()
+    try:
+        steps.go_to(step)
+        yield steps
+    finally:
+        steps.end()
 
 
 def count_of(prepared: tuple[SimulatedSystem, list]) -> tuple[int, int]:
@@ -103,7 +113,7 @@ def count_of(prepared: tuple[SimulatedSystem, list]) -> tuple[int, int]:
     system = prepared[0].snapshot()
     calls: list[Call] = []
     system.before = lambda call: calls.append(call) if call.name in CHANGES else None
-    publish(ROOT, JOB, prepared[1], transaction=Transaction("app/x", 1), storage=Storage(system))
+    publish_twice(Storage(system), prepared[1])
     commit = next(
         i for i, call in enumerate(calls, 1) if call.name == "replace" and "jsonl" in call.path
     )
@@ -122,10 +132,9 @@ def test_no_reader_sees_a_part(prepared, said):
     commit, last = count_of(prepared)
     looks = 0
     seen = set[str]()
-    for begun in range(commit - 1, last + 1, 2):
-        for number, to in enumerate((begun + 1, commit + 1, commit + 5, last + 1)):
-            at = 1 + (7 * begun + 3 * number) % 13
-            more = to > begun
+    for begun in range(commit - 1, min(commit + 22, last)):
+        for to in (begun + 1, last + 1):
+            at, more = 1, True
             while more:
                 with stepping(prepared, begun) as steps:
                     found, more = read_all(steps, at, to)
@@ -136,10 +145,51 @@ def test_no_reader_sees_a_part(prepared, said):
                 assert kinds == "".join(sorted(kinds, reverse=True)), (begun, to, at, kinds)
                 seen.add(kinds)
                 looks += 1
-                at += 13
+                at += (
+                    1 if at < 9 else 19 + begun % 5
+                )  # closely where it lists and reads the manifest
     said(f"readers beside a publication: {looks} interleavings, seen {sorted(seen)}")
     assert {"---", "+++"} < seen  # and some in between: what is read later is there
     assert looks > 300
+
+
+def test_who_looks_steadily_at_all_logs_sees_all_of_it_or_nothing(prepared):
+    commit, last = count_of(prepared)
+    seen = set[bool]()
+    for begun in (commit - 1, commit, commit + 2):
+        for at in range(1, 130, 9):
+            found = look_steadily(prepared, begun, at, last + 1)
+            assert found in (OLD, added()), (begun, at)
+            seen.add(found == OLD)
+    assert seen == {False, True}
+
+
+def look_steadily(prepared: tuple, begun: int, at: int, to: int) -> dict[str, list[str]]:
+    with stepping(prepared, begun) as steps:
+        system = Told(steps.system.process(), lambda _, n: steps.go_to(to) if n == at else None)
+        storage = Storage(system)
+        return steadily(ROOT, lambda: {log: values_of(storage, log) for log in OLD}, storage)
+
+
+def test_a_reader_that_is_open_sees_what_is_published_and_not_renamed(prepared):
+    commit, _ = count_of(prepared)
+    with stepping(prepared, commit) as steps:
+        system = steps.system.process()
+        with aolog.Reader(f"{ROOT}/a", storage=Storage(system), strict=True) as reader:
+            assert [r.value for r in reader] == [b"a0", b"a1"]
+            assert list(reader) == []
+            steps.go_to(commit + 1)
+            assert [r.value for r in reader] == [b"p0", b"p1", b"p2"]
+
+
+def test_a_slab_that_is_renamed_behind_its_listing_is_opened(prepared):
+    commit, last = count_of(prepared)
+    with stepping(prepared, commit + 1) as steps:
+        log = Log(f"{ROOT}/a", Storage(steps.system.process()))
+        assert len(log.published) == 2
+        steps.go_to(last + 1)
+        assert [log.open_slab(i).seal().records for i in (1, 2)] == [2, 1]
+        log.close()
 
 
 def test_a_reader_that_stays_goes_from_nothing_to_all(prepared):
