@@ -25,14 +25,26 @@ from aolog.manifest import (
     pending_name,
     root_of,
 )
-from aolog.publish.leftovers import abort
+from aolog.publish.leftovers import abort, sweep
 from aolog.publish.pending import PendingLog, depth_of
 from aolog.publish.publication import check_free, publish
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
 from aolog.testing import Fault, Killed, SimulatedSystem
 from bridge.tree import find_logs, growth
-from tests.publish.job import FIRST, JOB, OLD, ROOT, added, begin, pending_names, run, seen, write
+from tests.publish.job import (
+    FIRST,
+    JOB,
+    OLD,
+    ROOT,
+    TASKS,
+    added,
+    begin,
+    pending_names,
+    run,
+    seen,
+    write,
+)
 
 OTHER = "cd" * 16
 
@@ -150,6 +162,15 @@ def test_a_large_batch_becomes_frames_that_are_small(tmp_path):
     report = aolog.verify(tmp_path / "a")
     assert report.ok
     assert report.frames >= report.bytes // (300 << 10)
+
+
+def test_what_a_task_describes_survives_power_loss():
+    system = SimulatedSystem(piece_bytes=512)
+    slabs = write(Storage(system), TASKS[0])
+    whole = system.files()
+    for left in system.power_cut(200):
+        assert left.system.files() == whole
+    assert len(slabs) == 2
 
 
 def test_a_task_that_fails_takes_its_files_with_it(tmp_path):
@@ -498,6 +519,12 @@ def test_a_job_that_still_writes_keeps_its_old_files(tmp_path):
     publish(tmp_path, JOB, task(tmp_path, "a", "3"))
     publish(tmp_path, OTHER, [*first, *second])
     assert read(tmp_path / "a") == ["3", "1", "2"]
+
+
+def test_what_the_manifest_names_is_never_swept(tmp_path):
+    slabs = [*task(tmp_path, "a", "1"), *task(tmp_path, "a", "2")]
+    sweep(str(tmp_path / "a"), JOB, {slabs[0].name}, 0.0, Storage())
+    assert [path.name for path in (tmp_path / "a").iterdir()] == [slabs[0].name]
 
 
 def test_a_pending_slab_is_no_damage_and_is_told(tmp_path):
