@@ -479,6 +479,20 @@ def test_a_damaged_manifest_is_told_where_it_matters(tmp_path):
 # --- what is left ----------------------------------------------------------------------------------
 
 
+def test_a_manifest_goes_on_naming_what_it_cannot_rename():
+    """Another process holds the lock of a log that a killed publication left."""
+    system = killed_behind_commit(begun())
+    storage = Storage(system)
+    held = Storage(system.process()).open_directory(f"{ROOT}/a")
+    assert held.try_lock()
+    publish(ROOT, OTHER, write(storage, {"d": ["later"]}, OTHER), storage=storage)
+    held.close()
+    assert seen(storage) == added() | {"d": [*added()["d"], "later"]}
+    publish(ROOT, OTHER, [], transaction=FIRST._replace(version=9), storage=storage)
+    assert seen(storage) == added() | {"d": [*added()["d"], "later"]}
+    assert len(pending_names(system)) == 2  # unpublished: of the first attempt
+
+
 def test_an_aborted_job_leaves_nothing_and_takes_nothing_of_others(tmp_path):
     publish(tmp_path, JOB, task(tmp_path, "a", "1"))
     mine = task(tmp_path, "a", "2")
