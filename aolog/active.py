@@ -84,6 +84,11 @@ class FormatTwoSlab(_Pending):
         return self._sealed.greatest_us
 
     @property
+    def least_us(self) -> int:
+        """Least timestamp in the slab; NO_TIMESTAMP if it has no record."""
+        return self._sealed.least_us
+
+    @property
     def marked(self) -> bool:
         """Whether the last frame is a mark (or there is none): another would say nothing new. A
         seal, which says the same, stays the last."""

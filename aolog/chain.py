@@ -21,17 +21,9 @@ from aolog import clock, notices
 from aolog import retention as retention_module
 from aolog.active import FormatOneSlab, FormatTwoSlab
 from aolog.commit import GroupCommit
-from aolog.errors import (
-    AologError,
-    LogLocked,
-    NotALog,
-    RetentionFull,
-    StorageFull,
-    SyncFailed,
-    UsageError,
-)
-from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, UNBORN_SUFFIX, Log
-from aolog.mounts import limits_of
+from aolog.errors import AologError, RetentionFull, StorageFull, SyncFailed
+from aolog.holding import lock_log, refuse_foreign, warn_of_limits
+from aolog.log import Log
 from aolog.opening import (
     Predecessor,
     begin_format_1_slab,
@@ -45,12 +37,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from aolog.retention import Retention
-    from aolog.storage import Directory, Storage
+    from aolog.storage import Storage
 
 __all__ = ["ChainOptions", "SlabChain"]
 
 _NEVER_S = float("inf")
-_OUR_NAMES = {CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, "lost+found"}
 
 
 class ChainOptions(NamedTuple):
@@ -89,9 +80,9 @@ class SlabChain:
         self._sync_lock = threading.RLock()  # knows whose it is: see _sync_written
         self._commit = GroupCommit(self._settled, self._sync_written)
         self._known_slabs: retention_module.Known = {}  # asked for at each roll of a bounded log
-        self._directory = self._lock_directory()
+        self._directory = lock_log(path, storage)
         if options.synced:
-            _warn_once(path, storage)
+            warn_of_limits(path, storage)
         try:
             self._open(first_address, topic)
         except BaseException:
@@ -100,25 +91,14 @@ class SlabChain:
 
     # --- opening ------------------------------------------------------------------------------
 
-    def _lock_directory(self) -> Directory:
-        self._storage.make_directory(self.path)
-        directory = self._storage.open_directory(self.path)
-        try:
-            if not directory.try_lock():
-                raise LogLocked(
-                    "another writer has the log open",
-                    hint="a log has one writer: close it, or write to another log",
-                    path=self.path,
-                )
-        except BaseException:
-            directory.close()
-            raise
-        return directory
-
     def _open(self, first_address: int, topic: str | None) -> None:
         log = Log(self.path, self._storage)
         try:
-            self._refuse_foreign(log)
+            if log.published:
+                from aolog.publish.forward import roll_forward
+
+                roll_forward(log)
+            refuse_foreign(log, format_1=self._options.format_1)
             self.opening, self._before, offset = open_for_append(
                 log,
                 first_base=first_address,
@@ -139,28 +119,6 @@ class SlabChain:
         elif fresh or next_base != self._before.end:
             self.begin_slab()
         self.durable = self.end
-
-    def _refuse_foreign(self, log: Log) -> None:
-        if not log.bases:
-            foreign = [
-                name
-                for name in self._storage.list_names(self.path)
-                if not name.startswith(".")
-                and name not in _OUR_NAMES
-                and not name.endswith(UNBORN_SUFFIX)
-            ]
-            if foreign:
-                raise NotALog(
-                    f"holds other files ({foreign[0]!r}) and no slab",
-                    hint="name a directory of its own",
-                    path=self.path,
-                )
-        elif (log.format == 1) != self._options.format_1:
-            its = "queuefka" if log.format == 1 else "aolog"
-            raise UsageError(
-                f"{self.path}: the log is of format {log.format}",
-                hint=f'open it with format="{its}"',
-            )
 
     # --- how far ------------------------------------------------------------------------------
 
@@ -390,16 +348,3 @@ class SlabChain:
             self.slab.file.close()
             self.slab = None
         self._directory.close()
-
-
-_warned: set[str] = set()  # mount points
-
-
-def _warn_once(path: str, storage: Storage) -> None:
-    """Where syncs are asked for that the file system is known not to keep."""
-    mount = storage.mount_of(path)
-    if mount is None or mount.point in _warned:
-        return
-    for limit in limits_of(mount):
-        _warned.add(mount.point)
-        notices.warn("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)

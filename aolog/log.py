@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aolog.errors import CodecUnavailable, NewerFormat, NotALog, StorageFailed
 from aolog.frame import KIND_RECORDS, KIND_SEAL, Frame
+from aolog.listing import list_slabs
 from aolog.slab import (
     DATA_BEGIN,
     HEADER_COPIES,
@@ -33,7 +34,6 @@ from aolog.slab import (
     decode_seal_body,
     decode_slab_header,
     decode_trailer,
-    slab_base,
     slab_name,
 )
 from aolog.walk import Damage, QueuefkaWalker, Tail, Walker
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
     from aolog.storage import File, Storage
 
-__all__ = ["ASIDE_DIRECTORY", "CURSOR_DIRECTORY", "RETENTION_LOCK", "UNBORN_SUFFIX", "Log", "Slab"]
+__all__ = ["ASIDE_DIRECTORY", "CURSOR_DIRECTORY", "MANIFEST_NAME", "RETENTION_LOCK", "Log", "Slab"]
 
 _T = TypeVar("_T")
 
 CURSOR_DIRECTORY = "cursors"
 ASIDE_DIRECTORY = "aside"
 RETENTION_LOCK = "retention.lock"
-UNBORN_SUFFIX = ".slab.tmp"
+MANIFEST_NAME = "published.jsonl"
 
 OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
 _LOOKS_MAX = 100  # at a listing, before it is given up that slabs vanish under it
@@ -228,6 +228,8 @@ class Log:
         self.storage = storage
         self.bases: list[int] = []
         self.unborn: list[str] = []  # names of slabs that a dead writer began and never named
+        self.published: dict[int, str] = {}  # pending names that slabs still have, by base
+        self._has_pending = False
         self._listed_at_ns = 0
         self._changed_ns = -1
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
@@ -247,20 +249,15 @@ class Log:
         """Lists the directory again if it changed; whether the slabs did."""
         changed_ns = self._directory.stat().mtime_ns
         racy = self._listed_at_ns - self._changed_ns < _RACY_NS
-        if changed_ns == self._changed_ns and not racy and not force:
+        same = changed_ns == self._changed_ns and not racy and not self._has_pending
+        if same and not force:  # pending slabs are published without a change of this directory
             return False
         self._listed_at_ns = time.time_ns()
         self._changed_ns = changed_ns
-        names = self.storage.list_names(self.path)
-        bases: list[int] = []
-        self.unborn = []
-        for name in names:  # one pass, and nothing else that grows with the log's length
-            base = slab_base(name)
-            if base is not None:
-                bases.append(base)
-            elif name.endswith(UNBORN_SUFFIX):
-                self.unborn.append(name)
-        bases.sort()
+        listing = list_slabs(self.path, self.storage, self.published)
+        bases = listing.bases
+        self.unborn, self.published = listing.unborn, listing.published
+        self._has_pending = bool(listing.pending)
         if bases == self.bases:
             return False
         self.bases, self._format_guess = bases, None
@@ -292,8 +289,16 @@ class Log:
         )
 
     def slab_path(self, base: int) -> str:
-        """Where the slab's file is."""
-        return f"{self.path}/{slab_name(base)}"
+        """Where the slab's file is, or was just now, if it is published and being renamed."""
+        return f"{self.path}/{self.published.get(base) or slab_name(base)}"
+
+    def _open(self, base: int) -> File:
+        try:
+            return self.storage.open_read(self.slab_path(base))
+        except FileNotFoundError:
+            if self.published.pop(base, None) is None:
+                raise
+        return self._open(base)  # it has its own name by now
 
     def position(self, address: int) -> int:
         """Which slab in `bases` holds the address; -1 if it lies before the first."""
@@ -325,7 +330,7 @@ class Log:
         base = self.bases[i]
         if (opened := self._slabs.pop(base, None)) is not None:
             return opened
-        file = self.storage.open_read(self.slab_path(base))
+        file = self._open(base)
         try:
             return Slab(file, base, limit=self._limit(i), log_format=self._first_format)
         except BaseException:
@@ -356,7 +361,7 @@ class Log:
         if known is not None:
             return known
         try:  # nothing is intact: a format-2 slab is born with its prelude, however short its life
-            file = self.storage.open_read(self.slab_path(self.bases[0]))
+            file = self._open(self.bases[0])
         except FileNotFoundError:
             return 2
         try:
@@ -367,7 +372,7 @@ class Log:
 
     def _format_said_by(self, base: int) -> int | None:
         try:
-            file = self.storage.open_read(self.slab_path(base))
+            file = self._open(base)
         except FileNotFoundError:
             return None
         try:

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from aolog.log import Log, Slab
     from aolog.storage import File, Storage
 
-__all__ = ["Opening", "Predecessor", "begin_slab", "open_for_append"]
+__all__ = [
+    "Opening",
+    "Predecessor",
+    "begin_slab",
+    "header_behind",
+    "open_for_append",
+    "reach_behind",
+]
 
 
 _STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
@@ -349,6 +356,50 @@ def _report(log: Log, opening: Opening) -> Opening:
     return opening
 
 
+def reach_behind(path: str, base: int, slab_bytes: int) -> int:
+    """How far the addresses of a slab that begins at `base` may go. Raises UsageError if they
+    would not stay below their end."""
+    reach = slab_bytes + slab_bytes // 8 + _REACH_SPARE
+    if base + reach > ADDRESS_END:
+        raise UsageError("addresses end at 2^63", hint="begin a new log", path=path)
+    return reach
+
+
+def header_behind(
+    before: Predecessor,
+    *,
+    salt: int,
+    now_us: int,
+    slab_bytes: int,
+    reach: int,
+    boot_id: bytes,
+    inode: int,
+    synced: bool,
+    compressed: bool,
+) -> SlabHeader:
+    """What the slab that follows says of itself."""
+    return SlabHeader(
+        topic_uuid=before.topic_uuid,
+        base=before.next_base,
+        base_ordinal=before.ordinal,
+        salt=salt,
+        epoch=before.epoch,
+        created_us=now_us,
+        predecessor_base=before.base,
+        predecessor_end=before.end,
+        predecessor_cut=before.cut,
+        greatest_before_us=before.greatest_us,
+        slab_bytes=slab_bytes,
+        reach=reach,
+        boot_id=boot_id,
+        inode=inode,
+        synced=synced,
+        ordinal_unsure=before.ordinal_unsure,
+        topic=before.topic,
+        compressed=compressed,
+    )
+
+
 def begin_slab(
     path: str,
     storage: Storage,
@@ -365,31 +416,20 @@ def begin_slab(
 
     After an error the same may be asked again, but for one of the directory's sync.
     """
-    reach = slab_bytes + slab_bytes // 8 + _REACH_SPARE
-    if before.next_base + reach > ADDRESS_END:
-        raise UsageError("addresses end at 2^63", hint="begin a new log", path=path)
+    reach = reach_behind(path, before.next_base, slab_bytes)
     name = f"{path}/{slab_name(before.next_base)}"
     temporary = name + ".tmp"
     file = storage.create(temporary)
     try:
-        header = SlabHeader(
-            topic_uuid=before.topic_uuid,
-            base=before.next_base,
-            base_ordinal=before.ordinal,
+        header = header_behind(
+            before,
             salt=salt,
-            epoch=before.epoch,
-            created_us=now_us,
-            predecessor_base=before.base,
-            predecessor_end=before.end,
-            predecessor_cut=before.cut,
-            greatest_before_us=before.greatest_us,
+            now_us=now_us,
             slab_bytes=slab_bytes,
             reach=reach,
             boot_id=storage.boot_id(),
             inode=file.identity(),
             synced=synced,
-            ordinal_unsure=before.ordinal_unsure,
-            topic=before.topic,
             compressed=compressed,
         )
         file.pwrite_all([header.encode_prelude()], 0)

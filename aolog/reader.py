@@ -381,6 +381,10 @@ class Reader:
             raise UsageError(
                 "the reader has no cursor to commit", hint='open it with cursor="name"'
             )
+        if self._log.published:  # by a job that may have been killed before that was durable
+            from aolog.manifest import sync_roots
+
+            sync_roots(self.path, self._log.published.values(), self.storage)
         i = self._log.position(address)
         if i >= 0 and i + 1 == len(self._log.bases):
             with contextlib.suppress(FileNotFoundError):

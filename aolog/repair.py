@@ -114,6 +114,10 @@ def repair(
             )
         with _writers_lock(where, storage) as directory:
             log.refresh(force=True)
+            if log.published and not dry_run:
+                from aolog.publish.forward import roll_forward
+
+                roll_forward(log)
             return _in_place(log, directory, dry_run=dry_run, resync=resync, progress=progress)
     finally:
         log.close()

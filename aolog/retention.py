@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import NoSuchCursor, UsageError
+from aolog.listing import list_slabs
 from aolog.log import RETENTION_LOCK, Log
 from aolog.slab import slab_name
 
@@ -178,7 +179,14 @@ def prune(
         going, pruned = _decide(path, storage, retention, needed, known)
         if going:  # whoever removed the one before may have been killed before it was durable
             storage.sync_directory(path)
+        published = list_slabs(path, storage).published if going else {}
+        if published:
+            from aolog.manifest import sync_roots
+
+            sync_roots(path, published.values(), storage)
         for slab in going:
+            if slab.base in published:  # first under the name that it has, or had just now
+                storage.unlink(f"{path}/{published[slab.base]}")
             storage.unlink(f"{path}/{slab_name(slab.base)}")
             storage.sync_directory(path)
     finally:

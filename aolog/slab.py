@@ -29,6 +29,7 @@ __all__ = [
     "HEADER_LEN",
     "INDEX_SPACING",
     "MAGIC",
+    "NO_BASE",
     "NO_PREDECESSOR",
     "NO_TIMESTAMP",
     "ORDINALS_MAX",
@@ -61,6 +62,7 @@ DATA_BEGIN = 8192
 ADDRESS_END = 1 << 63  # addresses are below it: Spark's long, Go's int
 TOPIC_LEN_MAX = 249  # bytes; Kafka's bound for a topic's name
 ORDINALS_MAX = (1 << 32) - 1  # records a slab: ordinals in it are u32
+NO_BASE = (1 << 64) - 1  # of a pending slab, whose place is not known yet
 NO_PREDECESSOR = (1 << 64) - 1
 NO_TIMESTAMP = -(1 << 63)
 
@@ -174,7 +176,8 @@ def decode_slab_header(copy: bytes) -> SlabHeader | NewerVersion | None:
     base, base_ordinal, predecessor_end, slab_bytes, reach = (fields[i] for i in (5, 6, 11, 14, 15))
     if topic_len > TOPIC_LEN_MAX:
         return None
-    if max(base, base_ordinal, predecessor_end, slab_bytes, reach) >= ADDRESS_END:
+    place = 0 if base == NO_BASE else base
+    if max(place, base_ordinal, predecessor_end, slab_bytes, reach) >= ADDRESS_END:
         return None  # no writer comes so far, and what follows from it would not fit its fields
     try:
         topic = str(copy[_HEADER.size : _HEADER.size + topic_len], "utf-8")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from aolog.audit import audit
 from aolog.cursor import Cursor, cursor_names, cursor_path, read_copies, read_position
 from aolog.errors import CursorDiverged, CursorForeign
-from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, RETENTION_LOCK, Log
+from aolog.listing import PENDING_SUFFIX, list_slabs
+from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, MANIFEST_NAME, RETENTION_LOCK, Log
 from aolog.record import Gap, Lag
 from aolog.resume import check_course
 from aolog.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader, slab_base
@@ -30,6 +31,7 @@ __all__ = ["CursorHealth", "Finding", "Leftover", "Report", "SlabHealth", "curso
 
 SealState: TypeAlias = Literal["intact", "differs", "damaged", "none"]
 _ZERO_UUID = bytes(16)
+_NAMES = {RETENTION_LOCK, MANIFEST_NAME, "lost+found"}  # beside slabs and directories
 
 
 class Finding(NamedTuple):
@@ -69,7 +71,8 @@ class CursorHealth(NamedTuple):
 
 
 class Leftover(NamedTuple):
-    """A file that is no part of the log. kind: "temporary", "aside" or "unknown"."""
+    """A file that is no part of the log. kind: "temporary", "pending", "aside" or
+    "unknown"."""
 
     kind: str
     path: str
@@ -150,8 +153,9 @@ def judge(log: Log, found: Audit) -> Report:
     leftovers = find_leftovers(log.path, log.storage)
     for left in leftovers:
         if left.kind != "aside":
-            what = f"a {left.kind} file" if left.kind == "temporary" else "no file of a log's"
-            findings.append(Finding(f"{left.kind}_file", left.path, f"{left.path}: {what}", False))
+            what = {"temporary": "a temporary file", "pending": "a slab that no job has published"}
+            said = what.get(left.kind, "no file of a log's")
+            findings.append(Finding(f"{left.kind}_file", left.path, f"{left.path}: {said}", False))
     if found.tail_bytes:
         message = (
             f"{found.tail_bytes} bytes behind the end: an append that is going on, or a torn end "
@@ -306,10 +310,13 @@ def find_leftovers(path: str, storage: Storage) -> list[Leftover]:
         if entry is not None:
             found.append(Leftover(kind, where, entry.size))
 
+    published = list_slabs(path, storage).published.values()
     for name in sorted(storage.list_names(path)):
         where = f"{path}/{name}"
         if name.endswith(".tmp"):
             tell("temporary", where)
+        elif name.endswith(PENDING_SUFFIX) and name not in published:
+            tell("pending", where)
         elif name == CURSOR_DIRECTORY:
             known = {f"{cursor}.cursor" for cursor in cursor_names(path, storage)}
             for inner in sorted(set(storage.list_names(where)) - known):
@@ -318,7 +325,7 @@ def find_leftovers(path: str, storage: Storage) -> list[Leftover]:
         elif name == ASIDE_DIRECTORY:
             for inner in _files_below(where, storage):
                 tell("aside", inner)
-        elif slab_base(name) is None and name not in {RETENTION_LOCK, "lost+found"}:
+        elif slab_base(name) is None and name not in {*published, *_NAMES}:
             tell("unknown", where)
     return found
 

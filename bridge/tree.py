@@ -13,7 +13,10 @@ import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.slab import slab_base
+from aolog.errors import AologError
+from aolog.listing import PENDING_SUFFIX
+from aolog.slab import slab_base, slab_name
+from aolog.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +51,7 @@ def _walk(
     while todo:
         path, name = todo.pop()
         children: list[tuple[str, str]] = []
+        pending: list[str] = []
         is_log = False
         try:
             with os.scandir(path) as entries:
@@ -55,12 +59,14 @@ def _walk(
                     if slab_base(entry.name) is not None:
                         is_log = True
                         break
+                    if entry.name.endswith(PENDING_SUFFIX):
+                        pending.append(entry.name)
                     if entry.is_dir(follow_symlinks=False):
                         below = entry.name if name == "." else f"{name}/{entry.name}"
                         children.append((entry.path, below))
         except OSError:
             continue  # gone, or not ours to read
-        if not is_log:
+        if not is_log and not _published(path, pending):
             others.append(path)
             todo += children
         elif _wanted(name, include, exclude):
@@ -74,12 +80,27 @@ def _wanted(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
     )
 
 
+def _published(path: str, pending: list[str]) -> dict[int, str]:
+    """Those of a directory's pending slabs that are published and not renamed yet, by base."""
+    if not pending:
+        return {}
+    from aolog.manifest import resolve
+
+    try:
+        return resolve(path, pending, Storage())
+    except AologError:  # whoever opens the log is told
+        return {}
+
+
 def growth(path: str) -> Growth | None:
     """How the log looks now; None if it is gone."""
     try:
         with os.scandir(path) as entries:
-            slabs = [entry.name for entry in entries if slab_base(entry.name) is not None]
-        last = max(slabs, default=None)
+            names = [entry.name for entry in entries]
+        last = max((name for name in names if slab_base(name) is not None), default=None)
+        published = _published(path, [name for name in names if name.endswith(PENDING_SUFFIX)])
+        if published and (last is None or last < slab_name(max(published))):
+            last = published[max(published)]
         if last is None:
             return None
         seen = os.stat(f"{path}/{last}")  # noqa: PTH116 -- of thousands of logs, a path object each

@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aolog import seek
 from aolog.errors import NotALog, UsageError
 from aolog.frame import Frame
+from aolog.listing import holds_slabs
 from aolog.log import Log
-from aolog.slab import slab_base
+from aolog.manifest import steadily
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from aolog.scan import Place
     from aolog.spark.options import Options
 
-__all__ = ["Found", "Listed", "find_logs", "list_logs", "look"]
+__all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "steadily_all"]
+
+_T = TypeVar("_T")
 
 
 class Found(NamedTuple):
@@ -50,9 +53,20 @@ class Listed(NamedTuple):
 
 
 def list_logs(options: Options) -> list[Listed]:
-    """The logs that the options mean, by name. Raises UsageError where there is none, StorageError
-    where one cannot be read."""
+    """The logs that the options mean, by name: all of them before a publication or all behind it.
+    Raises UsageError where there is none, StorageError where one cannot be read."""
     storage = Storage()
+    return steadily_all(options.paths, lambda: _list(options, storage), storage)
+
+
+def steadily_all(roots: Sequence[str], find: Callable[[], _T], storage: Storage) -> _T:
+    """`steadily`, below each of these roots."""
+    if not roots:
+        return find()
+    return steadily(roots[0], lambda: steadily_all(roots[1:], find, storage), storage)
+
+
+def _list(options: Options, storage: Storage) -> list[Listed]:
     listed = []
     for found in find_logs(options):
         log = Log(found.path, storage)
@@ -161,7 +175,7 @@ def _walk(root: str, storage: Storage) -> Iterator[str]:
             if path == root:
                 raise
             continue  # gone since
-        if any(slab_base(name) is not None for name in names):
+        if holds_slabs(path, names, storage):
             yield path
             continue
         for name in names:

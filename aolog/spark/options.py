@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from aolog.errors import UsageError
+from aolog.spark.paths import directory
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
-from aolog.storage import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,6 @@ _PASSED_OVER = {
     "groupidprefix", "kafkaconsumer.polltimeoutms", "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 }  # fmt: skip  # a table
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
@@ -219,25 +218,4 @@ def read_paths(given: Mapping[str, str]) -> tuple[str, ...]:
         texts = json.loads(given["paths"])
     if "path" in given:
         texts.append(given["path"])
-    if not texts:
-        raise UsageError(
-            "option path: names no log and no root of logs",
-            hint='load("/path"); of SQL, temporary views work: CREATE TEMPORARY VIEW name USING '
-            "aolog OPTIONS (path '/path')",
-        )
-    return tuple(dict.fromkeys(map(_path, texts)))
-
-
-def _path(text: str) -> str:
-    if not text:
-        raise _refuse("path", "is empty")
-    scheme = _SCHEME.match(text)
-    if scheme is None:
-        return absolute(text)
-    if scheme[1].lower() != "file":
-        raise _refuse(
-            "path",
-            f"{text}: {scheme[1]}: is no file system that a log can live on",
-            "name a directory that is mounted at the same path on the driver and every executor",
-        )
-    return absolute("/" + text[len(scheme[1]) + 1 :].lstrip("/"))
+    return tuple(dict.fromkeys(map(directory, texts or [""])))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import seek
 from aolog.errors import AologError, NotALog
-from aolog.log import Log
+from aolog.log import MANIFEST_NAME, Log
 from aolog.slab import slab_name
-from aolog.spark.listing import Found, find_logs, look
+from aolog.spark.listing import Found, find_logs, look, steadily_all
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Watching:
         self._storage = Storage()
         self._found: list[Found] = []
         self._states: dict[str, _State] = {}
+        self._manifests: list[tuple[int, int] | None] = []
         self._open: OrderedDict[str, Log] = OrderedDict()
         self._look_at = self._list_at = 0.0
         self.known: dict[str, Listed] = {}
@@ -65,15 +66,26 @@ class Watching:
             self._found = self._list()
             listed = time.monotonic()
             self._list_at = listed + max(LIST_EVERY_S, _REST * (listed - begun))
-        known = {}
-        for found in self._found:
-            seen = self._seen(found)
-            if seen is not None:
-                known[found.name] = seen
-        self.known = known
+        self.known = known = steadily_all(self._options.paths, self._look, self._storage)
         ended = time.monotonic()
         self._look_at = ended + max(LOOK_EVERY_S, _REST * (ended - begun))
         return known
+
+    def _look(self) -> dict[str, Listed]:
+        manifests = [self._manifest(root) for root in self._options.paths]
+        if manifests != self._manifests:  # slabs may have come that no log's entry tells of
+            self._states.clear()
+            self._manifests = manifests
+        seen = ((found.name, self._seen(found)) for found in self._found)
+        return {name: log for name, log in seen if log is not None}
+
+    def _manifest(self, root: str) -> tuple[int, int] | None:
+        """Another one is another file."""
+        try:
+            found = self._storage.system.lstat(f"{root}/{MANIFEST_NAME}")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def _list(self) -> list[Found]:
         try:
@@ -107,7 +119,11 @@ class Watching:
     def _state(self, log: Listed) -> _State | None:
         """None if it changed so lately that the same time may come again."""
         lstat = self._storage.system.lstat
-        directory, slab = lstat(log.path), lstat(f"{log.path}/{slab_name(log.bases[-1])}")
+        directory = lstat(log.path)
+        try:
+            slab = lstat(f"{log.path}/{slab_name(log.bases[-1])}")
+        except FileNotFoundError:  # published, and not yet under its name
+            return None
         state = _State(directory.st_mtime_ns, slab.st_size, slab.st_mtime_ns)
         if time.time_ns() - max(state.directory_ns, state.slab_ns) < _RACY_NS:
             return None

@@ -451,6 +451,7 @@ def test_the_documents_gap_reasons_are_the_codes_in_their_order():
 def test_the_directorys_names_are_the_codes():
     from aolog import aside
     from aolog.cursor import cursor_path
+    from aolog.listing import PENDING_SUFFIX
     from aolog.log import ASIDE_DIRECTORY, RETENTION_LOCK
 
     listed = {name.strip("`") for name, _ in rows(section("## Directory"), "name")}
@@ -461,7 +462,30 @@ def test_the_directorys_names_are_the_codes():
         f"{ASIDE_DIRECTORY}/%020d.torn",
         f"{ASIDE_DIRECTORY}/{aside.directory_name(0)}".replace("0000", "NNNN") + "/",
         RETENTION_LOCK,
+        f"JOB.UNIQUE.DEPTH{PENDING_SUFFIX}",
     }
+
+
+def test_the_manifests_lines_are_the_codes():
+    from aolog.log import MANIFEST_NAME
+    from aolog.manifest import DEPTH_MAX, VERSION, Manifest, Place, encode_manifest, pending_name
+    from aolog.slab import NO_BASE
+
+    text = section("### Manifest")
+    assert text.startswith(f"\n`{MANIFEST_NAME}`, in the root")
+    manifest = Manifest({"ID": 7}, {"NAME": Place("NAME", 8)})
+    shapes = encode_manifest(manifest).decode().splitlines()
+    shapes[-1] = '{"xxh3": HEX}'
+    listed = [line.strip("`") for line, _ in rows(text, "line")]
+    assert listed[0] == f'{{"aolog_manifest": {VERSION}}}'
+    assert [
+        line.replace("ADDRESS", "8").replace(": ID", ': "ID"').replace(": NAME", ': "NAME"')
+        .replace(": N}", ": 7}")
+        for line in listed
+    ] == shapes  # fmt: skip  # one chain
+    assert pending_name("JOB", "UNIQUE", 1).replace("1", "DEPTH") in DOCUMENT
+    assert f"0 to {DEPTH_MAX}" in DOCUMENT
+    assert NO_BASE == 2**64 - 1
 
 
 # --- pictures of damage ---------------------------------------------------------------------

@@ -244,8 +244,8 @@ WRITING = (
     # --- one writer, over threads, processes and forks ---
     Mutant("a_second_writer_is_let_in", "one writer",
            ("opening::test_a_second_writer_is_refused_in_the_same_process",),
-           (Edit("aolog/chain.py", "            if not directory.try_lock():\n",
-                 "            if not directory.try_lock() and False:\n"),)),
+           (Edit("aolog/holding.py", "        if not directory.try_lock():\n",
+                 "        if not directory.try_lock() and False:\n"),)),
     Mutant("a_forked_child_goes_on", "one writer",
            ("fork::test_every_call_in_the_child_is_refused_and_changes_nothing",),
            (Edit("aolog/lifetime.py", "os.register_at_fork(after_in_child=_in_child)\n", ""),)),

@@ -17,15 +17,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.hookimpl(tryfirst=True)  # before workers look at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == Path(__file__).parent and "spark" in getattr(
-            item, "fixturenames", ()
-        ):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """local[2], as small as Spark goes. Python's side finds the tests and the tree."""
@@ -55,6 +46,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     session.sparkContext.setLogLevel("OFF")
     aolog.spark.register(session)
+    from tests.spark.sinks import Sink
+
+    session.dataSource.register(Sink)
     yield session
     session.stop()
     os.environ["PYTHONPATH"] = inherited

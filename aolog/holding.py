@@ -1,0 +1,82 @@
+"""Taking a log for oneself: its lock, the proof that the directory is a log or may become one, and
+what its file system does not keep.
+
+For whoever adds slabs: a writer (chain.py), and a job that publishes slabs which were written
+before their place was known (publish/).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aolog.errors import LogLocked, NotALog, UsageError
+from aolog.listing import PENDING_SUFFIX, UNBORN_SUFFIX
+from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, MANIFEST_NAME, RETENTION_LOCK
+from aolog.mounts import limits_of
+from aolog.notices import warn
+
+if TYPE_CHECKING:
+    from aolog.log import Log
+    from aolog.storage import Directory, Storage
+
+__all__ = ["lock_log", "refuse_foreign", "warn_of_limits"]
+
+_OUR_NAMES = {
+    CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, MANIFEST_NAME, f"{MANIFEST_NAME}.tmp",
+    "lost+found",
+}  # fmt: skip  # a set
+
+
+def lock_log(path: str, storage: Storage) -> Directory:
+    """The log's directory, created if it is not there, and the one writer's lock on it, held until
+    it is closed. Raises LogLocked, StorageError."""
+    storage.make_directory(path)
+    directory = storage.open_directory(path)
+    try:
+        if not directory.try_lock():
+            raise LogLocked(
+                "another writer has the log open",
+                hint="a log has one writer: close it, or write to another log",
+                path=path,
+            )
+    except BaseException:
+        directory.close()
+        raise
+    return directory
+
+
+def refuse_foreign(log: Log, *, format_1: bool) -> None:
+    """Raises NotALog if the directory holds something else, UsageError if its format is another."""
+    if not log.bases:
+        foreign = [
+            name
+            for name in log.storage.list_names(log.path)
+            if not name.startswith(".")
+            and name not in _OUR_NAMES
+            and not name.endswith((UNBORN_SUFFIX, PENDING_SUFFIX))
+        ]
+        if foreign:
+            raise NotALog(
+                f"holds other files ({foreign[0]!r}) and no slab",
+                hint="name a directory of its own",
+                path=log.path,
+            )
+    elif (log.format == 1) != format_1:
+        its = "queuefka" if log.format == 1 else "aolog"
+        raise UsageError(
+            f"{log.path}: the log is of format {log.format}",
+            hint=f'open it with format="{its}"',
+        )
+
+
+_warned: set[str] = set()  # mount points
+
+
+def warn_of_limits(path: str, storage: Storage) -> None:
+    """Tells once, where locks or syncs are asked for that the file system is known not to keep."""
+    mount = storage.mount_of(path)
+    if mount is None or mount.point in _warned:
+        return
+    for limit in limits_of(mount):
+        _warned.add(mount.point)
+        warn("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)

@@ -1,0 +1,85 @@
+"""What a log's directory holds: slabs by their names, and pending ones that were published.
+
+A slab is published while it still has its pending name (manifest.py), and is renamed then. Names
+without that suffix, which is nearly always all of them, cost nothing more. With it, the manifest is
+read after the names were: a name that it does not know, and that is still there afterwards, was
+not published when the manifest was read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.slab import slab_base, slab_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aolog.storage import Storage
+
+__all__ = ["PENDING_SUFFIX", "UNBORN_SUFFIX", "Listing", "holds_slabs", "list_slabs"]
+
+UNBORN_SUFFIX = ".slab.tmp"
+PENDING_SUFFIX = ".pending"
+
+
+class Listing(NamedTuple):
+    """bases: of all slabs that count, sorted. unborn: names of slabs that a dead writer began and
+    never named. pending: names of pending slabs. published: the pending names that slabs which
+    count still have, by their bases."""
+
+    bases: list[int]
+    unborn: list[str]
+    pending: list[str]
+    published: dict[int, str]
+
+
+def list_slabs(path: str, storage: Storage, known: Iterable[int] = ()) -> Listing:
+    """known: bases of slabs that were seen under pending names. One that is renamed just while
+    the names are read may be missing from them. Raises NotALog, CorruptionError, StorageError."""
+    while True:
+        bases: list[int] = []
+        unborn: list[str] = []
+        pending: list[str] = []
+        published: dict[int, str] = {}
+        for name in storage.list_names(path):  # one pass, and nothing else that grows
+            base = slab_base(name)
+            if base is not None:
+                bases.append(base)
+            elif name.endswith(UNBORN_SUFFIX):
+                unborn.append(name)
+            elif name.endswith(PENDING_SUFFIX):
+                pending.append(name)
+        if not pending:
+            break
+        from aolog.manifest import resolve
+
+        published = resolve(path, pending, storage)
+        unknown = set(pending).difference(published.values())
+        if not unknown or unknown.issubset(storage.list_names(path)):
+            break
+    listed = set(bases) if known or published else set()
+    for base in set(published).intersection(listed):  # renamed between the two
+        del published[base]
+    bases += published
+    listed.update(published)
+    for base in known:
+        if base not in listed and storage.exists(f"{path}/{slab_name(base)}"):
+            bases.append(base)
+    bases.sort()
+    return Listing(bases, unborn, pending, published)
+
+
+def holds_slabs(path: str, names: Iterable[str], storage: Storage) -> bool:
+    """Whether a directory with these names is a log. Raises CorruptionError, StorageError."""
+    pending = []
+    for name in names:
+        if slab_base(name) is not None:
+            return True
+        if name.endswith(PENDING_SUFFIX):
+            pending.append(name)
+    if not pending:
+        return False
+    from aolog.manifest import resolve
+
+    return bool(resolve(path, pending, storage))

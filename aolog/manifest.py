@@ -1,0 +1,200 @@
+"""ROOT/published.jsonl: which pending slabs are published, and the transactions that published them.
+
+A slab that was written before its place was known lies in its log's directory under a pending
+name, and that name is not a slab's (FORMAT.md, *Pending slabs and the manifest*). One manifest for
+all logs below a root says which of them count, and at which address each begins. It is replaced as
+a whole, by one rename: that rename publishes all slabs of a job, in all of its logs, at once.
+
+    {"aolog_manifest": 1}
+    {"transaction": ID, "version": N}                    the last of each; kept for ever
+    {"slab": PENDING NAME, "log": NAME, "base": ADDRESS}  until its rename is durable
+    {"xxh3": HEX}                                         the last: of all bytes before this line
+
+Nothing is written here but by publish/publication.py.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import xxhash
+
+from aolog.errors import CorruptionError, NewerFormat
+from aolog.listing import PENDING_SUFFIX
+from aolog.log import MANIFEST_NAME
+from aolog.storage import absolute, parent_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aolog.storage import Storage
+
+__all__ = [
+    "Manifest",
+    "Place",
+    "Transaction",
+    "encode_manifest",
+    "job_of",
+    "pending_name",
+    "read_manifest",
+    "resolve",
+    "root_of",
+    "steadily",
+    "sync_roots",
+]
+
+_T = TypeVar("_T")
+
+VERSION = 1
+DEPTH_MAX = 99  # directories from a log up to its root; two digits in a name
+
+
+class Transaction(NamedTuple):
+    """What makes a commit happen once. id: of an application or a streaming query. version: grows
+    with each commit of that id; one that is not above the last is a repetition."""
+
+    id: str
+    version: int
+
+
+class Place(NamedTuple):
+    """Where a pending slab was published. log: its name below the root."""
+
+    log: str
+    base: int
+
+
+class Manifest(NamedTuple):
+    """versions: the last of each transaction's id. slabs: by their pending names; those whose
+    rename is durable may be left out."""
+
+    versions: dict[str, int]
+    slabs: dict[str, Place]
+
+    def has(self, transaction: Transaction) -> bool:
+        """Whether it was committed."""
+        return self.versions.get(transaction.id, -1) >= transaction.version
+
+
+def pending_name(job: str, unique: str, depth: int) -> str:
+    """Of a slab whose log lies `depth` directories below the root. job, unique: 32 hex digits."""
+    return f"{job}.{unique}.{depth}{PENDING_SUFFIX}"
+
+
+def _parts(name: str) -> tuple[str, int] | None:
+    """(job, depth) of a pending name; None if it is none."""
+    parts = name.split(".")
+    if len(parts) != 4 or parts[3] != PENDING_SUFFIX[1:] or len(parts[0]) != 32:
+        return None
+    if not (parts[2].isascii() and parts[2].isdigit() and int(parts[2]) <= DEPTH_MAX):
+        return None
+    return parts[0], int(parts[2])
+
+
+def job_of(name: str) -> str | None:
+    """The job that wrote a pending slab; None if that is no pending name."""
+    parts = _parts(name)
+    return None if parts is None else parts[0]
+
+
+def root_of(log_path: str, name: str) -> str | None:
+    """The root whose manifest speaks of a pending slab; None if that is no pending name."""
+    parts = _parts(name)
+    if parts is None:
+        return None
+    root = absolute(log_path)
+    for _ in range(parts[1]):
+        root = parent_of(root)
+    return root
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The file."""
+    lines: list[dict[str, object]] = [{"aolog_manifest": VERSION}]
+    lines += [{"transaction": id_, "version": n} for id_, n in sorted(manifest.versions.items())]
+    lines += [
+        {"slab": name, "log": place.log, "base": place.base}
+        for name, place in manifest.slabs.items()
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    return text + json.dumps({"xxh3": xxhash.xxh3_64_hexdigest(text)}).encode() + b"\n"
+
+
+def decode_manifest(data: bytes, path: str) -> Manifest:
+    """Raises CorruptionError, NewerFormat."""
+    manifest = Manifest({}, {})
+    try:
+        text, _, last = data.removesuffix(b"\n").rpartition(b"\n")
+        text += b"\n"
+        if json.loads(last) != {"xxh3": xxhash.xxh3_64_hexdigest(text)}:
+            raise ValueError("the hash is wrong")
+        first, *lines = map(json.loads, text.splitlines())
+        if first["aolog_manifest"] != VERSION:
+            raise NewerFormat(
+                f"manifest version {first['aolog_manifest']}", hint="upgrade aolog", path=path
+            )
+        for line in lines:
+            if "slab" in line:
+                manifest.slabs[line["slab"]] = Place(str(line["log"]), int(line["base"]))
+            else:
+                manifest.versions[line["transaction"]] = int(line["version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptionError(
+            f"the manifest is damaged: {error}",
+            hint="restore it: it says which pending slabs are published, and what was committed",
+            path=path,
+        ) from None
+    return manifest
+
+
+def read_manifest(root: str, storage: Storage) -> Manifest:
+    """As it is now; empty if there is none. Raises CorruptionError, NewerFormat, StorageError."""
+    data = _content(root, storage)
+    return Manifest({}, {}) if data is None else decode_manifest(data, f"{root}/{MANIFEST_NAME}")
+
+
+def steadily(root: str, look: Callable[[], _T], storage: Storage) -> _T:
+    """What `look` finds in the logs below a root, in all of them before each publication or behind
+    it: it looks again if there was one meanwhile. Raises what `look` raises, StorageError."""
+    before = _content(root, storage)
+    while True:
+        found, behind = look(), _content(root, storage)
+        if behind == before:
+            return found
+        before = behind
+
+
+def _content(root: str, storage: Storage) -> bytes | None:
+    """Of the manifest; never the same twice, as each names other pending slabs or versions."""
+    try:
+        file = storage.open_read(f"{root}/{MANIFEST_NAME}")
+    except FileNotFoundError:
+        return None
+    try:
+        return file.pread(file.stat().size, 0)
+    finally:
+        file.close()
+
+
+def sync_roots(log_path: str, names: Iterable[str], storage: Storage) -> None:
+    """The manifests that published these pending slabs are durable on return. Whoever replaced one
+    may have been killed before that; and what others rely on must not be taken back."""
+    for root in {root_of(log_path, name) for name in names}:
+        if root is not None:
+            storage.sync_directory(root)
+
+
+def resolve(log_path: str, names: Iterable[str], storage: Storage) -> dict[int, str]:
+    """Those of a log's pending names that are published, by the address at which each begins."""
+    manifests: dict[str, Manifest] = {}
+    found = {}
+    for name in names:
+        root = root_of(log_path, name)
+        if root is None:
+            continue
+        if root not in manifests:
+            manifests[root] = read_manifest(root, storage)
+        if (place := manifests[root].slabs.get(name)) is not None:
+            found[place.base] = name
+    return found

@@ -1,0 +1,90 @@
+"""What a pending slab's header could not say: where the slab begins, and in which log.
+
+Both copies in front and the one in the seal are written in place, in a file that nobody reads yet.
+The seal's frame keeps its offset and its length, and gets another hash.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aolog import clock
+from aolog.errors import StorageFailed
+from aolog.frame import KIND_SEAL, Frame
+from aolog.opening import Predecessor, header_behind, reach_behind
+from aolog.publish.pending import log_path
+from aolog.slab import TRAILER_LEN, decode_seal_body, decode_trailer, encode_seal
+from aolog.walk import Walker
+
+if TYPE_CHECKING:
+    from aolog.publish.pending import PendingSlab
+    from aolog.slab import Seal
+    from aolog.storage import File, Storage
+
+__all__ = ["complete"]
+
+
+def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage) -> Predecessor:
+    """The slab follows the log's slabs so far; durable on return, under its pending name. What the
+    next one follows. May be repeated, with another place. Raises StorageError if the file is gone
+    or is not what the task wrote."""
+    path = f"{log_path(root, slab.log)}/{slab.name}"
+    try:
+        file = storage.open_write(path)
+    except FileNotFoundError:
+        raise StorageFailed(
+            "a slab that a task wrote is gone",
+            hint="nothing was published: run the job again",
+            path=path,
+        ) from None
+    try:
+        seal, frame = _sealed(file, slab)
+        header = header_behind(
+            before,
+            salt=slab.salt,
+            now_us=clock.now_us(),
+            slab_bytes=seal.header.slab_bytes,
+            reach=reach_behind(path, before.next_base, seal.header.slab_bytes),
+            boot_id=storage.boot_id(),
+            inode=file.stat().inode,
+            synced=True,
+            compressed=seal.header.compressed,
+        )
+        parts = encode_seal(
+            seal.with_header(header),
+            frame.offset,
+            flags=frame.header.flags,
+            timestamp_us=frame.header.timestamp_us,
+        )
+        assert frame.offset + sum(map(len, parts)) == slab.bytes
+        file.pwrite_all([header.encode_prelude()], 0)
+        file.pwrite_all(parts, frame.offset)
+        file.datasync()
+    finally:
+        file.close()
+    end = before.next_base + slab.bytes
+    return before._replace(
+        next_base=end,
+        ordinal=before.ordinal + seal.records,
+        base=before.next_base,
+        end=end,
+        cut=0,
+        greatest_us=max(before.greatest_us, seal.greatest_us),
+    )
+
+
+def _sealed(file: File, slab: PendingSlab) -> tuple[Seal, Frame]:
+    """The seal and its frame."""
+    size = file.stat().size
+    found = decode_trailer(file.pread(TRAILER_LEN, max(0, size - TRAILER_LEN)))
+    if found is not None and size == slab.bytes and found[1] == slab.salt:
+        frame = Walker(file, slab.salt, found[0], limit=size).next()
+        if isinstance(frame, Frame) and frame.header.kind == KIND_SEAL and frame.end == size:
+            seal = decode_seal_body(frame.body)
+            if seal is not None and seal.records == slab.records:
+                return seal, frame
+    raise StorageFailed(
+        f"is not the slab of {slab.bytes} bytes and {slab.records} records that a task wrote",
+        hint="nothing was published: check the device or what synchronises it, then run the job again",
+        path=file.path,
+    )

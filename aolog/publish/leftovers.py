@@ -1,0 +1,103 @@
+"""Pending slabs that nobody will publish: of an aborted job, of attempts that died.
+
+What the manifest names is never touched; that is looked at under the root's lock, which whoever
+publishes holds. What another job wrote goes only when the newest file of that job in the log is
+older than a job can take: its commit would miss a file, say so, and publish nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aolog import clock
+from aolog.listing import PENDING_SUFFIX, holds_slabs
+from aolog.manifest import job_of, read_manifest
+from aolog.publish.pending import log_path
+from aolog.storage import Storage, absolute
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Container, Iterable
+
+    from aolog.publish.pending import PendingSlab
+
+__all__ = ["LEFTOVER_SECONDS", "abort", "sweep"]
+
+LEFTOVER_SECONDS = 7 * 86400.0  # longer than a job takes from its first slab to its commit
+
+
+def abort(
+    root: str | os.PathLike[str],
+    job: str,
+    slabs: Iterable[PendingSlab] = (),
+    *,
+    storage: Storage | None = None,
+) -> int:
+    """Removes what the job wrote, in every log below the root, unless it is published; how many
+    files. slabs: what its tasks described, removed too. Does nothing where a publication or, if the
+    root is a log itself, its writer goes on: what is left is swept later. Raises StorageError,
+    CorruptionError if the manifest is damaged."""
+    storage = storage or Storage()
+    where = absolute(root)
+    if not storage.exists(where):
+        return 0
+    directory = storage.open_directory(where)
+    try:
+        if not directory.try_lock():
+            return 0
+        published = read_manifest(where, storage).slabs.keys()
+        going = {f"{log_path(where, s.log)}/{s.name}" for s in slabs if s.name not in published}
+        for path in _directories(where, storage):
+            names = storage.list_names(path)
+            going |= {f"{path}/{n}" for n in names if job_of(n) == job and n not in published}
+        going = {path for path in going if storage.exists(path)}
+        for path in going:
+            storage.unlink(path)
+        return len(going)
+    finally:
+        directory.close()
+
+
+def _directories(root: str, storage: Storage) -> list[str]:
+    """The root and what lies below it, but nothing inside a log."""
+    found, todo = [], [root]
+    while todo:
+        path = todo.pop()
+        found.append(path)
+        names = storage.list_names(path)
+        if holds_slabs(path, names, storage):
+            continue
+        for name in names:
+            if name.startswith(".") or name.endswith(PENDING_SUFFIX):
+                continue
+            entry = storage.entry(f"{path}/{name}")
+            if entry is not None and entry.kind == "directory":
+                todo.append(f"{path}/{name}")
+    return found
+
+
+def sweep(path: str, job: str, kept: Container[str], older_than_s: float, storage: Storage) -> None:
+    """Removes a log's pending slabs that are not in `kept` and that this job's other attempts
+    wrote, or other jobs that have written nothing for so long. The caller holds the root's lock,
+    and the job has nothing more to write."""
+    names = [name for name in storage.list_names(path) if name.endswith(PENDING_SUFFIX)]
+    of_jobs: dict[str, list[str]] = {}
+    for name in names:
+        if (its := job_of(name)) is not None and name not in kept:
+            of_jobs.setdefault(its, []).append(name)
+    before_ns = clock.now_us() * 1000 - int(older_than_s * 1e9)
+    for its, listed in of_jobs.items():
+        if its == job or all(_changed_ns(f"{path}/{n}", storage) < before_ns for n in listed):
+            for name in listed:
+                storage.unlink(f"{path}/{name}")
+
+
+def _changed_ns(path: str, storage: Storage) -> int:
+    try:
+        file = storage.open_read(path)
+    except FileNotFoundError:
+        return 0
+    try:
+        return file.stat().mtime_ns
+    finally:
+        file.close()

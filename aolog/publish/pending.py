@@ -1,0 +1,219 @@
+"""A task's slabs: written, sealed and synced under pending names, wherever they may belong later.
+
+The frames, the gathering of Arrow's columns and the seal are the writer's own. What is missing is
+what a slab's header says of its place: nothing in a frame depends on it. No lock is taken: every
+slab has a name that nobody else ever uses, and nobody reads it before it is published.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from aolog import clock
+from aolog.active import FormatTwoSlab
+from aolog.batch import load_arrow
+from aolog.checks import check_options
+from aolog.codec import packer
+from aolog.errors import UsageError
+from aolog.manifest import DEPTH_MAX, pending_name
+from aolog.opening import reach_behind
+from aolog.slab import DATA_BEGIN, NO_BASE, SlabHeader, slab_base
+from aolog.storage import Storage, absolute
+
+if TYPE_CHECKING:
+    import os
+
+    import pyarrow as pa
+
+    from aolog.codec import Compression
+
+__all__ = ["PendingLog", "PendingSlab", "depth_of", "log_path"]
+
+_NOT_DURABLE = -1  # no frame's address
+SLAB_BYTES = 64 << 20  # as Writer's
+MAX_RECORD_BYTES = 64 << 20  # as Writer's
+FRAME_BYTES = 256 << 10  # of a batch that is larger: what damage takes, and a reader at once
+_WRITE_BYTES = 1 << 20  # frames that wait for one write
+
+
+class PendingSlab(NamedTuple):
+    """What a task hands to whoever publishes: small, and picklable. log: its name below the root.
+    name: of the file in the log's directory. salt: the slab's, by which it is known again. least_us,
+    greatest_us: of its records' timestamps."""
+
+    log: str
+    name: str
+    bytes: int
+    records: int
+    salt: int
+    least_us: int
+    greatest_us: int
+
+
+def depth_of(log: str) -> int:
+    """How many directories a log lies below its root; "." is the root itself. Raises UsageError for
+    a name that is none."""
+    if log == ".":
+        return 0
+    names = log.split("/")
+    for name in names:
+        hidden = not name or name.startswith((".", "-")) or "\0" in name
+        if hidden or len(name.encode(errors="replace")) > 255 or slab_base(name) is not None:
+            raise UsageError(
+                f"{log!r} names no log",
+                hint="use names below the root, with / between them, that begin with no . or -",
+            )
+    if len(names) > DEPTH_MAX:
+        raise UsageError(f"{log!r} lies more than {DEPTH_MAX} directories deep")
+    return len(names)
+
+
+def log_path(root: str, log: str) -> str:
+    """Where the log is."""
+    return root if log == "." else f"{root}/{log}"
+
+
+class PendingLog:
+    """What a task writes to one log. Closed by `finish`, or by `discard`, which a `with` block that
+    raises calls. Not thread-safe.
+
+    job: 32 hex digits, the same for all tasks of a job. Other options as Writer's. Raises
+    UsageError, CodecUnavailable, StorageError.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        log: str,
+        job: str,
+        *,
+        slab_bytes: int = SLAB_BYTES,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        compression: Compression = "none",
+        compression_level: int | None = None,
+        storage: Storage | None = None,
+    ) -> None:
+        check_options(
+            slab_bytes=slab_bytes,
+            batch_bytes=FRAME_BYTES,
+            max_record_bytes=max_record_bytes,
+            sync="never",
+            format="aolog",
+            flush_records=None,
+            flush_bytes=None,
+        )
+        self.log = log
+        self.slabs: list[PendingSlab] = []
+        self._job = job
+        self._depth = depth_of(log)
+        self._path = log_path(absolute(root), log)
+        self._slab_bytes = slab_bytes
+        self._max_record_bytes = max_record_bytes
+        self._pack = packer(compression, compression_level)
+        self._compressed = compression != "none"
+        self._storage = storage or Storage()
+        self._slab: FormatTwoSlab | None = None
+        self._names: list[str] = []
+
+    def append_arrow(self, batch: pa.RecordBatch) -> None:
+        """Takes a batch of columns, as `Writer.append_arrow` does, as frames of about 256 KiB. In
+        memory or in the page cache on return. After an error: discard."""
+        rows = batch.num_rows
+        if rows == 0:
+            return
+        step = max(1, rows * FRAME_BYTES // max(batch.nbytes, 1))
+        for at in range(0, rows, step):
+            self._add(batch.slice(at, step))
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        taken = load_arrow().from_arrow(batch, self._max_record_bytes, clock.now_us())
+        codec, parts = self._pack(taken.records, taken.parts)
+        if self._slab is not None and self._slab.offset >= self._slab.full_at:
+            self._end()
+        slab = self._slab or self._begin()
+        greatest_us, least_us = taken.greatest_us, taken.least_us
+        slab.add_records(
+            taken.records, taken.columns, codec, parts, greatest_us, least_us, _NOT_DURABLE
+        )
+        if slab.offset - slab.written >= _WRITE_BYTES:
+            slab.write_pending()
+
+    def _begin(self) -> FormatTwoSlab:
+        storage = self._storage
+        reach = reach_behind(self._path, 0, self._slab_bytes)
+        storage.make_directory(self._path)
+        name = pending_name(self._job, storage.random_bytes(16).hex(), self._depth)
+        self._names.append(name)  # before it is there: discard misses nothing
+        file = storage.create(f"{self._path}/{name}")
+        header = SlabHeader(
+            topic_uuid=bytes(16),
+            base=NO_BASE,
+            base_ordinal=0,
+            salt=int.from_bytes(storage.random_bytes(4), "little"),
+            epoch=0,
+            created_us=clock.now_us(),
+            slab_bytes=self._slab_bytes,
+            reach=reach,
+            compressed=self._compressed,
+        )
+        file.pwrite_all([header.encode_prelude()], 0)
+        self._slab = FormatTwoSlab(file, header)
+        return self._slab
+
+    def _end(self) -> None:
+        """Seals the slab; it and its name are durable on return."""
+        slab = self._slab
+        assert slab is not None
+        assert slab.offset > DATA_BEGIN
+        slab.write_pending()
+        slab.file.datasync()
+        slab.seal(clock.now_us())
+        slab.file.datasync()
+        self._storage.sync_directory(self._path)
+        self.slabs.append(
+            PendingSlab(
+                log=self.log,
+                name=self._names[-1],
+                bytes=slab.offset,
+                records=slab.records,
+                salt=slab.header.salt,
+                least_us=slab.least_us,
+                greatest_us=slab.greatest_us,
+            )
+        )
+        slab.file.close()
+        self._slab = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a slab is begun: a descriptor, and its index in memory."""
+        return self._slab is not None
+
+    def seal(self) -> None:
+        """Ends the slab that is begun, if one is. More may be appended, to the next."""
+        if self._slab is not None:
+            self._end()
+
+    def finish(self) -> list[PendingSlab]:
+        """Everything appended is sealed and durable on return; the slabs in their order, none if
+        nothing was. Raises StorageError: then discard."""
+        self.seal()
+        return self.slabs
+
+    def discard(self) -> None:
+        """Removes what was written. Idempotent; only before anything of it may be published."""
+        if self._slab is not None:
+            self._slab.file.close()
+            self._slab = None
+        while self._names:
+            self._storage.unlink(f"{self._path}/{self._names.pop()}")
+        self.slabs = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.discard()
+        else:
+            self.finish()

@@ -1,0 +1,230 @@
+"""Publishing: pending slabs get their places, and all of them count from one rename on.
+
+    1  the root's lock, then the writer's lock of every log of the job: a live Writer is an error,
+       and nothing is touched
+    2  what a killed publication left is rolled forward, in these logs and where nobody writes
+    3  each log is recovered as a writer would; then its slabs are completed, one behind the other,
+       and synced: still under pending names, nobody reads them
+    4  the manifest is replaced, with the new slabs and the transaction: this publishes them
+    5  the slabs get their own names
+
+Killed before 4, nothing is published, and the slabs are leftovers. Killed behind it, everything
+is: readers find the slabs by the manifest, and the next holder of a log's lock renames them.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.errors import AologError, LogLocked, UsageError
+from aolog.holding import lock_log, refuse_foreign
+from aolog.listing import list_slabs
+from aolog.log import MANIFEST_NAME, Log
+from aolog.manifest import Manifest, Place, encode_manifest, read_manifest
+from aolog.notices import warn
+from aolog.opening import open_for_append
+from aolog.publish.completion import complete
+from aolog.publish.forward import roll_forward
+from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
+from aolog.publish.pending import log_path
+from aolog.storage import Storage, absolute, parent_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Sequence
+
+    from aolog.manifest import Transaction
+    from aolog.publish.pending import PendingSlab
+    from aolog.storage import Directory
+
+__all__ = ["Published", "check_free", "publish"]
+
+
+class Published(NamedTuple):
+    """What was published. repeated: the transaction had been committed before, and nothing was."""
+
+    repeated: bool
+    logs: int
+    slabs: int
+    records: int
+
+
+def publish(
+    root: str | os.PathLike[str],
+    job: str,
+    slabs: Sequence[PendingSlab],
+    *,
+    transaction: Transaction | None = None,
+    leftover_seconds: float = LEFTOVER_SECONDS,
+    storage: Storage | None = None,
+) -> Published:
+    """Appends the slabs to their logs, in this order, all of them or none; durable on return.
+
+    One that raises SyncFailed may have published them; after any other error nothing is published.
+    Other pending slabs of the job are removed. transaction: committed with the slabs, and a
+    repetition publishes nothing. Raises LogLocked beside a Writer, StorageError, UsageError,
+    CorruptionError if the manifest is damaged, and what opening a Writer raises.
+    """
+    storage = storage or Storage()
+    where = absolute(root)
+    by_log: dict[str, list[PendingSlab]] = {}
+    for slab in slabs:
+        by_log.setdefault(slab.log, []).append(slab)
+    storage.make_directory(where)
+    _refuse_nested(where, by_log, storage)
+    with ExitStack() as held:
+        held.callback(lock_root(where, storage, is_log="." in by_log).close)
+        before = read_manifest(where, storage)
+        if transaction is not None and before.has(transaction):
+            _settle(where, before, (), storage)
+            for log in by_log:
+                sweep(log_path(where, log), job, before.slabs.keys(), leftover_seconds, storage)
+            return Published(True, 0, 0, 0)
+        for log in sorted(by_log):
+            if log != ".":
+                held.callback(lock_log(log_path(where, log), storage).close)
+        kept = _settle(where, before, by_log, storage)
+        placed: dict[str, Place] = {}
+        for log, its in by_log.items():
+            placed.update(_placed(where, log, its, storage))
+        versions = dict(before.versions)
+        if transaction is not None:
+            versions[transaction.id] = transaction.version
+        manifest = Manifest(versions, kept | placed)
+        if manifest != before:
+            storage.write_file(f"{where}/{MANIFEST_NAME}", [encode_manifest(manifest)])
+        _finish(where, by_log, job, manifest, leftover_seconds, storage)
+    return Published(False, len(by_log), len(slabs), sum(slab.records for slab in slabs))
+
+
+def check_free(
+    root: str | os.PathLike[str], logs: Iterable[str], storage: Storage | None = None
+) -> None:
+    """Raises what `publish` would raise now of the root and of these logs: before a job is begun.
+    The root is created if it is not there."""
+    storage = storage or Storage()
+    where = absolute(root)
+    storage.make_directory(where)
+    logs = list(logs)
+    _refuse_nested(where, logs, storage)
+    lock_root(where, storage, is_log="." in logs).close()
+    read_manifest(where, storage)
+    for log in logs:
+        path = log_path(where, log)
+        if not storage.exists(path):
+            continue
+        if log != ".":
+            lock_log(path, storage).close()
+        opened = Log(path, storage)
+        try:
+            refuse_foreign(opened, format_1=False)
+        finally:
+            opened.close()
+
+
+def lock_root(root: str, storage: Storage, *, is_log: bool) -> Directory:
+    """The root's lock, held until it is closed: one publication at a time. Waits for another. Where
+    the root is a log, this is its writer's lock: then it raises LogLocked."""
+    if is_log:
+        return lock_log(root, storage)
+    directory = storage.open_directory(root)
+    try:
+        directory.lock()
+    except BaseException:
+        directory.close()
+        raise
+    return directory
+
+
+def _refuse_nested(root: str, logs: Iterable[str], storage: Storage) -> None:
+    """Nobody looks for logs inside a log. Raises UsageError."""
+    paths = {log_path(root, log): log for log in logs}
+    looked: dict[str, bool] = {}
+    for path, log in paths.items():
+        above = path
+        while above != root:
+            above = parent_of(above)
+            if above not in looked:
+                there = storage.exists(above)
+                looked[above] = above in paths or (there and bool(list_slabs(above, storage).bases))
+            if looked[above]:
+                raise UsageError(f"log {log!r} would lie inside the log at {above}")
+
+
+def _settle(
+    root: str, manifest: Manifest, held: Iterable[str], storage: Storage
+) -> dict[str, Place]:
+    """Rolls forward what is published and not renamed; of the manifest's slabs, those that it must
+    go on naming: others write their logs just now. held: logs whose locks the caller holds."""
+    by_log: dict[str, list[str]] = {}
+    for name, place in manifest.slabs.items():
+        by_log.setdefault(place.log, []).append(name)
+    held = set(held)
+    kept: dict[str, Place] = {}
+    for log, names in by_log.items():
+        path = log_path(root, log)
+        if not storage.exists(path):
+            continue
+        lock = None
+        try:
+            if log not in held and log != ".":
+                lock = lock_log(path, storage)
+            opened = Log(path, storage)
+            try:
+                roll_forward(opened)
+            finally:
+                opened.close()
+        except LogLocked:  # a Writer: it rolled them forward, or is just about to
+            if any(storage.exists(f"{path}/{name}") for name in names):
+                kept |= {name: manifest.slabs[name] for name in names}
+            else:
+                storage.sync_directory(path)
+        finally:
+            if lock is not None:
+                lock.close()
+    return kept
+
+
+def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> dict[str, Place]:
+    """Recovers the log, and completes its new slabs."""
+    opened = Log(log_path(root, log), storage)
+    try:
+        refuse_foreign(opened, format_1=False)
+        _, before, _ = open_for_append(
+            opened,
+            first_base=0,
+            fresh_uuid=lambda: storage.random_bytes(16),
+            topic=None,
+        )
+        for name in opened.unborn:  # it holds no record
+            storage.unlink(f"{opened.path}/{name}")
+    finally:
+        opened.close()
+    placed = {}
+    for slab in slabs:
+        placed[slab.name] = Place(log, before.next_base)
+        before = complete(root, slab, before, storage)
+    return placed
+
+
+def _finish(
+    root: str,
+    logs: Iterable[str],
+    job: str,
+    manifest: Manifest,
+    leftover_seconds: float,
+    storage: Storage,
+) -> None:
+    """Renames, and sweeps. Everything is published: what fails here is done by the next holder of
+    the log's lock."""
+    for log in logs:
+        try:
+            opened = Log(log_path(root, log), storage)
+            try:
+                roll_forward(opened)
+            finally:
+                opened.close()
+            sweep(opened.path, job, manifest.slabs.keys(), leftover_seconds, storage)
+        except AologError as error:
+            warn("%s: published, and left to be renamed: %s", log_path(root, log), error)

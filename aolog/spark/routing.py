@@ -1,0 +1,141 @@
+"""A task's rows, each to the log that it names: batches in, pending slabs out.
+
+Rows are sorted by log a batch at a time, and never looked at one by one. What a batch holds for
+one log may be little, so it waits until it makes a frame; what waits, and how many slabs are open,
+is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aolog.errors import UsageError
+from aolog.publish.pending import FRAME_BYTES, PendingLog, PendingSlab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aolog.spark.sink_options import SinkOptions
+    from aolog.storage import Storage
+
+__all__ = ["Router"]
+
+_TAKEN = ("value", "key", "headers", "timestamp", "topic")
+_WAITING_BYTES = 64 << 20  # of batches of which a part waits: all of each is kept for it
+_OPEN_SLABS_MAX = 128  # descriptors; a task with rows for more logs makes smaller slabs
+
+
+class Router:
+    """One task's slabs. Closed by `finish`, or by `discard`, which a `with` block that raises
+    calls. Not thread-safe."""
+
+    def __init__(self, options: SinkOptions, job: str, storage: Storage | None = None) -> None:
+        self._options = options
+        self._job = job
+        self._storage = storage
+        self._logs: dict[str, PendingLog] = {}  # the one used last is the last
+        self._waiting: dict[str, list[pa.RecordBatch]] = {}
+        self._waiting_bytes: dict[str, int] = {}
+        self._kept_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Takes Spark's rows. Raises UsageError for a name that is no log's, RecordRefused,
+        RecordTooLarge, StorageError: then discard."""
+        for log, rows in self._by_log(batch):
+            self._waiting.setdefault(log, []).append(rows)
+            size = self._waiting_bytes.get(log, 0) + rows.nbytes
+            self._waiting_bytes[log] = size
+            if size >= FRAME_BYTES:
+                self._drain(log)
+        self._kept_bytes += batch.nbytes
+        if self._kept_bytes >= _WAITING_BYTES:
+            self._drain_all()
+
+    def _by_log(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        names = batch.schema.names
+        rows = pa.RecordBatch.from_arrays(
+            [batch.column(names.index(name)) for name in _TAKEN if name in names],
+            names=[name for name in _TAKEN if name in names],
+        )
+        if self._options.topic is not None:
+            topics = pa.repeat(pa.scalar(self._options.topic, pa.string()), batch.num_rows)
+            columns = {name: rows.column(name) for name in rows.schema.names}
+            rows = pa.RecordBatch.from_pydict(columns | {"topic": topics})
+        if batch.num_rows == 0:
+            return
+        if "log" not in names:
+            yield self._options.log, rows
+            return
+        column = pc.fill_null(batch.column(names.index("log")).cast(pa.string()), self._options.log)
+        coded = column.dictionary_encode()
+        logs = coded.dictionary.to_pylist()
+        if len(logs) == 1:
+            yield logs[0], rows
+            return
+        order = pc.sort_indices(coded.indices)  # stable
+        ordered = rows.take(order)
+        begin = 0
+        for count in pc.value_counts(coded.indices.take(order)).to_pylist():
+            end = begin + count["counts"]
+            yield logs[count["values"]], ordered.slice(begin, end - begin)
+            begin = end
+
+    def _drain(self, log: str) -> None:
+        batches = self._waiting.pop(log)
+        del self._waiting_bytes[log]
+        pending = self._logs.get(log)
+        if pending is None or not pending.is_open:
+            self._close_one()
+        pending = pending or self._new(log)
+        self._logs.pop(log, None)
+        self._logs[log] = pending
+        if len(batches) > 1:
+            batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        for batch in batches:
+            pending.append_arrow(batch)
+
+    def _drain_all(self) -> None:
+        for log in list(self._waiting):
+            self._drain(log)
+        self._kept_bytes = 0
+
+    def _close_one(self) -> None:
+        opened = [pending for pending in self._logs.values() if pending.is_open]
+        if len(opened) >= _OPEN_SLABS_MAX:
+            opened[0].seal()
+
+    def _new(self, log: str) -> PendingLog:
+        options = self._options
+        try:
+            return PendingLog(
+                options.root,
+                log,
+                self._job,
+                slab_bytes=options.slab_bytes,
+                max_record_bytes=options.max_record_bytes,
+                compression=options.compression,
+                compression_level=options.compression_level,
+                storage=self._storage,
+            )
+        except UsageError as error:
+            raise UsageError(f"column log: {error.reason}", hint=error.hint) from None
+
+    def finish(self) -> list[PendingSlab]:
+        """Everything is sealed and durable on return. Raises as `write`."""
+        self._drain_all()
+        return [slab for pending in self._logs.values() for slab in pending.finish()]
+
+    def discard(self) -> None:
+        """Removes what was written."""
+        for pending in self._logs.values():
+            pending.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.discard()

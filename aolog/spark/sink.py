@@ -1,0 +1,204 @@
+"""`df.write.format("aolog")` and `df.writeStream.format("aolog")`: all rows of a job or batch appear
+in their logs at its commit, at once and only once.
+
+Tasks write pending slabs (aolog/publish) and describe them in their commit messages. The driver
+publishes what the messages name. Of a batch, Spark pickles the writer, and calls `commit` on
+another copy of it; of a stream it makes a writer for each batch's planning and another for its
+commit: so the job's name is in the one, and follows from the query's id in the other. That id is
+known to tasks only, and comes with their messages.
+
+`abort` may be called behind a commit that raised, and removes nothing that is published.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import xxhash
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from aolog.errors import UsageError
+from aolog.holding import warn_of_limits
+from aolog.manifest import Transaction
+from aolog.publish.leftovers import abort
+from aolog.publish.publication import check_free, publish
+from aolog.spark.routing import Router
+from aolog.spark.sink_options import SinkOptions, check_columns, read_sink_options
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from aolog.publish.pending import PendingSlab
+
+__all__ = ["batch_writer", "stream_writer"]
+
+_DESCRIPTORS_SPARE = 256  # beside a log's lock each
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task wrote. query, batch: of a stream, as its tasks are told."""
+
+    slabs: tuple[PendingSlab, ...]
+    query: str | None = None
+    batch: int | None = None
+
+
+def batch_writer(
+    options: Mapping[str, str],
+    schema: StructType,
+    overwrite: bool,  # noqa: FBT001 -- Spark's call
+) -> BatchWriter:
+    """For `DataSource.writer`. Raises, on the driver and before a task is started, UsageError for
+    options, columns or a mode that cannot be, LogLocked beside a live Writer, StorageError."""
+    read = _checked(options, schema, stream=False, overwrite=overwrite)
+    return BatchWriter(read, Storage().random_bytes(16).hex())
+
+
+def stream_writer(
+    options: Mapping[str, str],
+    schema: StructType,
+    overwrite: bool,  # noqa: FBT001 -- Spark's call
+) -> StreamWriter:
+    """For `DataSource.streamWriter`. Raises as `batch_writer`."""
+    return StreamWriter(_checked(options, schema, stream=True, overwrite=overwrite))
+
+
+def _checked(
+    options: Mapping[str, str], schema: StructType, *, stream: bool, overwrite: bool
+) -> SinkOptions:
+    if overwrite:
+        raise UsageError(
+            'output mode "complete": a log is appended to, and never replaced'
+            if stream
+            else 'mode "overwrite": a log is appended to, and never replaced',
+            hint='use outputMode("append")' if stream else 'use mode("append")',
+        )
+    routed = check_columns(schema)
+    read = read_sink_options(options, stream=stream)
+    check_free(read.root, [] if routed else [read.log])
+    warn_of_limits(read.root, Storage())
+    return read
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes one job. Picklable."""
+
+    def __init__(self, options: SinkOptions, job: str) -> None:
+        self._options = options
+        self._job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task: its slabs, durable and not published."""
+        return Written(_written(self._options, self._job, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver: publishes all, or nothing where the transaction was committed before.
+        Raises LogLocked, StorageError and UsageError with nothing published, and SyncFailed."""
+        options = self._options
+        transaction = None
+        if options.app is not None:
+            transaction = Transaction(f"app/{options.app}", options.version)
+        _publish(options, self._job, _messages(messages), transaction)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver: removes what the job wrote and did not publish."""
+        slabs = [slab for message in _messages(messages) for slab in message.slabs]
+        abort(self._options.root, self._job, slabs)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a query. Picklable."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task: its slabs, durable and not published."""
+        context = TaskContext.get()
+        query = context and context.getLocalProperty("sql.streaming.queryId")
+        batch = context and context.getLocalProperty("streaming.sql.batchId")
+        if not query or not batch:
+            raise UsageError(
+                "the task is of no streaming query: Spark names neither it nor a batch"
+            )
+        return Written(_written(self._options, _job_of(query), iterator), query, int(batch))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
+        """On the driver: publishes the batch, or nothing if it was published before. Errors as for
+        a batch's."""
+        written = _messages(messages)
+        queries = {message.query for message in written}
+        batches = {message.batch for message in written}
+        if not written:
+            return
+        if len(queries) > 1 or batches != {batchId}:
+            raise UsageError(f"batch {batchId} was given messages of {batches} of {queries}")
+        query = queries.pop()
+        assert query is not None
+        transaction = Transaction(f"query/{query}", batchId)
+        _publish(self._options, _job_of(query), written, transaction)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
+        """On the driver: removes what the batch's tasks wrote and did not publish. What is left of
+        tasks that were killed goes with the query's next commit."""
+        del batchId
+        written = _messages(messages)
+        for query in {message.query for message in written if message.query is not None}:
+            slabs = [slab for message in written for slab in message.slabs]
+            abort(self._options.root, _job_of(query), slabs)
+
+
+def _job_of(query: str) -> str:
+    """A query has one batch at a time: what else bears its name is of attempts that died."""
+    return xxhash.xxh3_128_hexdigest(query.encode())
+
+
+def _messages(messages: list[WriterCommitMessage | None]) -> list[Written]:
+    """Those of tasks that did not fail."""
+    return [message for message in messages if isinstance(message, Written)]
+
+
+def _written(
+    options: SinkOptions, job: str, batches: Iterator[pa.RecordBatch]
+) -> tuple[PendingSlab, ...]:
+    with Router(options, job) as router:
+        for batch in batches:
+            router.write(batch)
+        return tuple(router.finish())
+
+
+def _publish(
+    options: SinkOptions, job: str, messages: list[Written], transaction: Transaction | None
+) -> None:
+    slabs = [slab for message in messages for slab in message.slabs]
+    _allow_descriptors(len({slab.log for slab in slabs}))
+    publish(
+        options.root,
+        job,
+        slabs,
+        transaction=transaction,
+        leftover_seconds=options.leftover_seconds,
+    )
+
+
+def _allow_descriptors(logs: int) -> None:
+    """A descriptor for each log's lock, as far as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = logs + _DESCRIPTORS_SPARE
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with contextlib.suppress(OSError, ValueError):  # told by whoever opens one too many
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

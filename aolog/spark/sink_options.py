@@ -1,0 +1,146 @@
+"""What a write is asked for: options and columns, checked on the driver before a job is begun.
+
+Options are named as Spark's Kafka sink and Delta name them, in any case; one that nobody knows is
+an error that names it. Columns are the Kafka sink's, and `log`. Those that only a read makes
+(partition, offset, timestampType) are passed over, so that what was read can be written.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from aolog.codec import packer
+from aolog.errors import UsageError
+from aolog.listing import list_slabs
+from aolog.publish.leftovers import LEFTOVER_SECONDS
+from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
+from aolog.spark.paths import directory
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aolog.codec import Compression
+
+__all__ = ["DEFAULT_LOG", "SinkOptions", "check_columns", "read_sink_options"]
+
+DEFAULT_LOG = "default"  # of a root that is no log itself
+_HEADERS = "array<struct<key:string,value:binary>>"
+_COLUMNS = {
+    "value": ("binary", "string"),
+    "key": ("binary", "string"),
+    "headers": (_HEADERS,),
+    "timestamp": ("timestamp",),
+    "topic": ("string",),
+    "log": ("string",),
+}
+_OF_READS = {"partition", "offset", "timestampType"}
+_NAMES = {
+    name.lower(): name
+    for name in (
+        "log", "topic", "slabBytes", "maxRecordBytes", "compression", "compressionLevel",
+        "txnAppId", "txnVersion", "leftoverSeconds",
+    )
+}  # fmt: skip  # a table
+# Of every write, of streams, and of Kafka's sink: without meaning here.
+_PASSED_OVER = {"path", "checkpointlocation", "queryname", "includeheaders"}
+
+
+class SinkOptions(NamedTuple):
+    """root: absolute. log: of rows whose column does not say. topic: of all records, whatever
+    theirs says. app, version: the transaction of a batch; None without one."""
+
+    root: str
+    log: str
+    topic: str | None = None
+    slab_bytes: int = SLAB_BYTES
+    max_record_bytes: int = MAX_RECORD_BYTES
+    compression: Compression = "none"
+    compression_level: int | None = None
+    app: str | None = None
+    version: int = 0
+    leftover_seconds: float = LEFTOVER_SECONDS
+
+
+def _refuse(name: str, problem: str, hint: str | None = None) -> UsageError:
+    return UsageError(f"option {name}: {problem}", hint=hint)
+
+
+def _number(given: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    if not text.strip().isdigit() or int(text) < least:
+        raise _refuse(name, f"{text!r} is no whole number of at least {least}")
+    return int(text)
+
+
+def read_sink_options(
+    options: Mapping[str, str], *, stream: bool, storage: Storage | None = None
+) -> SinkOptions:
+    """Raises UsageError, which names the option."""
+    given = {key.lower(): value for key, value in options.items()}
+    for key in given:
+        if key not in _NAMES and key not in _PASSED_OVER and not key.startswith("kafka."):
+            near = get_close_matches(key, _NAMES, 1)
+            names = ", ".join(_NAMES.values())
+            hint = f"did you mean {_NAMES[near[0]]}?" if near else f"there are {names}"
+            raise _refuse(key, "is not known", hint)
+    root = directory(given.get("path", ""))
+    log = given.get("log")
+    if log is None:
+        log = "." if _is_log(root, storage or Storage()) else DEFAULT_LOG
+    try:
+        depth_of(log)
+    except UsageError as error:
+        raise _refuse("log", error.reason, error.hint) from None
+    app = given.get("txnappid")
+    if (app is None) != ("txnversion" not in given):
+        raise UsageError("options txnAppId and txnVersion: one needs the other")
+    if stream and app is not None:
+        raise _refuse("txnAppId", "is a batch's: a stream's batches are known by its checkpoint")
+    compression = given.get("compression", "none")
+    level = _number(given, "compressionLevel", 0)
+    packer(compression, level or None)  # refused here, and not in every task
+    return SinkOptions(
+        root=root,
+        log=log,
+        topic=given.get("topic"),
+        slab_bytes=_number(given, "slabBytes", SLAB_BYTES),
+        max_record_bytes=_number(given, "maxRecordBytes", MAX_RECORD_BYTES),
+        compression=cast("Compression", compression),
+        compression_level=level or None,
+        app=app,
+        version=_number(given, "txnVersion", 0, least=0),
+        leftover_seconds=_number(given, "leftoverSeconds", int(LEFTOVER_SECONDS)),
+    )
+
+
+def _is_log(root: str, storage: Storage) -> bool:
+    return storage.exists(root) and bool(list_slabs(root, storage).bases)
+
+
+def check_columns(schema: Any) -> bool:
+    """Whether rows say which log they go to. schema: a StructType. Raises UsageError, which names
+    the column."""
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if field.name in _OF_READS:
+            continue
+        if field.name not in _COLUMNS:
+            raise UsageError(
+                f"column {field.name!r} has no place in a record",
+                hint=f"there are {', '.join(_COLUMNS)}: put it into the value, or drop it",
+            )
+        if kind not in _COLUMNS[field.name]:
+            raise UsageError(
+                f"column {field.name} is {kind}, not {' or '.join(_COLUMNS[field.name])}",
+                hint="cast it",
+            )
+    names = [field.name for field in schema.fields]
+    if "value" not in names:
+        raise UsageError("no column 'value'", hint=f"there are {', '.join(names) or 'none'}")
+    if len(set(names)) < len(names):
+        raise UsageError("two columns have the same name")
+    return "log" in names

@@ -1,0 +1,42 @@
+"""This process, killed by SIGKILL just before a call of the operating system's."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any
+
+from aolog.system import RealSystem
+from tests.publish.job import CHANGES
+
+
+def kill_before(step: int) -> None:
+    """Its so manieth call that changes the disk, from now on."""
+    calls = itertools.count(1)
+    _strike_where(lambda _name, _args: next(calls) == step)
+
+
+def kill_before_call(which: str) -> None:
+    """The first call that `which` says: its name, and a glob over the path that it makes."""
+    name, pattern = which.split()
+    _strike_where(lambda called, args: called == name and fnmatchcase(str(_path(args)), pattern))
+
+
+def _path(args: tuple[Any, ...]) -> object:
+    return args[1] if len(args) > 1 and isinstance(args[1], str) else args[0]  # a rename's new one
+
+
+def _strike_where(due: Callable[[str, tuple[Any, ...]], bool]) -> None:
+    def struck(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def strike(*args: Any) -> Any:
+            if due(name, args):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args)
+
+        return strike
+
+    for name in sorted(CHANGES):
+        setattr(RealSystem, name, staticmethod(struck(name, getattr(RealSystem, name))))

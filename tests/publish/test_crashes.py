@@ -1,0 +1,209 @@
+"""A job that appends to three logs, stopped before every change of the disk, in the states that a
+killed process or a power cut leaves: all of it is there or nothing, and a repetition adds nothing.
+
+About 10 s.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from unittest import mock
+
+import pytest
+
+import aolog
+from aolog import clock
+from aolog.manifest import Transaction
+from aolog.storage import Storage
+from aolog.testing import Killed, SimulatedSystem
+from tests.publish.job import (
+    FIRST,
+    OLD,
+    ROOT,
+    added,
+    begin,
+    pending_names,
+    points,
+    run,
+    seen,
+)  # fmt: skip  # names
+
+OTHER = "cd" * 16
+
+
+@pytest.fixture(autouse=True)
+def _still_and_quiet():
+    """A clock that stands still: no two states differ by their times alone."""
+    logging.getLogger("aolog").setLevel(logging.CRITICAL)
+    with mock.patch.object(clock, "now_us", return_value=1_700_000_000_000_000):
+        yield
+
+
+def append_to_all(system: SimulatedSystem) -> None:
+    """A Writer on each log, which finishes what is published."""
+    for log in OLD:
+        with aolog.Writer(f"{ROOT}/{log}", storage=Storage(system), flush_seconds=None) as writer:
+            writer.append(b"later")
+
+
+def repeat(system: SimulatedSystem) -> None:
+    """The job anew: other files, the same transaction."""
+    run(Storage(system), FIRST, OTHER)
+
+
+def next_job(system: SimulatedSystem) -> None:
+    """Another job."""
+    run(Storage(system), Transaction("app/nightly", 2), OTHER)
+
+
+def check(system: SimulatedSystem, act: Callable[[SimulatedSystem], None]) -> bool:
+    """All or nothing, and still so after whoever comes next; whether all."""
+    found = seen(Storage(system.process()))
+    assert found in (OLD, added()), "half of it"
+    whole = found == added()
+    act(system.process())
+    after = seen(Storage(system.process()))
+    if act is append_to_all:
+        assert after == {log: [*values, "later"] for log, values in found.items()}
+        for log in OLD:
+            assert aolog.verify(f"{ROOT}/{log}", storage=Storage(system.process())).ok
+    elif act is repeat:
+        assert after == added()
+    else:
+        assert after == added(2 if whole else 1)
+    return whole
+
+
+NEXT = [append_to_all, repeat, next_job]
+
+
+def commit_of(found: list) -> int:
+    """Which of the points is the one before the rename that publishes."""
+    return next(
+        i
+        for i, (call, _) in enumerate(found)
+        if call.name == "replace" and call.path.endswith("published.jsonl")
+    )
+
+
+def test_a_job_is_seen_whole_or_not_at_all_wherever_it_is_stopped(said):
+    system = SimulatedSystem(piece_bytes=512)
+    begin(system)
+    system = system.process()
+    with points(system) as found:
+        assert run(Storage(system)).records == 7
+    commit = commit_of(found)
+    known: dict[str, set[bytes]] = {"before": set(), "at": set(), "behind": set()}
+    count = 0
+    for at, (call, stopped) in enumerate(found):
+        phase = "before" if at <= commit else "at" if at == commit + 1 else "behind"
+        whole = check(stopped.snapshot(), NEXT[at % 3])
+        assert whole == (phase != "before"), call
+        for _, left in stopped.power_cut(16, known=known[phase]):
+            whole = check(left, NEXT[count % 3])
+            assert phase == "at" or whole == (phase == "behind"), call
+            count += 1
+    said(f"publication: {len(found)} points, {count} states behind power cuts")
+    assert count > 250
+
+
+@pytest.mark.parametrize("act", NEXT)
+def test_who_comes_next_may_be_stopped_as_well(act):
+    """The publication is killed behind its commit point, and before any, some or all renames; then
+    whoever rolls it forward is stopped; then the next finishes it. About 2 s."""
+    stop_the_next_as_well(act, starts=5, stops=7, cuts=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("act", NEXT)
+def test_who_comes_next_may_be_stopped_anywhere(act):
+    """A minute or more."""
+    stop_the_next_as_well(act, starts=1, stops=1, cuts=6)
+
+
+def stop_the_next_as_well(
+    act: Callable[[SimulatedSystem], None], *, starts: int, stops: int, cuts: int
+) -> None:
+    system = SimulatedSystem(piece_bytes=512)
+    begin(system)
+    system = system.process()
+    with points(system) as found:
+        run(Storage(system))
+    commit = commit_of(found)
+    for at in range(commit + 1, len(found), starts):
+        killed = found[at][1]
+        for state in (killed, *(left for _, left in killed.snapshot().power_cut(cuts))):
+            if seen(Storage(state.process())) == OLD:
+                assert at == commit + 1, "what was published is gone"
+                continue
+            # The commit's own sync may be still to come: that may take back all of it.
+            durable = at > commit + 1 or state is not killed
+            again = state.snapshot()
+            with points(again) as stopped:
+                act(again)
+            for _, point in stopped[at % stops :: stops]:
+                for left in (point, *(left for _, left in point.snapshot().power_cut(cuts))):
+                    now = seen(Storage(left.process()))
+                    cut = {log: values[: len(added()[log])] for log, values in now.items()}
+                    assert cut == added() or (now == OLD and not durable)
+                    repeat(left.process())
+                    after = seen(Storage(left.process()))
+                    assert after == (added() if now == OLD else now)
+
+
+@pytest.mark.parametrize("log", OLD)
+def test_what_is_renamed_is_not_taken_back_in_the_other_logs(log):
+    """Killed behind the manifest's rename and before that is durable; one log's writer renames; then
+    the power fails."""
+    system = SimulatedSystem()
+    begin(system)
+    system = system.process()
+    with points(system) as found:
+        run(Storage(system))
+    state = found[commit_of(found) + 1][1]
+    assert seen(Storage(state.process())) == added()
+    aolog.Writer(f"{ROOT}/{log}", storage=Storage(state), flush_seconds=None).close()
+    check_durable(state)
+
+
+def test_what_a_cursor_passed_is_not_taken_back():
+    """The same, and a reader commits."""
+    system = SimulatedSystem()
+    begin(system)
+    system = system.process()
+    with points(system) as found:
+        run(Storage(system))
+    state = found[commit_of(found) + 1][1]
+    with aolog.Reader(f"{ROOT}/b/c", storage=Storage(state), cursor="c") as reader:
+        assert len(list(reader)) == 2
+        reader.commit()
+    check_durable(state)
+
+
+def check_durable(state: SimulatedSystem) -> None:
+    for left in state.power_cut(100):
+        assert seen(Storage(left.system)) == added()
+
+
+def test_nothing_is_left_when_all_is_done():
+    system = SimulatedSystem()
+    begin(system)
+    run(Storage(system := system.process()))
+    assert pending_names(system) == []
+    run(Storage(system), Transaction("app/nightly", 2), OTHER)
+    assert pending_names(system) == []
+    for left in system.power_cut(100):
+        assert seen(Storage(left.system)) == added(2)
+
+
+def test_a_task_that_is_killed_leaves_nothing_that_is_read():
+    system = SimulatedSystem()
+    begin(system)
+    system = system.process()
+    system.before = lambda call: (_ for _ in ()).throw(Killed) if call.number > 60 else None
+    with pytest.raises(Killed):
+        run(Storage(system))
+    system = system.kill()
+    assert pending_names(system) != []
+    assert seen(Storage(system)) == OLD

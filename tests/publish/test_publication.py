@@ -1,0 +1,559 @@
+"""Pending slabs and their publication: who may, what is refused, what is left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import stat
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import aolog
+from aolog.errors import CorruptionError, NewerFormat
+from aolog.log import MANIFEST_NAME, Log
+from aolog.manifest import (
+    Manifest,
+    Place,
+    Transaction,
+    decode_manifest,
+    encode_manifest,
+    job_of,
+    pending_name,
+    root_of,
+)
+from aolog.publish.leftovers import abort, sweep
+from aolog.publish.pending import PendingLog, depth_of
+from aolog.publish.publication import check_free, publish
+from aolog.retention import Retention, prune
+from aolog.storage import Storage
+from aolog.testing import Fault, Killed, SimulatedSystem
+from bridge.tree import find_logs, growth
+from tests.publish.job import (
+    FIRST,
+    JOB,
+    OLD,
+    ROOT,
+    TASKS,
+    added,
+    begin,
+    pending_names,
+    run,
+    seen,
+    write,
+)
+
+OTHER = "cd" * 16
+
+
+def batch(*values: str, **columns: object) -> pa.RecordBatch:
+    return pa.record_batch({"value": [v.encode() for v in values], **columns})
+
+
+def begun() -> SimulatedSystem:
+    system = SimulatedSystem()
+    begin(system)
+    return system.process()
+
+
+def task(root: Path, log: str, *values: str, job: str = JOB, **options: object) -> list:
+    with PendingLog(root, log, job, **options) as pending:
+        pending.append_arrow(batch(*values))
+    return pending.slabs
+
+
+def read(path: Path) -> list[str]:
+    with aolog.Reader(path, strict=True) as reader:
+        return [record.value.decode() for record in reader]
+
+
+def killed_behind_commit(system: SimulatedSystem, **options: object) -> SimulatedSystem:
+    """A publication that died before its first rename of a slab."""
+
+    def before(call: object) -> None:
+        if call.name == "replace" and call.path.endswith(".slab"):
+            raise Killed
+
+    system.before = before
+    with pytest.raises(Killed):
+        run(Storage(system), **options)
+    return system.kill()
+
+
+# --- names and the manifest ------------------------------------------------------------------
+
+
+def test_a_pending_name_says_its_job_and_where_its_root_is():
+    name = pending_name(JOB, "0" * 32, 2)
+    assert job_of(name) == JOB
+    assert root_of("/data/root/b/c", name) == "/data/root"
+    assert root_of("/data/root", pending_name(JOB, "0" * 32, 0)) == "/data/root"
+    for other in ("x.pending", f"{JOB}.{'0' * 32}.x.pending", f"{JOB}.{'0' * 32}.100.pending"):
+        assert job_of(other) is None
+        assert root_of("/data/root/b/c", other) is None
+
+
+def test_a_manifest_is_read_as_it_was_written():
+    manifest = Manifest({"app/ü": 7, "query/x": 0}, {"n": Place("b/c", 1 << 62)})
+    assert decode_manifest(encode_manifest(manifest), "p") == manifest
+    assert manifest.has(Transaction("app/ü", 7))
+    assert manifest.has(Transaction("app/ü", 6))
+    assert not manifest.has(Transaction("app/ü", 8))
+    assert not manifest.has(Transaction("app/y", 0))
+
+
+def test_every_damaged_byte_of_a_manifest_is_seen():
+    data = encode_manifest(Manifest({"app/x": 7}, {"n": Place("a", 4096)}))
+    for i in range(len(data) - 1):
+        with pytest.raises(CorruptionError):
+            decode_manifest(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :], "p")
+    for i in range(len(data) - 1):
+        with pytest.raises(CorruptionError):
+            decode_manifest(data[:i], "p")
+
+
+def test_a_newer_manifest_is_refused():
+    data = encode_manifest(Manifest({}, {})).replace(b'"aolog_manifest": 1', b'"aolog_manifest": 2')
+    text = data[: data.index(b'{"xxh3"')]
+    import xxhash
+
+    with pytest.raises(NewerFormat):
+        decode_manifest(text + b'{"xxh3": "%s"}\n' % xxhash.xxh3_64_hexdigest(text).encode(), "p")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "/", "a//b", "../a", "a/..", ".", "a/.b", "-a", "a\0b", "/a", "a/", f"{0:020d}.slab"],
+)
+def test_a_log_s_name_stays_below_the_root(name):
+    if name == ".":
+        assert depth_of(name) == 0
+        return
+    with pytest.raises(aolog.UsageError, match="names no log"):
+        depth_of(name)
+
+
+# --- what a task writes ------------------------------------------------------------------------
+
+
+def test_a_task_s_slabs_are_rolled_sealed_durable_and_described(tmp_path):
+    with PendingLog(tmp_path, "a", JOB, slab_bytes=1) as pending:
+        for value in ("x", "y"):
+            pending.append_arrow(batch(value, timestamp=pa.array([7], pa.timestamp("us", "UTC"))))
+    slabs = pickle.loads(pickle.dumps(pending.slabs))
+    assert [slab.records for slab in slabs] == [1, 1]
+    assert {(slab.least_us, slab.greatest_us) for slab in slabs} == {(7, 7)}
+    assert [(tmp_path / "a" / slab.name).stat().st_size for slab in slabs] == [
+        slab.bytes for slab in slabs
+    ]
+    with pytest.raises(aolog.NotALog):
+        aolog.Reader(tmp_path / "a")
+    assert find_logs(str(tmp_path)) == {}
+
+
+def test_a_large_batch_becomes_frames_that_are_small(tmp_path):
+    rows = [str(i) * 100 for i in range(20_000)]
+    slabs = task(tmp_path, "a", *rows)
+    publish(tmp_path, JOB, slabs)
+    assert read(tmp_path / "a") == rows
+    report = aolog.verify(tmp_path / "a")
+    assert report.ok
+    assert report.frames >= report.bytes // (300 << 10)
+
+
+def test_what_a_task_describes_survives_power_loss():
+    system = SimulatedSystem(piece_bytes=512)
+    slabs = write(Storage(system), TASKS[0])
+    whole = system.files()
+    for left in system.power_cut(200):
+        assert left.system.files() == whole
+    assert len(slabs) == 2
+
+
+def test_a_task_that_fails_takes_its_files_with_it(tmp_path):
+    with pytest.raises(aolog.RecordRefused), PendingLog(tmp_path, "a", JOB) as pending:
+        pending.append_arrow(batch("x"))
+        pending.append_arrow(pa.record_batch({"nonsense": [1]}))
+    assert list((tmp_path / "a").iterdir()) == []
+
+
+def test_a_full_disk_in_a_task_is_told_and_leaves_room():
+    system = begun()
+    used = system.used()
+    system.capacity = used + (64 << 10)
+    with (
+        pytest.raises(aolog.StorageFull),
+        PendingLog(ROOT, "a", JOB, storage=Storage(system)) as log,
+    ):
+        log.append_arrow(batch("x" * (1 << 20)))
+    assert system.used() == used
+    assert pending_names(system) == []
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_bodies_may_be_compressed(tmp_path, codec):
+    slabs = task(tmp_path, "a", *["x" * 1000] * 100, compression=codec)
+    assert slabs[0].bytes < 20_000
+    publish(tmp_path, JOB, slabs)
+    assert read(tmp_path / "a") == ["x" * 1000] * 100
+
+
+# --- publishing ----------------------------------------------------------------------------------
+
+
+def test_slabs_follow_what_is_there_in_their_order(tmp_path):
+    with aolog.Writer(tmp_path / "a", topic="t") as log:
+        log.append(b"old")
+        uuid = aolog.Reader(tmp_path / "a").topic_uuid
+    slabs = [*task(tmp_path, "a", "1"), *task(tmp_path, "a", "2"), *task(tmp_path, "b", "3")]
+    told = publish(tmp_path, JOB, slabs)
+    assert told == (False, 2, 3, 3)
+    assert read(tmp_path / "a") == ["old", "1", "2"]
+    assert read(tmp_path / "b") == ["3"]
+    with aolog.Reader(tmp_path / "a") as reader:
+        assert (reader.topic, reader.topic_uuid) == ("t", uuid)
+        reader.seek(ordinal=2)
+        assert reader.read().value == b"2"
+    with aolog.Writer(tmp_path / "a") as log:
+        assert log.opening.case == "@B sealed"
+        log.append(b"new")
+    assert read(tmp_path / "a") == ["old", "1", "2", "new"]
+    assert aolog.verify(tmp_path / "a").ok
+
+
+def test_a_log_that_was_not_closed_is_recovered_and_a_new_epoch_begins():
+    system = begun()
+    assert run(Storage(system)).records == 7
+    log = Log(f"{ROOT}/a", Storage(system))
+    assert [log.slab(i).header.epoch for i in range(len(log.bases))] == [1, 2, 2]
+    assert log.slab(1).header.base_ordinal == 2
+    assert seen(Storage(system)) == added()
+
+
+def test_the_root_may_be_a_log_itself(tmp_path):
+    with aolog.Writer(tmp_path) as log:
+        log.append(b"old")
+    publish(tmp_path, JOB, task(tmp_path, ".", "1"), transaction=FIRST)
+    assert read(tmp_path) == ["old", "1"]
+    assert aolog.verify(tmp_path).leftovers == []
+    publish(tmp_path, JOB, task(tmp_path, ".", "1"), transaction=FIRST)
+    with aolog.Writer(tmp_path):
+        pass
+    assert read(tmp_path) == ["old", "1"]
+
+
+def test_a_new_log_may_be_the_root_itself(tmp_path):
+    publish(tmp_path, JOB, task(tmp_path, ".", "1"))
+    assert read(tmp_path) == ["1"]
+
+
+def test_beside_a_live_writer_nothing_is_touched():
+    system = begun()
+    storage = Storage(system)
+    slabs = [slab for values in ({"a": ["1"]}, {"d": ["2"]}) for slab in write(storage, values)]
+    other = Storage(system.process())
+    with aolog.Writer(f"{ROOT}/d", storage=other, flush_seconds=None):
+        before = system.files()
+        with pytest.raises(aolog.LogLocked, match=f"{ROOT}/d: another writer"):
+            publish(ROOT, JOB, slabs, storage=storage)
+        with pytest.raises(aolog.LogLocked):
+            check_free(ROOT, ["d"], storage)
+        check_free(ROOT, ["a", "never"], storage)
+        assert system.files() == before
+    assert publish(ROOT, JOB, slabs, storage=storage).records == 2
+
+
+def test_a_live_writer_of_the_root_is_an_error_and_not_waited_for(tmp_path):
+    with aolog.Writer(tmp_path) as log:
+        log.append(b"old")
+        log.flush()
+        slabs = task(tmp_path, ".", "1")
+        with pytest.raises(aolog.LogLocked):
+            publish(tmp_path, JOB, slabs)
+        assert abort(tmp_path, JOB, slabs) == 0
+    assert abort(tmp_path, JOB, slabs) == 1
+
+
+def test_a_transaction_is_committed_once(tmp_path):
+    publish(tmp_path, JOB, task(tmp_path, "a", "1"), transaction=FIRST)
+    again = publish(tmp_path, OTHER, task(tmp_path, "a", "1", job=OTHER), transaction=FIRST)
+    assert again.repeated
+    assert read(tmp_path / "a") == ["1"]
+    assert [path for path in (tmp_path / "a").iterdir() if path.suffix == ".pending"] == []
+    publish(tmp_path, OTHER, task(tmp_path, "a", "2"), transaction=FIRST._replace(version=2))
+    assert publish(tmp_path, OTHER, [], transaction=FIRST).repeated
+    assert read(tmp_path / "a") == ["1", "2"]
+
+
+def test_transactions_survive_pruning(tmp_path):
+    for version in (1, 2, 3):
+        slabs = task(tmp_path, "a", str(version))
+        publish(tmp_path, JOB, slabs, transaction=Transaction("query/x", version))
+    prune(str(tmp_path / "a"), Storage(), Retention(max_slabs=1))
+    assert read(tmp_path / "a") == ["3"]
+    assert publish(tmp_path, JOB, [], transaction=Transaction("query/x", 3)).repeated
+
+
+def test_a_transaction_of_nothing_is_committed_too(tmp_path):
+    assert publish(tmp_path, JOB, [], transaction=FIRST) == (False, 0, 0, 0)
+    assert publish(tmp_path, JOB, [], transaction=FIRST).repeated
+    assert list(tmp_path.glob("*")) == [tmp_path / MANIFEST_NAME]
+
+
+def test_without_slabs_and_transaction_nothing_is_written(tmp_path):
+    publish(tmp_path, JOB, [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_is_named_is_published(tmp_path):
+    slabs = task(tmp_path, "a", "1")
+    task(tmp_path, "a", "1")  # another attempt at the task
+    publish(tmp_path, JOB, slabs)
+    assert read(tmp_path / "a") == ["1"]
+    assert len(list((tmp_path / "a").iterdir())) == 1
+
+
+@pytest.mark.parametrize("harm", ["gone", "shorter", "altered", "another"])
+def test_a_file_that_is_not_what_the_task_wrote_stops_the_whole_publication(tmp_path, harm):
+    slabs = [*task(tmp_path, "a", "1"), *task(tmp_path, "b", "2")]
+    path = tmp_path / "b" / slabs[1].name
+    data = path.read_bytes()
+    if harm == "gone":
+        path.unlink()
+    elif harm == "shorter":
+        path.write_bytes(data[:-8])
+    elif harm == "altered":
+        path.write_bytes(data[:-200] + b"\1" + data[-199:])
+    else:
+        path.write_bytes((tmp_path / "b" / task(tmp_path, "b", "3")[0].name).read_bytes())
+    with pytest.raises(aolog.StorageError, match=slabs[1].name):
+        publish(tmp_path, JOB, slabs, transaction=FIRST)
+    assert find_logs(str(tmp_path)) == {}
+    assert not publish(tmp_path, JOB, task(tmp_path, "a", "1"), transaction=FIRST).repeated
+
+
+def test_a_log_inside_a_log_is_refused(tmp_path):
+    for logs in (["a", "a/b"], ["a/b", "a"]):
+        slabs = [slab for log in logs for slab in task(tmp_path, log, "1")]
+        with pytest.raises(aolog.UsageError, match="inside the log"):
+            publish(tmp_path, JOB, slabs)
+        abort(tmp_path, JOB, slabs)
+    with aolog.Writer(tmp_path / "c") as log:
+        log.append(b"old")
+    with pytest.raises(aolog.UsageError, match="inside the log"):
+        check_free(tmp_path, ["c/d"])
+
+
+def test_a_log_of_queuefkas_and_a_foreign_directory_are_refused(tmp_path):
+    with aolog.Writer(tmp_path / "q", format="queuefka") as log:
+        log.append(b"old")
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "notes.txt").write_text("mine")
+    for name, error in (("q", "format 1"), ("f", "other files")):
+        with pytest.raises(aolog.UsageError, match=error):
+            publish(tmp_path, JOB, task(tmp_path, name, "1"))
+        with pytest.raises(aolog.UsageError, match=error):
+            check_free(tmp_path, [name])
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("pwritev", "*.pending", errno=errno.EIO),
+        Fault("fdatasync", "*.pending", errno=errno.EIO),
+        Fault("pwritev", "*.jsonl.tmp", errno=errno.ENOSPC),
+        Fault("fdatasync", "*.jsonl.tmp", errno=errno.EIO),
+        Fault("replace", "*.jsonl", errno=errno.EIO),
+    ],
+    ids=lambda fault: f"{fault.call}-{fault.path}",
+)
+def test_a_failing_device_before_the_commit_publishes_nothing(fault):
+    system = begun()
+    storage = Storage(system)
+    slabs = [slab for values in ({"a": ["1"]}, {"d": ["2"]}) for slab in write(storage, values)]
+    system.faults = [fault]
+    with pytest.raises(aolog.StorageError):
+        publish(ROOT, JOB, slabs, storage=storage, transaction=FIRST)
+    system.faults = None
+    assert seen(storage) == OLD
+    assert abort(ROOT, JOB, slabs, storage=storage) == 2
+    assert pending_names(system) == []
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_a_failing_device_behind_the_commit_leaves_the_renames_to_the_next(call):
+    system = begun()
+    storage = Storage(system)
+    slabs = [slab for values in ({"a": ["1"]}, {"d": ["2"]}) for slab in write(storage, values)]
+    path = "*.slab" if call == "replace" else f"{ROOT}/a"
+    system.faults = [Fault(call, path, times=None, errno=errno.EIO)]
+    assert publish(ROOT, JOB, slabs, storage=storage, transaction=FIRST).records == 2
+    system.faults = None
+    assert seen(storage, "ad") == {"a": [*OLD["a"], "1"], "d": [*OLD["d"], "2"]}
+    assert abort(ROOT, JOB, slabs, storage=storage) == 0
+    assert publish(ROOT, JOB, slabs, storage=storage, transaction=FIRST).repeated
+    assert pending_names(system) == []
+    assert seen(storage, "ad") == {"a": [*OLD["a"], "1"], "d": [*OLD["d"], "2"]}
+
+
+# --- readers beside it ----------------------------------------------------------------------------
+
+
+def test_readers_find_what_is_published_under_its_pending_name():
+    system = begun()
+    early = Storage(system.process())
+    with aolog.Reader(f"{ROOT}/a", storage=early) as reader:
+        assert [r.value for r in reader] == [b"a0", b"a1"]
+        system = killed_behind_commit(system)
+        assert len(pending_names(system)) == 5 + 2  # and what the first attempt left
+        assert [r.value for r in reader] == [b"p0", b"p1", b"p2"]
+    assert seen(Storage(system)) == added()
+    before = system.files()
+    assert aolog.verify(f"{ROOT}/a", storage=Storage(system)).ok
+    assert system.files() == before
+
+
+def test_a_reader_goes_on_over_the_renames():
+    system = killed_behind_commit(begun())
+    with aolog.Reader(f"{ROOT}/a", storage=Storage(system.process())) as reader:
+        assert reader.read().value == b"a0"
+        with aolog.Writer(f"{ROOT}/a", storage=Storage(system), flush_seconds=None) as log:
+            log.append(b"later")
+        assert pending_names(system) != []  # of the other logs
+        assert [r.value for r in reader] == [b"a1", b"p0", b"p1", b"p2", b"later"]
+        assert reader.gaps == []
+
+
+def test_a_cursor_in_what_is_published_is_not_ahead_of_its_log():
+    system = killed_behind_commit(begun())
+    with aolog.Reader(f"{ROOT}/a", storage=Storage(system), cursor="c") as reader:
+        assert len(list(reader)) == 5
+        reader.commit()
+        address = reader.tell()
+    for left in system.power_cut(50):
+        with aolog.Reader(f"{ROOT}/a", storage=Storage(left.system), cursor="c") as reader:
+            assert reader.tell() == address
+            assert reader.end() == address
+
+
+def test_pruning_takes_a_slab_under_whichever_name_it_has():
+    system = killed_behind_commit(begun())
+    prune(f"{ROOT}/a", Storage(system), Retention(max_slabs=1))
+    assert seen(Storage(system), "a") == {"a": ["p2"]}
+    for log in OLD:
+        aolog.Writer(f"{ROOT}/{log}", storage=Storage(system), flush_seconds=None).close()
+    assert seen(Storage(system)) == added() | {"a": ["p2"]}
+    report = aolog.verify(f"{ROOT}/a", storage=Storage(system))
+    assert report.problems == []
+
+
+def test_the_bridge_finds_a_log_that_is_published_and_not_renamed(tmp_path):
+    slabs = task(tmp_path, "b/c", "1")
+    assert find_logs(str(tmp_path)) == {}
+    assert growth(str(tmp_path / "b/c")) is None
+    publish(tmp_path, JOB, slabs)
+    (slab,) = (tmp_path / "b/c").glob("*.slab")
+    slab.rename(slab.with_name(slabs[0].name))  # as a publication that was killed leaves it
+    assert find_logs(str(tmp_path)) == {"b/c": str(tmp_path / "b/c")}
+    assert growth(str(tmp_path / "b/c")).bytes == slabs[0].bytes
+    assert read(tmp_path / "b/c") == ["1"]
+    assert aolog.repair(tmp_path / "b/c").records == 1
+    assert slab.exists()
+
+
+def test_a_damaged_manifest_is_told_where_it_matters(tmp_path):
+    publish(tmp_path, JOB, task(tmp_path, "a", "1"), transaction=FIRST)
+    manifest = tmp_path / MANIFEST_NAME
+    manifest.write_bytes(manifest.read_bytes().replace(b"nightly", b"daily"))
+    assert read(tmp_path / "a") == ["1"]  # no pending name: nobody asks
+    task(tmp_path, "a", "2")
+    with pytest.raises(CorruptionError, match=MANIFEST_NAME):
+        aolog.Reader(tmp_path / "a")
+    with pytest.raises(CorruptionError, match=MANIFEST_NAME):
+        publish(tmp_path, JOB, [], transaction=FIRST)
+
+
+# --- what is left ----------------------------------------------------------------------------------
+
+
+def test_a_manifest_goes_on_naming_what_it_cannot_rename():
+    """Another process holds the lock of a log that a killed publication left."""
+    system = killed_behind_commit(begun())
+    storage = Storage(system)
+    held = Storage(system.process()).open_directory(f"{ROOT}/a")
+    assert held.try_lock()
+    publish(ROOT, OTHER, write(storage, {"d": ["later"]}, OTHER), storage=storage)
+    held.close()
+    assert seen(storage) == added() | {"d": [*added()["d"], "later"]}
+    publish(ROOT, OTHER, [], transaction=FIRST._replace(version=9), storage=storage)
+    assert seen(storage) == added() | {"d": [*added()["d"], "later"]}
+    assert len(pending_names(system)) == 2  # unpublished: of the first attempt
+
+
+def test_an_aborted_job_leaves_nothing_and_takes_nothing_of_others(tmp_path):
+    publish(tmp_path, JOB, task(tmp_path, "a", "1"))
+    mine = task(tmp_path, "a", "2")
+    task(tmp_path, "b/c", "3")  # by a task that was killed: nobody has its description
+    others = task(tmp_path, "a", "4", job=OTHER)
+    assert abort(tmp_path, JOB, mine) == 2
+    assert abort(tmp_path, JOB, mine) == 0
+    publish(tmp_path, OTHER, others)
+    assert read(tmp_path / "a") == ["1", "4"]
+
+
+def test_an_abort_behind_the_commit_takes_nothing():
+    system = killed_behind_commit(begun())
+    storage = Storage(system)
+    names = set(pending_names(system))
+    assert abort(ROOT, JOB, storage=storage) == 2  # the first attempt's
+    assert len(names - set(pending_names(system))) == 2
+    assert seen(storage) == added()
+
+
+def test_what_other_jobs_left_goes_by_age(tmp_path):
+    dead, live = task(tmp_path, "a", "1", job=OTHER), task(tmp_path, "a", "2", job="ef" * 16)
+    old = time.time() - 8 * 86400
+    os.utime(tmp_path / "a" / dead[0].name, (old, old))
+    publish(tmp_path, JOB, task(tmp_path, "a", "3"))
+    assert not (tmp_path / "a" / dead[0].name).exists()
+    with pytest.raises(aolog.StorageFailed, match="is gone"):
+        publish(tmp_path, OTHER, dead)
+    publish(tmp_path, "ef" * 16, live)
+    assert read(tmp_path / "a") == ["3", "2"]
+
+
+def test_a_job_that_still_writes_keeps_its_old_files(tmp_path):
+    first = task(tmp_path, "a", "1", job=OTHER)
+    old = time.time() - 8 * 86400
+    os.utime(tmp_path / "a" / first[0].name, (old, old))
+    second = task(tmp_path, "a", "2", job=OTHER)
+    publish(tmp_path, JOB, task(tmp_path, "a", "3"))
+    publish(tmp_path, OTHER, [*first, *second])
+    assert read(tmp_path / "a") == ["3", "1", "2"]
+
+
+def test_what_the_manifest_names_is_never_swept(tmp_path):
+    slabs = [*task(tmp_path, "a", "1"), *task(tmp_path, "a", "2")]
+    sweep(str(tmp_path / "a"), JOB, {slabs[0].name}, 0.0, Storage())
+    assert [path.name for path in (tmp_path / "a").iterdir()] == [slabs[0].name]
+
+
+def test_a_pending_slab_is_no_damage_and_is_told(tmp_path):
+    with aolog.Writer(tmp_path / "a") as log:
+        log.append(b"old")
+    task(tmp_path, "a", "1")
+    report = aolog.verify(tmp_path / "a")
+    assert report.ok
+    assert [left.kind for left in report.leftovers] == ["pending"]
+    assert [finding.code for finding in report.findings] == ["pending_file"]
+
+
+def test_a_root_that_may_not_be_written_is_refused(tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with pytest.raises(aolog.PermissionDenied):
+        check_free(tmp_path / "root", ["a"])

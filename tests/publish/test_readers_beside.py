@@ -1,0 +1,215 @@
+"""A reader beside a publication: at any of the reader's calls the publication goes on, from any of its
+steps to any other. The reader sees all of it or nothing, in each log and over all. About 8 s.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import aolog
+from aolog.log import Log
+from aolog.manifest import Transaction, steadily
+from aolog.publish.publication import publish
+from aolog.storage import Storage
+from aolog.testing import Call, SimulatedSystem
+from tests.publish.job import CHANGES, JOB, OLD, ROOT, TASKS, added, begin, values_of, write
+
+
+class Told:
+    """A process's system, which tells before each call; the machine's lock is not held then."""
+
+    def __init__(self, system: SimulatedSystem, before: Callable[[str, int], None]) -> None:
+        self._system = system
+        self._before = before
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> object:
+        call = getattr(self._system, name)
+
+        def told(*args: object) -> object:
+            self.calls += 1
+            self._before(name, self.calls)
+            return call(*args)
+
+        return told
+
+
+def publish_twice(storage: Storage, slabs: list) -> None:
+    """The second has no slabs; its manifest leaves out those of the first."""
+    for version, its in ((1, slabs), (2, [])):
+        transaction = Transaction("app/x", version)
+        publish(ROOT, JOB, its, transaction=transaction, storage=storage)
+
+
+class Steps:
+    """Publications in a thread of its own, that goes on when it is told to. On a copy of a disk, on
+    which all tasks have written."""
+
+    def __init__(self, system: SimulatedSystem, slabs: list) -> None:
+        self.system = system
+        self.done = 0
+        self.ended = False
+        self._may = 0
+        self._turn = threading.Condition()
+        publisher = Told(system.process(), self._before)
+        self._thread = threading.Thread(target=self._publish, args=(Storage(publisher), slabs))
+        self._thread.start()
+
+    def _publish(self, storage: Storage, slabs: list) -> None:
+        try:
+            publish_twice(storage, slabs)
+        finally:
+            with self._turn:
+                self.ended = True
+                self._turn.notify_all()
+
+    def _before(self, name: str, _: int) -> None:
+        if name not in CHANGES:
+            return
+        with self._turn:
+            self.done += 1
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self.done <= self._may)
+
+    def go_to(self, step: int) -> None:
+        """It stands before its so manieth call that changes something, or is done."""
+        with self._turn:
+            self._may = max(self._may, step - 1)
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self.ended or self.done > self._may)
+
+    def end(self) -> None:
+        self.go_to(1 << 30)
+        self._thread.join()
+
+
+@pytest.fixture(scope="module")
+def prepared() -> tuple[SimulatedSystem, list]:
+    """The logs, and all slabs of the job, pending."""
+    system = SimulatedSystem()
+    begin(system)
+    system = system.process()
+    slabs = [slab for task in TASKS for slab in write(Storage(system), task)]
+    return system, slabs
+
+
+@contextmanager
+def stepping(prepared: tuple[SimulatedSystem, list], step: int) -> Iterator[Steps]:
+    system, slabs = prepared
+    steps = Steps(system.snapshot(), slabs)
+    try:
+        steps.go_to(step)
+        yield steps
+    finally:
+        steps.end()
+
+
+def count_of(prepared: tuple[SimulatedSystem, list]) -> tuple[int, int]:
+    """(step before which it commits, all steps)."""
+    system = prepared[0].snapshot()
+    calls: list[Call] = []
+    system.before = lambda call: calls.append(call) if call.name in CHANGES else None
+    publish_twice(Storage(system), prepared[1])
+    commit = next(
+        i for i, call in enumerate(calls, 1) if call.name == "replace" and "jsonl" in call.path
+    )
+    return commit, len(calls)
+
+
+def read_all(steps: Steps, at: int, to: int) -> tuple[dict[str, list[str]], bool]:
+    """What a reader of one log after another gets, while the publication goes on before its call
+    `at`; whether it came to that."""
+    system = Told(steps.system.process(), lambda _, n: steps.go_to(to) if n == at else None)
+    found = {log: values_of(Storage(system), log) for log in OLD}
+    return found, system.calls >= at
+
+
+def test_no_reader_sees_a_part(prepared, said):
+    commit, last = count_of(prepared)
+    looks = 0
+    seen = set[str]()
+    for begun in range(commit - 1, min(commit + 22, last)):
+        for to in (begun + 1, last + 1):
+            at, more = 1, True
+            while more:
+                with stepping(prepared, begun) as steps:
+                    found, more = read_all(steps, at, to)
+                kinds = ""
+                for log, values in found.items():
+                    assert values in (OLD[log], added()[log]), (begun, to, at, log, values)
+                    kinds += "+" if values == added()[log] else "-"
+                assert kinds == "".join(sorted(kinds, reverse=True)), (begun, to, at, kinds)
+                seen.add(kinds)
+                looks += 1
+                at += (
+                    1 if at < 9 else 19 + begun % 5
+                )  # closely where it lists and reads the manifest
+    said(f"readers beside a publication: {looks} interleavings, seen {sorted(seen)}")
+    assert {"---", "+++"} < seen  # and some in between: what is read later is there
+    assert looks > 300
+
+
+def test_who_looks_steadily_at_all_logs_sees_all_of_it_or_nothing(prepared):
+    commit, last = count_of(prepared)
+    seen = set[bool]()
+    for begun in (commit - 1, commit, commit + 2):
+        for at in range(1, 130, 9):
+            found = look_steadily(prepared, begun, at, last + 1)
+            assert found in (OLD, added()), (begun, at)
+            seen.add(found == OLD)
+    assert seen == {False, True}
+
+
+def look_steadily(prepared: tuple, begun: int, at: int, to: int) -> dict[str, list[str]]:
+    with stepping(prepared, begun) as steps:
+        system = Told(steps.system.process(), lambda _, n: steps.go_to(to) if n == at else None)
+        storage = Storage(system)
+        return steadily(ROOT, lambda: {log: values_of(storage, log) for log in OLD}, storage)
+
+
+def test_a_reader_that_is_open_sees_what_is_published_and_not_renamed(prepared):
+    commit, _ = count_of(prepared)
+    with stepping(prepared, commit) as steps:
+        system = steps.system.process()
+        with aolog.Reader(f"{ROOT}/a", storage=Storage(system), strict=True) as reader:
+            assert [r.value for r in reader] == [b"a0", b"a1"]
+            assert list(reader) == []
+            steps.go_to(commit + 1)
+            assert [r.value for r in reader] == [b"p0", b"p1", b"p2"]
+
+
+def test_a_slab_that_is_renamed_behind_its_listing_is_opened(prepared):
+    commit, last = count_of(prepared)
+    with stepping(prepared, commit + 1) as steps:
+        log = Log(f"{ROOT}/a", Storage(steps.system.process()))
+        assert len(log.published) == 2
+        steps.go_to(last + 1)
+        assert [log.open_slab(i).seal().records for i in (1, 2)] == [2, 1]
+        log.close()
+
+
+def test_a_reader_that_stays_goes_from_nothing_to_all(prepared):
+    commit, last = count_of(prepared)
+    for begun in range(commit - 1, last + 1):
+        with stepping(prepared, begun) as steps:
+            system = steps.system.process()
+            readers = {}
+            for log in OLD:
+                if OLD[log] or begun > commit:
+                    readers[log] = aolog.Reader(
+                        f"{ROOT}/{log}", storage=Storage(system), strict=True
+                    )
+            got = {log: [r.value.decode() for r in reader] for log, reader in readers.items()}
+            assert all(got[log] in (OLD[log], added()[log]) for log in readers), begun
+            for to in (begun + 1, begun + 3, last + 1):
+                steps.go_to(to)
+                for log, reader in readers.items():
+                    got[log] += [r.value.decode() for r in reader]
+                    assert got[log] in (OLD[log], added()[log]), (begun, to)
+            assert all(got[log] == added()[log] for log in readers), begun
+            for reader in readers.values():
+                reader.close()

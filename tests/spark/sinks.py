@@ -1,0 +1,68 @@
+"""The sink in a data source of its own, whose tasks and commits can be made to go wrong.
+
+Options, beside the sink's: `attempts`: each task is carried out so often, and the last counts.
+`afterCommit`: raises when the commit is done. `killAt`: before which call the process that commits
+is killed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+
+from aolog.spark.sink import BatchWriter, StreamWriter, batch_writer, stream_writer
+from tests.publish.killing import kill_before_call
+
+NAMES = ("attempts", "aftercommit", "killat")
+
+
+class Troubled:
+    """What goes wrong in a writer."""
+
+    trouble: dict[str, str]
+
+    def write(self, iterator: Any) -> Any:
+        batches = list(iterator)
+        for _ in range(int(self.trouble.get("attempts", 1)) - 1):
+            super().write(iter(batches))  # type: ignore[misc]  # a mixin
+        return super().write(iter(batches))  # type: ignore[misc]  # a mixin
+
+    def commit(self, *args: Any) -> None:
+        if "killat" in self.trouble:
+            kill_before_call(self.trouble["killat"])
+        super().commit(*args)  # type: ignore[misc]  # a mixin
+        if "aftercommit" in self.trouble:
+            raise RuntimeError(self.trouble["aftercommit"])
+
+
+class TroubledBatch(Troubled, BatchWriter):
+    pass
+
+
+class TroubledStream(Troubled, StreamWriter):
+    pass
+
+
+class Sink(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "troubled"
+
+    def _split(self) -> tuple[dict[str, str], dict[str, str]]:
+        given = {key.lower(): value for key, value in self.options.items()}
+        trouble = {name: given.pop(name) for name in NAMES if name in given}
+        return given, trouble
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        given, trouble = self._split()
+        made = batch_writer(given, schema, overwrite)
+        troubled = TroubledBatch(made._options, made._job)
+        troubled.trouble = trouble
+        return troubled
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 -- Spark's name
+        given, trouble = self._split()
+        troubled = TroubledStream(stream_writer(given, schema, overwrite)._options)
+        troubled.trouble = trouble
+        return troubled

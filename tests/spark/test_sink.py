@@ -1,0 +1,274 @@
+"""Writing from Spark: what is in a log after a job, whatever went wrong. About 20 s."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, concat, lit, repeat, when
+from pyspark.sql.types import StructType
+
+import aolog
+from aolog.log import MANIFEST_NAME
+from aolog.manifest import read_manifest
+from aolog.storage import Storage
+from bridge.tree import find_logs
+from tests.aolog.conftest import small_disk
+
+__all__ = ["small_disk"]
+
+LOG = "default"
+
+
+def records(path: Path) -> list[aolog.Record]:
+    with aolog.Reader(path, strict=True) as reader:
+        return list(reader)
+
+
+def values(path: Path) -> list[str]:
+    return sorted(record.value.decode() for record in records(path))
+
+
+def pending(root: Path) -> list[Path]:
+    return list(root.rglob("*.pending"))
+
+
+def numbers(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
+    """Values "0" to "count - 1"."""
+    return spark.range(0, count, 1, partitions).select(col("id").cast("string").alias("value"))
+
+
+def write(frame: DataFrame, path: Path, **options: object) -> None:
+    frame.write.format("troubled").mode("append").options(**options).save(str(path))
+
+
+# --- rows and logs ---------------------------------------------------------------------------
+
+
+def test_rows_become_records_with_all_that_they_have(spark, tmp_path):
+    moment = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
+    rows = [
+        (b"v1", b"k1", [("h", b"x"), ("i", None)], moment, "t", "a/b"),
+        (None, None, None, None, None, None),
+        (b"", b"", [], moment, "u", "a/b"),
+    ]
+    frame = spark.createDataFrame(
+        rows,
+        "value binary, key binary, headers array<struct<key string, value binary>>, "
+        "timestamp timestamp, topic string, log string",
+    ).coalesce(1)
+    write(frame, tmp_path, log="c")
+    first, second = records(tmp_path / "a/b")
+    assert (first.value, first.key, first.topic) == (b"v1", b"k1", "t")
+    assert first.headers == (("h", b"x"), ("i", None))
+    assert first.timestamp == int(moment.timestamp()) * 10**6 + 123456
+    assert (second.value, second.key, second.headers, second.topic) == (b"", b"", (), "u")
+    (third,) = records(tmp_path / "c")
+    assert (third.value, third.key, third.headers, third.topic) == (None, None, (), None)
+    assert sorted(find_logs(str(tmp_path))) == ["a/b", "c"]
+
+
+def test_text_is_written_as_its_bytes_and_a_partition_s_order_is_kept(spark, tmp_path):
+    frame = spark.range(0, 30_000, 1, 1).select(
+        col("id").cast("string").alias("key"),
+        concat(lit("ü"), col("id")).alias("value"),
+        concat(lit("log"), col("id") % 3).alias("log"),
+        lit(7).alias("partition"),  # as a read makes it
+        lit(7).cast("bigint").alias("offset"),
+    )
+    write(frame, tmp_path, topic="all", slabBytes=100_000)
+    for i in range(3):
+        found = records(tmp_path / f"log{i}")
+        assert [int(record.key) for record in found] == list(range(i, 30_000, 3))
+        assert found[1].value == f"ü{i + 3}".encode()
+        assert {record.topic for record in found} == {"all"}
+        report = aolog.verify(tmp_path / f"log{i}")
+        assert report.ok
+        assert report.slabs > 1
+
+
+def test_a_log_s_own_path_may_be_written_to(spark, tmp_path):
+    with aolog.Writer(tmp_path) as log:
+        log.append(b"old")
+    write(numbers(spark, 2), tmp_path)
+    assert values(tmp_path) == ["0", "1", "old"]
+
+
+def test_tasks_without_rows_leave_nothing(spark, tmp_path):
+    write(numbers(spark, 1, partitions=4), tmp_path)
+    assert values(tmp_path / LOG) == ["0"]
+    assert len(list((tmp_path / LOG).iterdir())) == 1
+    write(numbers(spark, 0), tmp_path / "none")
+    assert list((tmp_path / "none").iterdir()) == []
+
+
+# --- once ------------------------------------------------------------------------------------
+
+
+def test_a_transaction_is_written_once(spark, tmp_path):
+    for version in (1, 1, 2, 1):
+        write(numbers(spark, 3), tmp_path, txnAppId="nightly", txnVersion=version)
+    assert values(tmp_path / LOG) == sorted(["0", "1", "2"] * 2)
+    assert read_manifest(str(tmp_path), Storage()).versions == {"app/nightly": 2}
+    assert pending(tmp_path) == []
+
+
+def test_an_attempt_that_does_not_count_adds_nothing(spark, tmp_path):
+    """As a task that was retried or speculated: its slabs are whole, and no message names them."""
+    write(numbers(spark, 100), tmp_path, attempts=3)
+    assert values(tmp_path / LOG) == sorted(map(str, range(100)))
+    assert pending(tmp_path) == []
+
+
+def test_a_task_that_fails_leaves_nothing_of_any(spark, tmp_path):
+    frame = spark.range(0, 10, 1, 2).select(
+        when(col("id") == 7, lit("../x")).otherwise(lit("a")).alias("log"),
+        col("id").cast("string").alias("value"),
+    )
+    with pytest.raises(Exception, match=r"column log: '\.\./x' names no log"):
+        write(frame, tmp_path)
+    assert find_logs(str(tmp_path)) == {}
+    assert pending(tmp_path) == []
+
+
+def test_an_abort_behind_the_commit_takes_nothing_back(spark, tmp_path):
+    with pytest.raises(Exception, match="too late"):
+        write(numbers(spark, 5), tmp_path, afterCommit="too late")
+    assert values(tmp_path / LOG) == ["0", "1", "2", "3", "4"]
+
+
+# Where a commit is killed, and whether that is behind its commit point.
+KILLED = [("open *.pending", False), ("replace *.jsonl", False), ("replace *.slab", True)]
+
+
+@pytest.mark.parametrize(("where", "whole"), KILLED)
+def test_a_commit_that_is_killed_leaves_all_or_nothing(spark, tmp_path, where, whole):
+    options = {"txnAppId": "nightly", "txnVersion": 1}
+    with pytest.raises(Exception, match="exited unexpectedly"):
+        write(numbers(spark, 5), tmp_path, killAt=where, **options)
+    assert bool(find_logs(str(tmp_path))) == whole
+    if whole:
+        assert values(tmp_path / LOG) == ["0", "1", "2", "3", "4"]
+    write(numbers(spark, 5), tmp_path, **options)
+    assert values(tmp_path / LOG) == ["0", "1", "2", "3", "4"]
+
+
+# --- refused ---------------------------------------------------------------------------------
+
+
+def test_a_live_writer_is_met_before_the_job(spark, tmp_path):
+    started = spark.sparkContext.accumulator(0)
+    frame = numbers(spark, 5)
+    counted = spark.createDataFrame(
+        frame.rdd.map(lambda row: (started.add(1), row)[1]), "value string"
+    )
+    with aolog.Writer(tmp_path / LOG) as log:
+        log.append(b"mine")
+        with pytest.raises(Exception, match="another writer has the log open"):
+            write(counted, tmp_path)
+    assert started.value == 0
+    assert values(tmp_path / LOG) == ["mine"]
+    assert pending(tmp_path) == []
+
+
+def test_a_full_disk_in_a_task_is_told_and_nothing_is_published(spark, small_disk):
+    disk = small_disk(2 << 20)
+    frame = numbers(spark, 4).select(repeat(col("value"), 1 << 20).alias("value"))
+    with pytest.raises(Exception, match="No space left on device"):
+        write(frame, disk)
+    assert find_logs(str(disk)) == {}
+    assert pending(disk) == []
+
+
+def test_overwriting_is_refused(spark, tmp_path):
+    with pytest.raises(Exception, match='mode "overwrite": a log is appended to'):
+        numbers(spark, 1).write.format("troubled").mode("overwrite").save(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- streams -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Callable[..., None]:
+    """Adds lines to a directory of text, and has a query with one checkpoint write what is new."""
+    (tmp_path / "in").mkdir()
+
+    def run(*lines: str, **options: object) -> None:
+        if lines:
+            count = len(list((tmp_path / "in").iterdir()))
+            hidden = tmp_path / "in" / f".{count}"
+            hidden.write_text("\n".join(lines))
+            hidden.rename(tmp_path / "in" / f"{count}.txt")
+        query = (
+            spark.readStream.text(str(tmp_path / "in"))
+            .writeStream.format("troubled")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .options(**options)
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "out"))
+        )
+        query.awaitTermination()
+
+    return run
+
+
+def test_a_stream_goes_on_where_it_was(stream, tmp_path):
+    stream("a", "b")
+    stream("c")
+    stream()
+    assert values(tmp_path / "out" / LOG) == ["a", "b", "c"]
+    (version,) = read_manifest(str(tmp_path / "out"), Storage()).versions.items()
+    assert version[0].startswith("query/")
+    assert version[1] == 1
+    assert pending(tmp_path) == []
+
+
+@pytest.mark.parametrize(("where", "whole"), KILLED)
+def test_a_stream_s_commit_that_is_killed_is_repeated_and_seen_once(stream, tmp_path, where, whole):
+    with pytest.raises(Exception, match="exited unexpectedly"):
+        stream("b", "c", killAt=where)
+    assert bool(find_logs(str(tmp_path / "out"))) == whole
+    stream()
+    assert values(tmp_path / "out" / LOG) == ["b", "c"]
+    assert pending(tmp_path) == []
+
+
+def test_a_stream_s_batch_that_was_published_is_not_published_again(stream, tmp_path):
+    with pytest.raises(Exception, match="too late"):
+        stream("a", "b", afterCommit="too late")
+    assert values(tmp_path / "out" / LOG) == ["a", "b"]
+    stream()
+    stream("c")
+    assert Counter(values(tmp_path / "out" / LOG)) == Counter(["a", "b", "c"])
+    assert (tmp_path / "out" / MANIFEST_NAME).exists()
+
+
+def test_a_stream_that_would_replace_is_refused(spark, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.txt").write_text("a")
+    counted = spark.readStream.text(str(tmp_path / "in")).groupBy("value").count()
+    query = (
+        counted.select("value")
+        .writeStream.format("troubled")
+        .outputMode("complete")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start(str(tmp_path / "out"))
+    )
+    with pytest.raises(Exception, match='"complete": a log is appended to'):
+        query.awaitTermination()
+
+
+def test_the_session_s_schema_is_what_the_checks_are_made_for(spark):
+    """The types by the names that test_sink_options.py uses."""
+    frame = spark.sql(
+        "select 'a' as value, array(named_struct('key', 'k', 'value', x'00')) as headers"
+    )
+    assert isinstance(frame.schema, StructType)
+    assert [field.dataType.simpleString() for field in frame.schema.fields] == [
+        "string", "array<struct<key:string,value:binary>>",
+    ]  # fmt: skip  # a list

@@ -1,0 +1,181 @@
+"""What a write refuses, by name, before anything is begun; and the tasks' part without a Spark."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+import aolog
+from aolog.errors import UsageError
+from aolog.publish.publication import publish
+from aolog.spark import routing
+from aolog.spark.routing import Router
+from aolog.spark.sink import batch_writer, stream_writer
+from aolog.spark.sink_options import SinkOptions, check_columns, read_sink_options
+
+JOB = "ab" * 16
+VALUE = StructType([StructField("value", StringType())])
+
+
+def columns(**types: object) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in types.items()])
+
+
+# --- options ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, "option path: names no log"),
+        ({"path": "s3a://bucket/x"}, "option path: s3a://bucket/x: s3a: is no file system"),
+        ({"path": "hdfs://host/x"}, "hdfs: is no file system"),
+        ({"slabByte": "1"}, "option slabbyte: is not known; did you mean slabBytes"),
+        ({"nonsense": "1"}, "option nonsense: is not known; there are log, topic"),
+        ({"log": "../x"}, "option log: '../x' names no log"),
+        ({"slabBytes": "many"}, "option slabBytes: 'many' is no whole number"),
+        ({"slabBytes": "0"}, "option slabBytes: '0'"),
+        ({"txnAppId": "x"}, "txnAppId and txnVersion: one needs the other"),
+        ({"txnVersion": "1"}, "txnAppId and txnVersion: one needs the other"),
+        ({"txnAppId": "x", "txnVersion": "-1"}, "option txnVersion"),
+        ({"compression": "gzip"}, "compression='gzip'"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_by_name(tmp_path, options, problem):
+    given = {"path": str(tmp_path / "root")} | options
+    if not options:
+        given = {}
+    with pytest.raises(UsageError, match=problem):
+        batch_writer(given, VALUE, False)
+    assert not (tmp_path / "root").exists()
+
+
+def test_options_are_read_in_any_case_and_kafkas_are_passed_over(tmp_path):
+    given = {
+        "path": f"file://{tmp_path}", "LOG": "a/b", "SLABBYTES": "4096", "Topic": "t",
+        "kafka.bootstrap.servers": "h:9092", "checkpointLocation": "/x", "includeHeaders": "true",
+        "txnappid": "n", "TXNVERSION": "0", "compression": "lz4", "leftoverseconds": "60",
+    }  # fmt: skip  # a table
+    assert read_sink_options(given, stream=False) == SinkOptions(
+        str(tmp_path), "a/b", topic="t", slab_bytes=4096, compression="lz4", app="n", version=0,
+        leftover_seconds=60,
+    )  # fmt: skip  # as the fields stand
+
+
+def test_a_stream_has_no_transaction_of_its_own(tmp_path):
+    given = {"path": str(tmp_path), "txnAppId": "x", "txnVersion": "1"}
+    with pytest.raises(UsageError, match="txnAppId: is a batch's"):
+        stream_writer(given, VALUE, False)
+
+
+def test_rows_without_a_log_go_to_the_path_if_it_is_one(tmp_path):
+    assert read_sink_options({"path": str(tmp_path)}, stream=False).log == "default"
+    aolog.Writer(tmp_path).close()
+    assert read_sink_options({"path": str(tmp_path)}, stream=False).log == "."
+    with pytest.raises(UsageError, match="inside the log"):
+        batch_writer({"path": str(tmp_path), "log": "a"}, VALUE, False)
+
+
+# --- columns ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (columns(key=StringType()), "no column 'value'; there are key"),
+        (columns(value=IntegerType()), "column value is int, not binary or string; cast it"),
+        (columns(value=StringType(), key=LongType()), "column key is bigint"),
+        (columns(value=StringType(), timestamp=LongType()), "column timestamp is bigint"),
+        (columns(value=StringType(), log=BinaryType()), "column log is binary, not string"),
+        (columns(value=StringType(), headers=ArrayType(StringType())), "column headers is array"),
+        (columns(value=StringType(), other=StringType()), "column 'other' has no place"),
+        (StructType([*VALUE.fields, *VALUE.fields]), "two columns have the same name"),
+    ],
+)  # fmt: skip  # a table
+def test_a_schema_that_cannot_be_is_refused_by_its_column(tmp_path, schema, problem):
+    with pytest.raises(UsageError, match=problem):
+        batch_writer({"path": str(tmp_path / "root")}, schema, False)
+    assert not (tmp_path / "root").exists()
+
+
+def test_what_a_read_makes_can_be_written():
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    assert check_columns(
+        columns(
+            key=BinaryType(), value=BinaryType(), topic=StringType(), partition=IntegerType(),
+            offset=LongType(), timestamp=TimestampType(), timestampType=IntegerType(),
+            headers=ArrayType(header), log=StringType(),
+        )
+    )  # fmt: skip  # one call
+    assert not check_columns(VALUE)
+
+
+# --- writers ---------------------------------------------------------------------------------
+
+
+def test_a_writer_is_pickled_and_commits_what_another_copy_wrote(tmp_path):
+    writer = batch_writer({"path": str(tmp_path)}, VALUE, False)
+    batches = [pa.record_batch({"value": ["a", "b"]}), pa.record_batch({"value": ["c"]})]
+    message = pickle.loads(pickle.dumps(writer)).write(iter(batches))
+    empty = pickle.loads(pickle.dumps(writer)).write(iter([]))
+    copy = pickle.loads(pickle.dumps(writer))
+    copy.commit([pickle.loads(pickle.dumps(message)), empty])
+    copy.abort([message, None, empty])
+    with aolog.Reader(tmp_path / "default") as reader:
+        assert [record.value for record in reader] == [b"a", b"b", b"c"]
+
+
+def test_a_stream_s_task_outside_of_a_stream_is_refused(tmp_path):
+    writer = stream_writer({"path": str(tmp_path)}, VALUE, False)
+    with pytest.raises(UsageError, match="no streaming query"):
+        writer.write(iter([]))
+    writer.commit([], 0)
+    writer.abort([None], 0)
+
+
+def test_a_task_with_rows_for_many_logs_keeps_few_slabs_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(routing, "_OPEN_SLABS_MAX", 3)
+    monkeypatch.setattr(routing, "_WAITING_BYTES", 1000)
+    with Router(SinkOptions(str(tmp_path), "rest"), JOB) as router:
+        for i in range(30):
+            logs = [f"log{(i + k) % 10}" if k else None for k in range(8)]
+            router.write(pa.record_batch({"value": [f"{i}.{k}" for k in range(8)], "log": logs}))
+            opened = sum(pending.is_open for pending in router._logs.values())
+            assert opened <= 3
+        slabs = router.finish()
+    publish(tmp_path, JOB, slabs)
+    found = {}
+    for log in [f"log{i}" for i in range(10)] + ["rest"]:
+        with aolog.Reader(tmp_path / log, strict=True) as reader:
+            found[log] = [record.value.decode() for record in reader]
+    assert sum(map(len, found.values())) == 240
+    assert found["rest"] == [f"{i}.0" for i in range(30)]
+    for i in range(10):
+        wanted = [f"{n}.{k}" for n in range(30) for k in range(1, 8) if (n + k) % 10 == i]
+        assert found[f"log{i}"] == wanted
+
+
+def test_a_task_s_error_takes_its_files_with_it(tmp_path):
+    batch = pa.record_batch({"value": ["x", "y"], "log": ["a", "../b"]})
+    with (
+        pytest.raises(UsageError, match="column log"),
+        Router(SinkOptions(str(tmp_path), "c"), JOB) as router,
+    ):
+        router.write(batch)
+        router.finish()
+    assert list(tmp_path.rglob("*.pending")) == []
