@@ -203,6 +203,7 @@ class SlabChain:
                 slab = self.slab
                 if slab is None:  # ended, and with that synced
                     return
+                slab.fill_ahead()
                 written = slab.base + slab.written
                 self._sync_lock.acquire()
             if self.durable < written:

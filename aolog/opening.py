@@ -444,7 +444,7 @@ def begin_slab(
             storage.unlink(temporary)  # it would keep what room there is
         raise
     file.path = name
-    return FormatTwoSlab(file, header)
+    return FormatTwoSlab(file, header, slab_bytes if preallocate else 0)
 
 
 def begin_format_1_slab(

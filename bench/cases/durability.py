@@ -61,7 +61,7 @@ ALONE_TARGETS = (
     # The device takes two thirds of the time that it takes for a file that grows, the log's own
     # part is the same: 1.2 of that is 1.3 of this.
     Target("the same, slab pre-allocated, file written before", PREALLOCATED, (RAW_WRITTEN,), 1.3),
-    Target("a sync in a pre-allocated slab, as a part of one in another", PREALLOCATED, (SYNC,), 1),
+    Target("a sync in a pre-allocated slab, as a multiple of raw", PREALLOCATED, (RAW_GROWING,), 1),
 )
 THREADS_TARGETS = (
     Target("16 threads, as a part of one", threads_name(16), (threads_name(1),), 0.25),

@@ -25,8 +25,9 @@ from bench.limits import RAW_BLOCKS, READ, READ_AND_HASH
 from bench.payloads import make_payloads, prove
 from bench.peers import MSGPACK
 from bench.sizes import SIZES
-from tests.bench.running import CASES_OF_BRIDGE, ROOT, results_of, run_bench, run_small
+from tests.bench.running import CASES_OF_BRIDGE, ROOT, RUN_S, results_of, run_bench, run_small
 
+pytestmark = pytest.mark.timeout(RUN_S + 30)
 LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no records
 CASES_RUN = [case for case in CASES if case not in {*CASES_ON_REQUEST, *CASES_OF_BRIDGE}]
 CASES_OF_PANELS = {"memory", "fleet", "follow"}

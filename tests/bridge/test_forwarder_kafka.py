@@ -210,7 +210,7 @@ def test_a_few_poisonous_records_among_100_000_cost_seconds_and_no_neighbour(
     assert status.dead_lettered == 4
     with Reader(log / "dead-letter") as reader:
         letters = [read_dead_letter(record) for record in reader]
-    assert [letter.origin.address for letter in letters if letter is not None] == large
+    assert sorted(letter.origin.address for letter in letters if letter is not None) == large
     rest = [record for record in records_of(log) if record.address not in large]
     assert len(rest) == 100_000
     assert_arrived(rest, messages_in(kafka, name, 2), topic=name)

@@ -111,6 +111,20 @@ BY_HAND: dict[str, tuple[dict[str, Any], list[Step]]] = {
         {"slab_bytes": SMALL, "preallocate": True},
         [("append", 300), ("sync",), ("append", 300), ("flush",), ("many", 2, 200)],
     ),
+    "synced_often": (
+        {"slab_bytes": 8192 + 2000},
+        [*[("append", 20), ("sync",)] * 9, ("append", 700), ("flush",), ("many", 2, 300), ("sync",),
+         ("many", 2, 300), ("flush",)],
+    ),
+    "synced_often_then_killed": (
+        {"slab_bytes": 1 << 20, "batch_bytes": 0},
+        [*[("append", 20), ("sync",)] * 9, ("append", 20), ("flush",), ("kill",), ("append", 20), ("sync",)],
+    ),
+    "synced_often_on_a_full_disk": (
+        {"slab_bytes": 1 << 20},
+        [*[("append", 20), ("sync",)] * 7, ("append", 20), ("flush",), ("full",), ("sync",), ("append", 20),
+         ("sync",)],
+    ),
     "full_disk": (
         {"slab_bytes": SMALL},
         [("many", 2, 250), ("full",), ("many", 2, 250), ("flush",), ("append", 30), ("sync",)],
