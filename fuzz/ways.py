@@ -108,7 +108,7 @@ def by_values(reader: aolog.Reader) -> list[Record]:
     where that one is."""
     records: list[Record] = []
     resync = reader._resync  # noqa: SLF001 -- a reader like this one
-    with aolog.Reader(reader.path, reader.tell(), resync=resync) as beside:
+    with aolog.Reader(reader.path, reader.tell(), resync=resync, storage=reader.storage) as beside:
         for value in reader.values():
             record = beside.read()
             assert record is not None
