@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import xxhash
 
 import aolog
 from aolog.errors import CorruptionError, NewerFormat
@@ -115,13 +116,38 @@ def test_every_damaged_byte_of_a_manifest_is_seen():
             decode_manifest(data[:i], "p")
 
 
-def test_a_newer_manifest_is_refused():
-    data = encode_manifest(Manifest({}, {})).replace(b'"aolog_manifest": 1', b'"aolog_manifest": 2')
-    text = data[: data.index(b'{"xxh3"')]
-    import xxhash
+def hashed(*lines: str) -> bytes:
+    """A manifest of these lines."""
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return text + b'{"xxh3": "%s"}\n' % xxhash.xxh3_64_hexdigest(text).encode()
 
+
+def test_a_newer_manifest_is_refused():
     with pytest.raises(NewerFormat):
-        decode_manifest(text + b'{"xxh3": "%s"}\n' % xxhash.xxh3_64_hexdigest(text).encode(), "p")
+        decode_manifest(hashed('{"aolog_manifest": 2}'), "p")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            f'{{"slab": "n", "log": "a", "base": {base}}}'
+            for base in ("-8", 1 << 63, "8.5", "Infinity", "NaN", '"8"', "true", "[8]")
+        ),
+        '{"slab": 5, "log": "a", "base": 8}',
+        '{"slab": "n", "log": null, "base": 8}',
+        '{"transaction": 5, "version": 1}',
+        '{"transaction": "app/x", "version": Infinity}',
+        '"slab"',
+        "[" * 100_000,
+    ],
+)
+def test_a_line_that_cannot_be_is_damage_whatever_the_hash_says(line):
+    """A slab renamed to another base than one is no slab, and its records are gone."""
+    with pytest.raises(CorruptionError):
+        decode_manifest(hashed('{"aolog_manifest": 1}', line), "p")
+    with pytest.raises(CorruptionError):
+        decode_manifest(b"{}\n" + line.encode(), "p")
 
 
 @pytest.mark.parametrize(
