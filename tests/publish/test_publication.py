@@ -519,6 +519,49 @@ def test_a_manifest_goes_on_naming_what_it_cannot_rename():
     assert len(pending_names(system)) == 2  # unpublished: of the first attempt
 
 
+@pytest.mark.parametrize("mount", [True, False])
+def test_a_manifest_goes_on_naming_slabs_of_a_log_that_is_away(tmp_path, mount):
+    """A killed publication; then the log's file system is not mounted while others are published.
+    With a mount point there is an empty directory in its place."""
+    root = tmp_path / "root"
+    with aolog.Writer(root / "a") as log:
+        log.append(b"0")
+    slabs = task(root, "a", "1")
+    publish(root, JOB, slabs, transaction=FIRST)
+    *_, slab = sorted((root / "a").glob("*.slab"))
+    slab.rename(slab.with_name(slabs[0].name))
+    (root / "a").rename(tmp_path / "away")
+    if mount:
+        (root / "a").mkdir()
+    for version in (2, 3):
+        later = task(root, "b", str(version), job=OTHER)
+        publish(root, OTHER, later, transaction=FIRST._replace(version=version))
+    if mount:
+        (root / "a").rmdir()
+    (tmp_path / "away").rename(root / "a")
+    assert read(root / "a") == ["0", "1"]
+    publish(root, OTHER, [], transaction=FIRST._replace(version=4))
+    assert read(root / "a") == ["0", "1"]
+    publish(root, OTHER, [], transaction=FIRST._replace(version=5))
+    assert slabs[0].name not in (root / MANIFEST_NAME).read_text()
+
+
+def test_what_another_root_published_is_not_swept(tmp_path):
+    """Roots inside one another: a name says whose it is."""
+    inner = tmp_path / "x"
+    slabs = task(tmp_path, "x/a", "1")
+    publish(tmp_path, JOB, slabs)
+    (slab,) = (inner / "a").glob("*.slab")
+    slab.rename(slab.with_name(slabs[0].name))
+    old = time.time() - 8 * 86400
+    os.utime(inner / "a" / slabs[0].name, (old, old))
+    publish(inner, OTHER, [], transaction=FIRST)
+    mine = task(inner, "a", "2", job=OTHER)
+    assert publish(inner, OTHER, mine, transaction=FIRST).repeated
+    assert read(inner / "a") == ["1"]
+    assert not (inner / "a" / mine[0].name).exists()
+
+
 def test_an_aborted_job_leaves_nothing_and_takes_nothing_of_others(tmp_path):
     publish(tmp_path, JOB, task(tmp_path, "a", "1"))
     mine = task(tmp_path, "a", "2")
@@ -563,7 +606,7 @@ def test_a_job_that_still_writes_keeps_its_old_files(tmp_path):
 
 def test_what_the_manifest_names_is_never_swept(tmp_path):
     slabs = [*task(tmp_path, "a", "1"), *task(tmp_path, "a", "2")]
-    sweep(str(tmp_path / "a"), JOB, {slabs[0].name}, 0.0, Storage())
+    sweep(str(tmp_path), str(tmp_path / "a"), JOB, {slabs[0].name}, 0.0, Storage())
     assert [path.name for path in (tmp_path / "a").iterdir()] == [slabs[0].name]
 
 
