@@ -31,6 +31,7 @@ from aolog.publish.pending import PendingLog, depth_of
 from aolog.publish.publication import check_free, publish
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
+from aolog.system import REAL
 from aolog.testing import Fault, Killed, SimulatedSystem
 from bridge.tree import find_logs, growth
 from tests.publish.job import (
@@ -228,6 +229,21 @@ def test_bodies_may_be_compressed(tmp_path, codec):
 
 
 # --- publishing ----------------------------------------------------------------------------------
+
+
+def test_a_published_slab_says_its_inode_as_a_writers_does(tmp_path):
+    """With its generation: an inode's number alone is given to a copy too."""
+
+    class Generations(type(REAL)):
+        def generation(self, _fd):
+            return 7
+
+    storage = Storage(Generations())
+    publish(tmp_path, JOB, task(tmp_path, "a", "1", storage=storage), storage=storage)
+    log = Log(str(tmp_path / "a"), storage)
+    slab = log.slab(0)
+    assert slab.header.inode == slab.file.identity() != slab.file.stat().inode
+    log.close()
 
 
 def test_slabs_follow_what_is_there_in_their_order(tmp_path):
