@@ -23,6 +23,7 @@ import xxhash
 from aolog.errors import CorruptionError, NewerFormat
 from aolog.listing import PENDING_SUFFIX
 from aolog.log import MANIFEST_NAME
+from aolog.slab import ADDRESS_END
 from aolog.storage import absolute, parent_of
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return text + json.dumps({"xxh3": xxhash.xxh3_64_hexdigest(text)}).encode() + b"\n"
 
 
+def _is_base(base: int) -> bool:
+    """Whether a slab may begin there. Under another name it would be none, and its records lost."""
+    return not isinstance(base, bool) and 0 <= base < ADDRESS_END
+
+
 def decode_manifest(data: bytes, path: str) -> Manifest:
     """Raises CorruptionError, NewerFormat."""
     manifest = Manifest({}, {})
@@ -135,11 +141,14 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
                 f"manifest version {first['aolog_manifest']}", hint="upgrade aolog", path=path
             )
         for line in lines:
-            if "slab" in line:
-                manifest.slabs[line["slab"]] = Place(str(line["log"]), int(line["base"]))
-            else:
-                manifest.versions[line["transaction"]] = int(line["version"])
-    except (ValueError, KeyError, TypeError) as error:
+            match line:
+                case {"slab": str(name), "log": str(log), "base": int(base)} if _is_base(base):
+                    manifest.slabs[name] = Place(log, base)
+                case {"transaction": str(id_), "version": int(version)}:
+                    manifest.versions[id_] = version
+                case _:
+                    raise ValueError("a line is neither a slab nor a transaction")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptionError(
             f"the manifest is damaged: {error}",
             hint="restore it: it says which pending slabs are published, and what was committed",

@@ -41,6 +41,7 @@ _STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
 # How far a new epoch may begin above what is known: two copies of one log meet only where their
 # appends together come near this, and 2^63 has room for half a million such openings.
 JUMP_MAX = 1 << 44
+_EPOCH_MAX = (1 << 32) - 1  # a header's field
 # What an address may exceed a slab's begin by, beside slab_bytes: one frame and the seal.
 _REACH_SPARE = (1 << 32) + (1 << 24)
 
@@ -377,7 +378,12 @@ def header_behind(
     synced: bool,
     compressed: bool,
 ) -> SlabHeader:
-    """What the slab that follows says of itself."""
+    """What the slab that follows says of itself. Raises UsageError where no header could."""
+    if before.ordinal >= ADDRESS_END or before.epoch > _EPOCH_MAX:
+        raise UsageError(
+            f"no slab can follow {before.ordinal} records and epoch {before.epoch}",
+            hint="no log comes so far: its headers are not a writer's; begin a new one",
+        )
     return SlabHeader(
         topic_uuid=before.topic_uuid,
         base=before.next_base,

@@ -273,7 +273,7 @@ class Scan:
         head = slab.header
         if head is None and slab.format == 2:
             return  # part of a hole itself: counted by the slab behind it
-        end = slab.base if head is None else head.predecessor_end
+        end = slab.base if head is None else min(head.predecessor_end, slab.base)
         gone = slab.base != self._next_base  # what should have come is not there
         if gone and first:
             self._open_gap(self.address, slab.base, "pruned")
@@ -288,7 +288,8 @@ class Scan:
             self._open_gap(self.address, end, reason)
         self._close_gap(None if head is None or head.ordinal_unsure else head.base_ordinal)
         if head is not None and head.predecessor_cut:
-            self._out.append(Gap(end, end + head.predecessor_cut, "torn", None))
+            behind = min(end + head.predecessor_cut, slab.base)  # what it says hides no slab
+            self._out.append(Gap(end, behind, "torn", None))
         self.address = max(self.address, slab.base)
         self.ordinal = None if head is None else head.base_ordinal
 

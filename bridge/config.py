@@ -33,6 +33,7 @@ from bridge.settings import Setting, nearest, read_settings
 __all__ = ["Cluster", "Config", "Prune", "Route"]
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
+_PATH = r"^[^\x00]*$"  # the system's rule
 _TOPIC = r"^[A-Za-z0-9._-]{1,249}$"  # Kafka's rule
 
 
@@ -158,8 +159,12 @@ class Config(_Table):
 
     clusters: dict[Annotated[str, Field(pattern=_NAME)], Cluster] = Field(min_length=1)
     cluster: str | None = Field(None, description="for what no rule sends elsewhere")
-    root: str | None = Field(None, min_length=1, description="a tree of logs, watched")
-    logs: list[Annotated[str, Field(min_length=1)]] = Field([], description="single logs")
+    root: str | None = Field(
+        None, min_length=1, pattern=_PATH, description="a tree of logs, watched"
+    )
+    logs: list[Annotated[str, Field(min_length=1, pattern=_PATH)]] = Field(
+        [], description="single logs"
+    )
     include: list[str] = Field(["*"], description="logs under the root: patterns of their paths")
     exclude: list[str] = Field([], description="the same, of logs to leave alone")
     routes: list[Route] = Field([], description="the first that matches decides")

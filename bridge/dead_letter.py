@@ -136,6 +136,7 @@ class DeadLetterLog:
         self, record: Record, destination: tuple[str, int], refusal: Refusal, origin: bytes
     ) -> None:
         """In memory on return. destination: topic, partition. origin: its stamp."""
+        reason = refusal.reason.encode(errors="backslashreplace")  # may be anybody's words
         now = datetime.now(UTC).isoformat(timespec="milliseconds").encode()
         topic, partition = destination
         self.open().append(
@@ -143,7 +144,7 @@ class DeadLetterLog:
             key=record.key,
             headers=(
                 *record.headers,
-                ("aolog-reason", refusal.reason.encode()),
+                ("aolog-reason", reason),
                 ("aolog-code", refusal.code.encode()),
                 (ORIGIN, origin),
                 ("aolog-destination", f"{topic}/{partition}".encode()),

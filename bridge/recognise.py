@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned
-from bridge.stamp import decode_stamp
+from bridge.stamp import decode_stamp, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,4 +131,4 @@ class Claims:
     def _said(self, record: Record, epoch: int) -> _Claim:
         if self._of.view is not None:
             record = self._of.view(record)
-        return _Claim(epoch, record.timestamp, hash((record.key, record.value)))
+        return _Claim(epoch, stamped(record.timestamp), hash((record.key, record.value)))

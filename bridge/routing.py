@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
+    "KEY_BYTES_REMEMBERED",
     "Destination",
     "PartitionRule",
     "Routing",
@@ -43,6 +44,7 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C
 _KEYS_REMEMBERED = 1 << 16  # keys recur; hashing one in Python costs microseconds
+KEY_BYTES_REMEMBERED = 256  # of a longer key nothing is: 65,536 of 64 KB would take 4 GiB
 _TOPICS_REMEMBERED = 1 << 12  # a log has few; a bound, should each record name another
 
 
@@ -63,9 +65,15 @@ def murmur2(data: bytes) -> int:
     return h ^ h >> 15
 
 
-@lru_cache(_KEYS_REMEMBERED)
 def partition_of_key(key: bytes, partitions: int) -> int:
     """The partition of a key among so many."""
+    if len(key) > KEY_BYTES_REMEMBERED:
+        return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return _partition_of_short_key(key, partitions)
+
+
+@lru_cache(_KEYS_REMEMBERED)
+def _partition_of_short_key(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from bridge.routing import partition_of, partition_of_address
+from bridge.routing import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _KEYS_REMEMBERED = 1 << 13  # with 100 bytes each: a megabyte a log
 
 
 class _ByKey(dict["bytes | None", "LaneKey"]):
-    """The lane of each key that was asked for."""
+    """The lane of each key that was asked for, unless the key is long."""
 
     def __init__(self, lanes: list[LaneKey], source: bytes) -> None:
         super().__init__()
@@ -31,7 +31,9 @@ class _ByKey(dict["bytes | None", "LaneKey"]):
         self._source = source
 
     def __missing__(self, key: bytes | None) -> LaneKey:
-        found = self[key] = self._lanes[partition_of(key, self._source, len(self._lanes))]
+        found = self._lanes[partition_of(key, self._source, len(self._lanes))]
+        if key is None or len(key) <= KEY_BYTES_REMEMBERED:
+            self[key] = found
         return found
 
 

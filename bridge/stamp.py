@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["HEADER_NAME", "Stamp", "decode_stamp", "encode_stamp", "encode_stamps"]
+__all__ = ["HEADER_NAME", "Stamp", "decode_stamp", "encode_stamp", "encode_stamps", "stamped"]
 
 HEADER_NAME = "aolog"
 _STAMP = struct.Struct("<16sIQq")
@@ -55,11 +55,16 @@ def encode_stamps(
     return made
 
 
+def stamped(timestamp_us: int | None) -> int | None:
+    """What a stamp says of a record's timestamp: the least that there is stands for none."""
+    return None if timestamp_us == _NO_TIMESTAMP else timestamp_us
+
+
 def decode_stamp(headers: object) -> Stamp | None:
     """The stamp among a message's headers as the client hands them out, the last if there are
     several; None if none is ours."""
     for name, value in reversed(headers if isinstance(headers, list) else []):
         if name == HEADER_NAME and isinstance(value, bytes) and len(value) == _STAMP.size:
             uuid, epoch, address, timestamp = _STAMP.unpack(value)
-            return Stamp(uuid, epoch, address, None if timestamp == _NO_TIMESTAMP else timestamp)
+            return Stamp(uuid, epoch, address, stamped(timestamp))
     return None

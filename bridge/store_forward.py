@@ -9,7 +9,7 @@
 Order. Where live ends, everything not known to be delivered goes to the backlog in order, then
 what comes; and one place at a time is delivered from. Live begins again under the lock, when the
 backlog is read to its end: what was read last goes into memory, ahead of all that comes, and its
-cursor follows once that is delivered. (To wait for an empty backlog would be to wait for a sender
+cursor follows once that is delivered, before anything else is. (To wait for an empty backlog would be to wait for a sender
 that pauses for as long as a delivery takes.) A batch that is under way when live ends goes to the
 backlog with the rest; once its outcome is known, what was delivered of it is left out.
 
@@ -226,7 +226,11 @@ class StoreForward:
     def _turn_live(self) -> float:
         self._settle()
         with self.changed:
-            batch = list(islice(self._memory, self.settings.batch_messages))
+            # What live began with stands first, and alone: a kill before the backlog let it go
+            # would else repeat it behind what came later.
+            carried = sum(not item.done and item.address is None for item in self._carried)
+            count = min(carried or len(self._memory), self.settings.batch_messages)
+            batch = list(islice(self._memory, count))
         if not batch:
             return NOTHING_DUE_S
         failure = self._deliver(batch)

@@ -46,7 +46,7 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
             slab_bytes=seal.header.slab_bytes,
             reach=reach_behind(path, before.next_base, seal.header.slab_bytes),
             boot_id=storage.boot_id(),
-            inode=file.stat().inode,
+            inode=file.identity(),
             synced=True,
             compressed=seal.header.compressed,
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aolog import clock
 from aolog.listing import PENDING_SUFFIX, holds_slabs
-from aolog.manifest import job_of, read_manifest
+from aolog.manifest import job_of, read_manifest, root_of
 from aolog.publish.pending import log_path
 from aolog.storage import Storage, absolute
 
@@ -76,14 +76,18 @@ def _directories(root: str, storage: Storage) -> list[str]:
     return found
 
 
-def sweep(path: str, job: str, kept: Container[str], older_than_s: float, storage: Storage) -> None:
+def sweep(
+    root: str, path: str, job: str, kept: Container[str], older_than_s: float, storage: Storage
+) -> None:
     """Removes a log's pending slabs that are not in `kept` and that this job's other attempts
-    wrote, or other jobs that have written nothing for so long. The caller holds the root's lock,
-    and the job has nothing more to write."""
+    wrote, or other jobs that have written nothing for so long. Those of another root stay: `kept`
+    is what this one's manifest names. The caller holds the root's lock, and the job has nothing
+    more to write."""
     names = [name for name in storage.list_names(path) if name.endswith(PENDING_SUFFIX)]
     of_jobs: dict[str, list[str]] = {}
     for name in names:
-        if (its := job_of(name)) is not None and name not in kept:
+        its = job_of(name)
+        if its is not None and name not in kept and root_of(path, name) == root:
             of_jobs.setdefault(its, []).append(name)
     before_ns = clock.now_us() * 1000 - int(older_than_s * 1e9)
     for its, listed in of_jobs.items():

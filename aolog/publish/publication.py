@@ -79,7 +79,9 @@ def publish(
         if transaction is not None and before.has(transaction):
             _settle(where, before, (), storage)
             for log in by_log:
-                sweep(log_path(where, log), job, before.slabs.keys(), leftover_seconds, storage)
+                sweep(
+                    where, log_path(where, log), job, before.slabs.keys(), leftover_seconds, storage
+                )
             return Published(True, 0, 0, 0)
         for log in sorted(by_log):
             if log != ".":
@@ -156,15 +158,16 @@ def _settle(
     root: str, manifest: Manifest, held: Iterable[str], storage: Storage
 ) -> dict[str, Place]:
     """Rolls forward what is published and not renamed; of the manifest's slabs, those that it must
-    go on naming: others write their logs just now. held: logs whose locks the caller holds."""
-    by_log: dict[str, list[str]] = {}
+    go on naming: others write their logs just now, or the logs are away. held: logs whose locks the caller holds."""
+    by_log: dict[str, dict[str, Place]] = {}
     for name, place in manifest.slabs.items():
-        by_log.setdefault(place.log, []).append(name)
+        by_log.setdefault(place.log, {})[name] = place
     held = set(held)
     kept: dict[str, Place] = {}
-    for log, names in by_log.items():
+    for log, its in by_log.items():
         path = log_path(root, log)
-        if not storage.exists(path):
+        if not storage.exists(path):  # for ever, or it is not mounted just now
+            kept |= its
             continue
         lock = None
         try:
@@ -173,17 +176,26 @@ def _settle(
             opened = Log(path, storage)
             try:
                 roll_forward(opened)
+                kept |= _beyond(opened.bases, its)
             finally:
                 opened.close()
         except LogLocked:  # a Writer: it rolled them forward, or is just about to
-            if any(storage.exists(f"{path}/{name}") for name in names):
-                kept |= {name: manifest.slabs[name] for name in names}
+            if any(storage.exists(f"{path}/{name}") for name in its):
+                kept |= its
             else:
                 storage.sync_directory(path)
+                kept |= _beyond(list_slabs(path, storage).bases, its)
         finally:
             if lock is not None:
                 lock.close()
     return kept
+
+
+def _beyond(bases: list[int], places: dict[str, Place]) -> dict[str, Place]:
+    """Those behind the log's last slab: neither renamed nor pruned, as a log keeps its last. What
+    stands there is not the log that was published to: a mount point without its file system."""
+    last = bases[-1] if bases else -1
+    return {name: place for name, place in places.items() if place.base > last}
 
 
 def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> dict[str, Place]:
@@ -225,6 +237,6 @@ def _finish(
                 roll_forward(opened)
             finally:
                 opened.close()
-            sweep(opened.path, job, manifest.slabs.keys(), leftover_seconds, storage)
+            sweep(root, opened.path, job, manifest.slabs.keys(), leftover_seconds, storage)
         except AologError as error:
             warn("%s: published, and left to be renamed: %s", log_path(root, log), error)

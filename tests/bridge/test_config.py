@@ -90,6 +90,12 @@ def test_everything_that_can_be_said_is_understood(
     assert config.retention.when_full == "error"  # the bridge removes nothing that is needed
 
 
+@pytest.mark.parametrize("text", [r'logs = ["a\u0000b"]', r'root = "a\u0000b"'])
+def test_a_path_that_no_system_takes_is_refused(text: str) -> None:
+    (said,) = problems_of(LEAST.replace('root = "logs"', text))
+    assert "string should match pattern" in said
+
+
 def test_json_says_the_same_as_toml() -> None:
     table = {"root": "logs", "clusters": {"main": {"bootstrap_servers": "kafka:9092"}}}
     assert load_text(json.dumps(table)) == load_text(LEAST)

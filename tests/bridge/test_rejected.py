@@ -17,7 +17,7 @@ from bridge import replaying
 from bridge.buffer import Buffer
 from bridge.dead_letter import read_dead_letter
 from bridge.embedded import EmbeddedBroker
-from bridge.provider import Message
+from bridge.provider import Message, Rejected
 from bridge.store_forward import Mode, Settings, StoreForward
 from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, wait_until
 from tests.bridge.test_buffer import QUICK, Destination, numbered, send
@@ -114,6 +114,26 @@ def test_a_dead_letter_for_which_there_is_no_room_waits_and_has_no_second_copy(
         assert buffer.flush(20)
     with Reader("/dead", storage=storage) as reader:
         assert [record.value for record in reader] == [big]
+
+
+def test_words_that_are_no_utf_8_hold_up_nothing(tmp_path: Path) -> None:
+    """A file's name as os.fsdecode gives it, in the error of a program's own provider."""
+
+    class Refusing(Destination):
+        def send(self, message: Message) -> None:
+            if message.value == b"1":
+                raise Rejected("REFUSED: \udcff")
+            super().send(message)
+
+    destination = Refusing()
+    dead = tmp_path / "dead"
+    with Buffer(destination, mode="block", dead_letters=dead, **QUICK) as buffer:
+        send(buffer, range(3))
+        assert buffer.flush(20)
+    assert destination.values == numbered([0, 2])
+    with Reader(dead) as reader:
+        letters = [read_dead_letter(record) for record in reader]
+    assert [(x.reason, x.code) for x in letters if x] == [("REFUSED: \\udcff", "REFUSED")]
 
 
 # --- logs of others ---------------------------------------------------------------------------

@@ -55,6 +55,15 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(map(len, spread._by_key.values())) <= 150
 
 
+def test_long_keys_are_not_remembered() -> None:
+    """8,192 of 64 KB would take half a gigabyte a log."""
+    spread, to = Spreading(UUID), Destination("t", "key")
+    keys = [bytes([i]) * 65_536 for i in range(3)]
+    expected = [("t", to.partition_of(key, 0, UUID, 8)) for key in keys]
+    assert spread.lanes(to, 8, [*keys, b"k", None], range(5))[:3] == expected
+    assert [set(known) for known in spread._by_key.values()] == [{b"k", None}]
+
+
 @given(topics=st.lists(st.sampled_from([None, "a", "b"]), max_size=30))
 def test_each_topic_is_asked_for_once_and_each_record_gets_its_lane(
     topics: list[str | None],

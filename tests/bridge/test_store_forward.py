@@ -165,6 +165,20 @@ class Sending(RuleBasedStateMachine):
         self.must_arrive &= kept
         self.start()
 
+    def kill_and_look(self) -> None:
+        """What another program would deliver if this one were killed now."""
+        known = self.system, self.core, self.backlog
+        messages = list(self.destination.messages)
+        self.system = self.system.snapshot()
+        self.start()
+        for _ in range(100):
+            if self.core.all_delivered:
+                break
+            self.core.turn()
+        self.the_last_of_each_key_stands_last()
+        self.destination.messages[:] = messages
+        self.system, self.core, self.backlog = known
+
     # --- what must hold
 
     @invariant()
@@ -175,6 +189,13 @@ class Sending(RuleBasedStateMachine):
             firsts = list(dict.fromkeys(arrived))
             assert firsts == [number for number in numbers if number in set(firsts)]
             assert arrived == firsts or not self.answers_all_arrived
+
+    def the_last_of_each_key_stands_last(self) -> None:
+        """Once all is delivered: what is repeated is repeated to its end."""
+        for key, numbers in self.sent.items():
+            arrived = [int(m.value or b"") for m in self.destination.messages if m.key == key]
+            known = set(arrived)
+            assert arrived[-1:] == [number for number in numbers if number in known][-1:]
 
     def teardown(self) -> None:
         if not hasattr(self, "core"):
@@ -197,6 +218,7 @@ class Sending(RuleBasedStateMachine):
         assert arrived >= self.must_arrive
         assert arrived <= {number for numbers in self.sent.values() for number in numbers}
         self.each_key_arrives_in_order()
+        self.the_last_of_each_key_stands_last()
         if self.backlog is not None:
             self.backlog.close()
 
@@ -225,6 +247,30 @@ def test_it_is_live_again_though_the_program_never_pauses() -> None:
     assert machine.core.status().state == "live"
     machine.teardown()
     assert len(machine.destination.messages) == len(machine.must_arrive)
+
+
+def test_a_kill_after_live_began_does_not_repeat_the_old_behind_the_new() -> None:
+    """What live begins with is let go by the backlog before what came later is delivered: else
+    only the old would be delivered again, and stand last."""
+    machine = Sending()
+    machine.begin(1, "buffer")
+    machine.provider.down = True
+    machine.send(6)
+    machine.turn(1, 0)
+    machine.provider.down = False
+    machine.provider.takes_s = 1.0
+    for _ in range(100):
+        if machine.core.status().state == "live":
+            break
+        machine.provider.meanwhile = [machine.new()]
+        machine.now_s += min(max(machine.core.turn(), 0.1), 1.0)
+    assert machine.core.status().state == "live"
+    assert machine.core.status().in_memory  # what was read last, and is not delivered
+    machine.send(9)
+    while machine.core.status().in_memory:
+        machine.core.turn()
+        machine.kill_and_look()
+    machine.teardown()
 
 
 TestSending = Sending.TestCase

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import xxhash
 
 import aolog
 from aolog.errors import CorruptionError, NewerFormat
@@ -30,6 +31,7 @@ from aolog.publish.pending import PendingLog, depth_of
 from aolog.publish.publication import check_free, publish
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
+from aolog.system import REAL
 from aolog.testing import Fault, Killed, SimulatedSystem
 from bridge.tree import find_logs, growth
 from tests.publish.job import (
@@ -115,13 +117,38 @@ def test_every_damaged_byte_of_a_manifest_is_seen():
             decode_manifest(data[:i], "p")
 
 
-def test_a_newer_manifest_is_refused():
-    data = encode_manifest(Manifest({}, {})).replace(b'"aolog_manifest": 1', b'"aolog_manifest": 2')
-    text = data[: data.index(b'{"xxh3"')]
-    import xxhash
+def hashed(*lines: str) -> bytes:
+    """A manifest of these lines."""
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return text + b'{"xxh3": "%s"}\n' % xxhash.xxh3_64_hexdigest(text).encode()
 
+
+def test_a_newer_manifest_is_refused():
     with pytest.raises(NewerFormat):
-        decode_manifest(text + b'{"xxh3": "%s"}\n' % xxhash.xxh3_64_hexdigest(text).encode(), "p")
+        decode_manifest(hashed('{"aolog_manifest": 2}'), "p")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            f'{{"slab": "n", "log": "a", "base": {base}}}'
+            for base in ("-8", 1 << 63, "8.5", "Infinity", "NaN", '"8"', "true", "[8]")
+        ),
+        '{"slab": 5, "log": "a", "base": 8}',
+        '{"slab": "n", "log": null, "base": 8}',
+        '{"transaction": 5, "version": 1}',
+        '{"transaction": "app/x", "version": Infinity}',
+        '"slab"',
+        "[" * 100_000,
+    ],
+)
+def test_a_line_that_cannot_be_is_damage_whatever_the_hash_says(line):
+    """A slab renamed to another base than one is no slab, and its records are gone."""
+    with pytest.raises(CorruptionError):
+        decode_manifest(hashed('{"aolog_manifest": 1}', line), "p")
+    with pytest.raises(CorruptionError):
+        decode_manifest(b"{}\n" + line.encode(), "p")
 
 
 @pytest.mark.parametrize(
@@ -202,6 +229,21 @@ def test_bodies_may_be_compressed(tmp_path, codec):
 
 
 # --- publishing ----------------------------------------------------------------------------------
+
+
+def test_a_published_slab_says_its_inode_as_a_writers_does(tmp_path):
+    """With its generation: an inode's number alone is given to a copy too."""
+
+    class Generations(type(REAL)):
+        def generation(self, _fd):
+            return 7
+
+    storage = Storage(Generations())
+    publish(tmp_path, JOB, task(tmp_path, "a", "1", storage=storage), storage=storage)
+    log = Log(str(tmp_path / "a"), storage)
+    slab = log.slab(0)
+    assert slab.header.inode == slab.file.identity() != slab.file.stat().inode
+    log.close()
 
 
 def test_slabs_follow_what_is_there_in_their_order(tmp_path):
@@ -493,6 +535,49 @@ def test_a_manifest_goes_on_naming_what_it_cannot_rename():
     assert len(pending_names(system)) == 2  # unpublished: of the first attempt
 
 
+@pytest.mark.parametrize("mount", [True, False])
+def test_a_manifest_goes_on_naming_slabs_of_a_log_that_is_away(tmp_path, mount):
+    """A killed publication; then the log's file system is not mounted while others are published.
+    With a mount point there is an empty directory in its place."""
+    root = tmp_path / "root"
+    with aolog.Writer(root / "a") as log:
+        log.append(b"0")
+    slabs = task(root, "a", "1")
+    publish(root, JOB, slabs, transaction=FIRST)
+    *_, slab = sorted((root / "a").glob("*.slab"))
+    slab.rename(slab.with_name(slabs[0].name))
+    (root / "a").rename(tmp_path / "away")
+    if mount:
+        (root / "a").mkdir()
+    for version in (2, 3):
+        later = task(root, "b", str(version), job=OTHER)
+        publish(root, OTHER, later, transaction=FIRST._replace(version=version))
+    if mount:
+        (root / "a").rmdir()
+    (tmp_path / "away").rename(root / "a")
+    assert read(root / "a") == ["0", "1"]
+    publish(root, OTHER, [], transaction=FIRST._replace(version=4))
+    assert read(root / "a") == ["0", "1"]
+    publish(root, OTHER, [], transaction=FIRST._replace(version=5))
+    assert slabs[0].name not in (root / MANIFEST_NAME).read_text()
+
+
+def test_what_another_root_published_is_not_swept(tmp_path):
+    """Roots inside one another: a name says whose it is."""
+    inner = tmp_path / "x"
+    slabs = task(tmp_path, "x/a", "1")
+    publish(tmp_path, JOB, slabs)
+    (slab,) = (inner / "a").glob("*.slab")
+    slab.rename(slab.with_name(slabs[0].name))
+    old = time.time() - 8 * 86400
+    os.utime(inner / "a" / slabs[0].name, (old, old))
+    publish(inner, OTHER, [], transaction=FIRST)
+    mine = task(inner, "a", "2", job=OTHER)
+    assert publish(inner, OTHER, mine, transaction=FIRST).repeated
+    assert read(inner / "a") == ["1"]
+    assert not (inner / "a" / mine[0].name).exists()
+
+
 def test_an_aborted_job_leaves_nothing_and_takes_nothing_of_others(tmp_path):
     publish(tmp_path, JOB, task(tmp_path, "a", "1"))
     mine = task(tmp_path, "a", "2")
@@ -537,7 +622,7 @@ def test_a_job_that_still_writes_keeps_its_old_files(tmp_path):
 
 def test_what_the_manifest_names_is_never_swept(tmp_path):
     slabs = [*task(tmp_path, "a", "1"), *task(tmp_path, "a", "2")]
-    sweep(str(tmp_path / "a"), JOB, {slabs[0].name}, 0.0, Storage())
+    sweep(str(tmp_path), str(tmp_path / "a"), JOB, {slabs[0].name}, 0.0, Storage())
     assert [path.name for path in (tmp_path / "a").iterdir()] == [slabs[0].name]
 
 
