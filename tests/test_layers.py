@@ -28,6 +28,7 @@ PURE = {
     "aolog.record",
     "aolog.recovery",
     "aolog.slab",
+    "aolog.stamp",
     "bridge.cursor_record",
     "bridge.engine",
     "bridge.lane",
