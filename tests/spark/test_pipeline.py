@@ -37,6 +37,10 @@ def even(frame):
     return frame.where("cast(cast(value as string) as int) % 2 = 0")
 
 
+def replacing(frame):
+    return frame.sparkSession.range(3).selectExpr("cast(id as string) AS value")
+
+
 def broken(frame):
     return frame.schema
 
@@ -79,6 +83,8 @@ def test_logs_become_parquet_through_functions_and_the_sums_are_told(tmp_path, s
     assert (sums["records_in"], sums["records_out"], sums["done"]) == (111, 56, True)
     found = spark.read.parquet(str(out)).orderBy("timestamp").collect()
     assert [int(bytes(row.value)) for row in found] == list(range(0, 111, 2))
+    other = Transfer(str(tmp_path / "logs"), "parquet", str(tmp_path / "others"), (replacing,))
+    assert run_transfer(spark, other)[1:3] == (None, 3), "it does not wait for what is never read"
     again = run(*arguments)
     assert again.exit_code == 2
     assert json.loads(again.stderr)["error"]["code"] == "usage"
@@ -131,6 +137,7 @@ def test_kafka_has_each_record_with_its_stamp_and_a_stream_stops_when_it_is_told
     assert {int(record.value) % 2 for record in records.values()} == {1}
 
 
+@pytest.mark.slow
 def test_a_cluster_that_goes_away_is_an_error_and_the_rows_come_with_the_next_run(tmp_path, spark):
     fill(tmp_path / "log", 20)
     with EmbeddedBroker() as broker:

@@ -153,7 +153,7 @@ def plot(rows: Sequence[Any], path: str) -> None:
         [row.hour for row in large], [row.magnitude_max for row in large], s=8, color="0.3"
     )
     above.set_ylabel(f"events in {_HOURS_A_BAR} hours")
-    above.legend(title="network", frameon=False)
+    figure.legend(title="network", frameon=False, loc="outside right upper")
     below.set_ylabel("greatest magnitude\nof an hour, by network")
     untyped: Any = dates  # their constructors
     locator = untyped.AutoDateLocator()
