@@ -31,12 +31,15 @@ from rich.table import Table
 from aolog import Reader, Writer
 from aolog.errors import AologError, UsageError
 from bridge.compare import Comparison
+from bridge.demo_spark import run_spark_stage
 from bridge.embedded import EmbeddedBroker
 from bridge.kafka import TopicReader
 from bridge.sample import Sample, choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from bridge.demo_spark import SparkStage
 
 __all__ = ["Result", "run_demo"]
 
@@ -345,7 +348,7 @@ class _Demo:
         )
 
 
-def _table(result: Result) -> Table:
+def _table(result: Result, stage: SparkStage | None) -> Table:
     table = Table(title="bridge demo", show_header=False, title_justify="left")
     rows = {
         "input": result.input,
@@ -362,6 +365,11 @@ def _table(result: Result) -> Table:
         "out of order": str(result.disordered),
         "altered": str(result.altered),
     }
+    if stage is not None:
+        rows["through Spark"] = (
+            f"{stage.rows:,} rows in {stage.seconds} s: {stage.lost} lost, {stage.repeated} "
+            f"duplicated, {stage.disordered} out of order, {stage.altered} altered"
+        )
     for name, value in rows.items():
         table.add_row(name, value)
     if result.log:
@@ -369,8 +377,10 @@ def _table(result: Result) -> Table:
     return table
 
 
-def run_demo(files: Sequence[str], *, as_json: bool = False, keep: str | None = None) -> int:
-    """Runs it and prints the table, or JSON; the exit status."""
+def run_demo(
+    files: Sequence[str], *, as_json: bool = False, keep: str | None = None, spark: bool = False
+) -> int:
+    """Runs it and prints the table, or JSON; the exit status. spark: also the stage with Spark."""
     console = Console(stderr=as_json)
     sample = choose(files)
     if sample.times > 1:
@@ -378,7 +388,10 @@ def run_demo(files: Sequence[str], *, as_json: bool = False, keep: str | None = 
     if keep is not None and Path(keep).exists() and any(Path(keep).iterdir()):
         raise UsageError(f"{keep} is not empty", hint="name a new directory for --keep")
     directory = keep or tempfile.mkdtemp(prefix="aolog-demo-")
+    stage = None
     try:
+        if spark:  # first: whoever has no Java is told so at once
+            stage = run_spark_stage(str(Path(directory) / "spark"), _dimly(console))
         while True:
             result = _Demo(sample, str(Path(directory) / "log"), console).run()
             low, high = IN_BETWEEN
@@ -394,13 +407,19 @@ def run_demo(files: Sequence[str], *, as_json: bool = False, keep: str | None = 
         if keep is None:
             shutil.rmtree(directory, ignore_errors=True)
     result = result._replace(log=str(Path(directory) / "log") if keep else None)
+    ok = result.ok and (stage is None or stage.ok)
     if as_json:
-        click.echo(json.dumps({**result._asdict(), "ok": result.ok}))
+        through = {} if stage is None else {"spark": stage._asdict()}
+        click.echo(json.dumps({**result._asdict(), **through, "ok": ok}))
     else:
-        console.print(_table(result))
+        console.print(_table(result, stage))
         console.print(
             "[bold]nothing lost, nothing repeated, nothing out of order[/]"
-            if result.ok
+            if ok
             else "[bold red]not as it should be: see the table[/]"
         )
-    return 0 if result.ok else 1
+    return 0 if ok else 1
+
+
+def _dimly(console: Console) -> Callable[[str], None]:
+    return lambda words: console.print(f"[dim]{words}[/]", highlight=False, soft_wrap=True)

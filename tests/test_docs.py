@@ -10,6 +10,7 @@ import pytest
 
 import aolog
 import aolog.cli
+import aolog.spark.kafka_sink
 import bridge.demo
 import bridge.embedded
 import bridge.errors
@@ -24,7 +25,12 @@ def _blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("code", _blocks(README, "python"), ids=lambda code: code.split("\n")[0])
+_SPARK = README[README.index("\n## Spark\n") : README.index("\n## Verify and repair\n")]
+_OF_SPARK = _blocks(_SPARK, "python")  # run by tests/spark/test_readme.py, which has a Spark
+_PLAIN = [code for code in _blocks(README, "python") if code not in _OF_SPARK]
+
+
+@pytest.mark.parametrize("code", _PLAIN, ids=lambda code: code.split("\n")[0])
 def test_python_examples_of_the_readme_run(code, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -80,6 +86,18 @@ def test_commands_named_in_the_readme_exist():
             )
             assert shown.returncode == 0, line
             assert "Example" in shown.stdout, f"{line}: help without an example"
+
+
+def test_programs_with_spark_that_the_readme_names_exist():
+    named = set(re.findall(r"python -m (aolog\.spark\.[\w.]+)", _SPARK))
+    assert named == {"aolog.spark.pipeline", "aolog.spark.examples.earthquakes"}
+    for module in sorted(named):
+        shown = subprocess.run(
+            [sys.executable, "-m", module, "--help"],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip  # one call
+        assert shown.returncode == 0, shown.stderr
+        assert f"python -m {module}" in shown.stdout, "help without an example"
 
 
 def test_the_version_is_said_once_and_the_same():

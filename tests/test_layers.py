@@ -28,6 +28,7 @@ PURE = {
     "aolog.record",
     "aolog.recovery",
     "aolog.slab",
+    "aolog.stamp",
     "bridge.cursor_record",
     "bridge.engine",
     "bridge.lane",
@@ -46,7 +47,7 @@ IMPURE_LIBRARIES = {
     "subprocess", "tempfile", "threading", "time",
 }  # fmt: skip  # a table
 # Modules, and packages by their dotted prefix, that may touch files.
-FILES_ALLOWED = ("aolog.system", "aolog.cli", "aolog.spark.java", "bridge.cli", "bridge.configfile", "bridge.demo",
+FILES_ALLOWED = ("aolog.system", "aolog.cli", "aolog.spark.java", "aolog.spark.examples", "bridge.cli", "bridge.configfile", "bridge.demo",
                  "bridge.sample", "bridge.settings", "bridge.tree")  # fmt: skip  # one thing, one line
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
 OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getcwd", "getpid", "register_at_fork", "strerror",
@@ -227,13 +228,17 @@ def test_a_pure_module_imports_nothing_that_acts_on_the_world(module):
 
 def test_the_log_knows_nothing_of_the_bridge_or_of_kafka():
     for library in ("bridge", "confluent_kafka"):
-        assert {m for m in importers(library, run_time=False) if is_in(m, "aolog")} == set()
+        importing = {m for m in importers(library, run_time=False) if is_in(m, "aolog")}
+        assert importing <= {"aolog.spark.kafka_sink"}, library
+    kafka = importers("confluent_kafka", module_level=True)
+    assert "aolog.spark.kafka_sink" not in kafka, "it is for rows of Spark, where they are sent"
+    assert "aolog.spark.kafka_sink" not in importers("bridge", run_time=False)
 
 
 def test_only_what_speaks_to_a_cluster_imports_the_kafka_client():
     assert importers("confluent_kafka", run_time=False) <= {
         "bridge.kafka", "bridge.transactional", "bridge.cursor_topic", "bridge.kafka_provider",
-        "bridge.embedded",
+        "bridge.embedded", "aolog.spark.kafka_sink",
     }  # fmt: skip  # a list
 
 
@@ -244,10 +249,9 @@ def test_only_the_arrow_module_imports_pyarrow():
 
 
 def test_only_the_spark_package_imports_spark_and_nothing_else_imports_that():
-    for library in ("pyspark", "aolog.spark"):
-        assert {
-            m for m in importers(library, run_time=False) if not is_in(m, "aolog.spark")
-        } == set()
+    for library, others in (("pyspark", set()), ("aolog.spark", {"bridge.demo_spark"})):
+        importing = importers(library, run_time=False)
+        assert {m for m in importing if not is_in(m, "aolog.spark")} == others
     light = {"aolog.spark", "aolog.spark.options", "aolog.spark.planning", "aolog.spark.listing"}
     assert importers("pyspark", module_level=True) & light == set()
 
@@ -283,13 +287,17 @@ def test_a_function_with_its_module_s_name_stays_one(name):
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
+SPARK_COMMANDS = ("aolog.spark.pipeline", "aolog.spark.examples")
+
+
 def test_only_command_lines_import_click():
-    allowed = {m for m in TREES if is_in(m, "aolog.cli", "aolog.__main__") or is_in(m, "bridge")}
+    ours = ("aolog.cli", "aolog.__main__", "bridge", *SPARK_COMMANDS)
+    allowed = {m for m in TREES if is_in(m, *ours)}
     assert importers("click", run_time=False) <= allowed
 
 
 def test_only_command_lines_import_the_command_line():
-    command_lines = ("aolog.cli", "aolog.__main__", "bridge.cli")
+    command_lines = ("aolog.cli", "aolog.__main__", "bridge.cli", *SPARK_COMMANDS)
     allowed = {m for m in TREES if is_in(m, *command_lines)}
     assert importers("aolog.cli") <= allowed
 

@@ -26,7 +26,7 @@ from aolog.errors import AologError, StorageError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["CONTEXT_SETTINGS", "OUTPUT_CLOSED", "InputFailed", "InputTruncated", "Root"]
+__all__ = ["CONTEXT_SETTINGS", "OUTPUT_CLOSED", "InputFailed", "InputTruncated", "Program", "Root"]
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERNAL, STORAGE = AologError.exit_status, StorageError.exit_status
@@ -46,8 +46,10 @@ class InputTruncated(UsageError):
     code = "input_truncated"
 
 
-class Root(click.Group):
-    """The group of all commands: ends the process with the status of what happened."""
+class Program(click.Command):
+    """A command that is a program by itself: ends the process with the status of what happened."""
+
+    program: str | None = None  # its name in usage lines; None: as it was called
 
     def invoke(self, ctx: click.Context) -> Any:
         """A command's status; interrupts and closed pipes are no errors of click's."""
@@ -72,10 +74,10 @@ class Root(click.Group):
     ) -> Any:
         """As click's, with this project's errors."""
         given = list(sys.argv[1:] if args is None else args) or ["--help"]
-        name = "aolog" if prog_name in {None, self.name} else prog_name
+        name = self.program if prog_name in {None, self.name} else prog_name
 
         def run() -> Any:
-            return super(Root, self).main(
+            return super(Program, self).main(
                 given,
                 name,
                 complete_var,
@@ -95,6 +97,12 @@ class Root(click.Group):
             except Exception as error:  # noqa: BLE001 -- the last resort: no traceback
                 status = _report(error, as_json=as_json)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+class Root(Program, click.Group):
+    """The group of all commands."""
+
+    program = "aolog"
 
 
 def _report(error: Exception, *, as_json: bool) -> int:

@@ -13,7 +13,10 @@ __all__ = ["demo"]
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
 @click.option("--keep", type=click.Path(), help="Keep the log in this directory.")
-def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
+@click.option(
+    "--spark", is_flag=True, help="Also from a DataFrame; needs aolog[spark], and half a minute."
+)
+def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None, spark: bool) -> None:
     """Watch real records survive an outage and a kill on their way to an embedded broker.
 
     Appends the lines of FILES (by default the text of this Python's standard library) to a log,
@@ -24,9 +27,10 @@ def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
     Examples:
       python -m bridge demo
       python -m bridge demo /var/log/syslog
+      python -m bridge demo --spark
 
     Exit status 0 only if nothing is missing, repeated or out of order.
     """
     from bridge.demo import run_demo
 
-    sys.exit(run_demo(files, as_json=as_json, keep=keep))
+    sys.exit(run_demo(files, as_json=as_json, keep=keep, spark=spark))

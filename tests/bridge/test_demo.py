@@ -14,6 +14,7 @@ import pytest
 
 from bridge import demo as demo_module
 from bridge.demo import Result, run_demo
+from bridge.demo_spark import SparkStage
 from bridge.routing import partition_of_key
 from tests.bridge.conftest import Process, records_of
 
@@ -65,6 +66,28 @@ def test_without_files_it_shows_the_standard_library_and_ends_with_a_table() -> 
     assert ended.returncode == 0, ended.stderr
     for word in ("outage survived", "process killed", "lost", "duplicated", "out of order"):
         assert word in ended.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_rows_of_a_dataframe_go_the_same_way(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "bridge", "demo", str(write_lines(tmp_path / "text", 700)),
+         "--spark", "--json"],
+        capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip  # one call
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
+    assert result["ok"] is True
+    assert result["spark"] | {"seconds": 0} == SparkStage(20_000, 0, 0, 0, 0, 0)._asdict()
+
+
+@pytest.mark.parametrize("fault", ["lost", "repeated", "disordered", "altered"])
+def test_a_stage_with_any_fault_is_not_ok(fault: str) -> None:
+    stage = SparkStage(20_000, 1.0, 0, 0, 0, 0)
+    assert stage.ok
+    assert not stage._replace(rows=19_999).ok
+    assert not stage._replace(**{fault: 1}).ok
 
 
 @pytest.mark.parametrize("what", ["missing", "directory", "empty"])

@@ -1,0 +1,1 @@
+"""Worked examples, each a program: `python -m aolog.spark.examples.NAME --help`."""

@@ -1,0 +1,218 @@
+"""Earthquakes, from a feed's messages to a picture:
+
+    messages ► log `feed` ► by_network ► a log a network ► hourly ► Parquet ► earthquakes.svg
+
+Each arrow between logs and Parquet is a run of the pipeline, and `by_network` and `hourly` are what
+`--transform` names. Messages are made up (quakes.py), or a file of one JSON object a line, as the
+U.S. Geological Survey's feeds in GeoJSON have them under `features`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+import aolog
+from aolog.cli.failing import CONTEXT_SETTINGS, Program
+from aolog.cli.output import json_option, out, to_stderr
+from aolog.errors import UsageError
+from aolog.spark.examples.quakes import sample
+from aolog.spark.session import in_our_words, session
+from aolog.spark.transfer import Transfer, run_transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Example", "by_network", "hourly", "run"]
+
+# Of a message, what is looked at.
+_EVENT = """
+    id string, properties struct<mag: double, place: string, time: bigint, net: string, type: string>
+"""
+_LATE = "7 days"  # how much later than others an event may come and still be counted, in streams
+_HOURS_A_BAR = 6
+_SHOWN = 5  # networks in the picture with a colour each
+
+
+class Example(NamedTuple):
+    """messages: appended. events: of them, those with an id and a time, in the logs. hours: rows of
+    counts, an hour and a network each. plot: path of the picture."""
+
+    messages: int
+    events: int
+    hours: int
+    plot: str
+
+
+# --- transforms -----------------------------------------------------------------------------
+
+
+def _parsed(frame: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    event = f.from_json(f.col("value").cast("string"), _EVENT)
+    parsed = frame.withColumn("event", event).withColumn(
+        "time", f.timestamp_millis("event.properties.time")
+    )
+    return parsed.where("event.id is not null and time is not null")
+
+
+def by_network(frame: DataFrame) -> DataFrame:
+    """Each event to the log of the network that reports it, keyed by its id, at its own time. What
+    is no event is left out."""
+    from pyspark.sql import functions as f
+
+    net = f.col("event.properties.net")
+    return _parsed(frame).select(
+        f.col("event.id").alias("key"),
+        "value",
+        f.col("time").alias("timestamp"),
+        f.when(net.rlike("^[a-z0-9]+$"), net).otherwise("other").alias("log"),
+    )
+
+
+def hourly(frame: DataFrame) -> DataFrame:
+    """Counts and magnitudes by network and hour. In a stream an hour is written once it is so old
+    that nothing for it is waited for any more."""
+    from pyspark.sql import functions as f
+
+    magnitude = f.col("event.properties.mag")
+    return (
+        _parsed(frame)
+        .withWatermark("time", _LATE)
+        .groupBy(f.window("time", "1 hour").alias("hour"), f.col("log").alias("network"))
+        .agg(
+            f.count("*").alias("events"),
+            f.avg(magnitude).alias("magnitude_mean"),
+            f.max(magnitude).alias("magnitude_max"),
+        )
+        .select(
+            f.col("hour.start").alias("hour"),
+            "network",
+            "events",
+            "magnitude_mean",
+            "magnitude_max",
+        )
+    )
+
+
+# --- the whole of it --------------------------------------------------------------------------
+
+
+def run(spark: SparkSession, into: str, messages: Iterable[bytes]) -> Example:
+    """Feed, logs, Parquet and picture below a directory that is new. Raises what the log and the
+    pipeline raise."""
+    count = 0
+    with aolog.Writer(f"{into}/feed") as feed:
+        for message in messages:
+            feed.append(message)
+            count += 1
+    networks, table = f"{into}/networks", f"{into}/hourly"
+    routed = run_transfer(spark, Transfer(f"{into}/feed", "aolog", networks, (by_network,)))
+    counted = run_transfer(spark, Transfer(networks, "parquet", table, (hourly,)))
+    rows = spark.read.parquet(table).orderBy("hour").collect()
+    path = f"{into}/earthquakes.svg"
+    plot(rows, path)
+    return Example(count, routed.records_out, counted.records_out, path)
+
+
+def plot(rows: Sequence[Any], path: str) -> None:
+    """Draws the rows of `hourly`; the file's ending says how. Raises UsageError without matplotlib."""
+    try:
+        from matplotlib import dates
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise UsageError("no module 'matplotlib'", hint="pip install matplotlib") from None
+    totals: dict[str, int] = {}
+    for row in rows:
+        totals[row.network] = totals.get(row.network, 0) + row.events
+    shown = sorted(totals, key=lambda name: -totals[name])[:_SHOWN]
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    below_zero: dict[Any, int] = {}  # of each bar: how high it is by now
+    for name in [*shown, None]:
+        bars: dict[Any, int] = {}
+        for row in rows:
+            if row.network == name or (name is None and row.network not in shown):
+                begin = row.hour.replace(hour=row.hour.hour // _HOURS_A_BAR * _HOURS_A_BAR)
+                bars[begin] = bars.get(begin, 0) + row.events
+        if not bars:
+            continue
+        bottoms = [below_zero.get(begin, 0) for begin in bars]
+        label = f"{name or 'others'} ({sum(bars.values()):,})"
+        width = 0.9 * _HOURS_A_BAR / 24
+        above.bar(list(bars), list(bars.values()), width, bottoms, align="edge", label=label)
+        below_zero |= {begin: below_zero.get(begin, 0) + n for begin, n in bars.items()}
+    large = [row for row in rows if row.magnitude_max is not None]
+    below.scatter(
+        [row.hour for row in large], [row.magnitude_max for row in large], s=8, color="0.3"
+    )
+    above.set_ylabel(f"events in {_HOURS_A_BAR} hours")
+    figure.legend(title="network", frameon=False, loc="outside right upper")
+    below.set_ylabel("greatest magnitude\nof an hour, by network")
+    untyped: Any = dates  # their constructors
+    locator = untyped.AutoDateLocator()
+    below.xaxis.set_major_locator(locator)
+    below.xaxis.set_major_formatter(untyped.ConciseDateFormatter(locator))
+    for axes in (above, below):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path)
+
+
+def _lines(path: str) -> Iterable[bytes]:
+    """Of a file: a JSON object each, or the features of one GeoJSON collection."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="name a file of messages") from None
+    if data.count(b"\n") <= 1:
+        try:
+            return [json.dumps(event).encode() for event in json.loads(data)["features"]]
+        except (ValueError, KeyError, TypeError):
+            return data.splitlines()
+    return data.splitlines()
+
+
+@click.command(
+    cls=Program,
+    context_settings=CONTEXT_SETTINGS,
+    epilog="""\b
+Examples:
+  python -m aolog.spark.examples.earthquakes --into quakes
+  python -m aolog.spark.examples.earthquakes --into quakes --file all_week.geojson
+
+\b
+The same, step by step:
+  aolog append quakes/feed < messages.ndjson
+  python -m aolog.spark.pipeline --from quakes/feed --to aolog:quakes/networks \\
+      --transform aolog.spark.examples.earthquakes:by_network
+  python -m aolog.spark.pipeline --from quakes/networks --to parquet:quakes/hourly \\
+      --transform aolog.spark.examples.earthquakes:hourly""",
+)
+@click.option("--into", required=True, metavar="DIR", help="A new directory.")
+@click.option("--events", default=2_000, show_default=True, help="So many made-up ones.")
+@click.option("--file", "path", metavar="FILE", help="Messages: one JSON a line, or GeoJSON.")
+@json_option
+def earthquakes(into: str, events: int, path: str | None, as_json: bool) -> None:  # noqa: FBT001 -- click passes by name
+    """Earthquakes: parse JSON, route by network, count by hour, draw."""
+    if Path(into).exists():
+        raise UsageError(f"--into {into}: is there already", hint="name a new directory")
+    messages = sample(events) if path is None else _lines(path)
+    with session(told=to_stderr) as spark, in_our_words():
+        done = run(spark, into, messages)
+    if as_json:
+        out.json(done._asdict())
+    else:
+        out.line(
+            f"{done.messages:,} messages, {done.events:,} events in {into}/networks, "
+            f"{done.hours:,} rows in {into}/hourly, {done.plot}"
+        )
+
+
+if __name__ == "__main__":
+    earthquakes()

@@ -1,0 +1,231 @@
+"""Rows to Kafka from inside of tasks, at least once.
+
+Each task has an idempotent producer of its own and ends when the cluster has acknowledged all of
+its rows: a task that is repeated sends its rows again, and so does a batch whose checkpoint was not
+reached. The header `aolog` (aolog/stamp.py) lets whoever reads the topic tell copies: it names the
+record that a row was made from, if the row still has its columns `log` and `offset`. Rows of one key
+go to the partition where Java's client would send them, in the order of their task.
+
+This is the only module of the package that knows a Kafka client, and imports it when it is used.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog.errors import AologError, UsageError
+from aolog.stamp import HEADER_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+__all__ = ["JobFailed", "KafkaTarget", "check_columns", "check_topic", "sender"]
+
+SENT = "records bigint, bytes bigint"  # what each task's sender yields
+_COLUMNS = {
+    "value": ("binary", "string"),
+    "key": ("binary", "string"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp",),
+    "log": ("string",),
+    "offset": ("bigint",),
+}
+# Read from logs, and without a place in a message of one topic.
+_PASSED_OVER = {"topic", "partition", "timestampType"}
+_ANSWER_S = 10.0
+_POLL_S = 0.1
+_PURGE_POLLS = 20  # two seconds at most
+_PARTITION_UNASSIGNED = -1  # the client's own partitioner decides
+_SETTINGS: dict[str, Any] = {
+    "partitioner": "murmur2_random",  # Java's; rows without a key anywhere
+    "linger.ms": 20,
+    "queue.buffering.max.kbytes": 65_536,
+    "message.timeout.ms": 120_000,  # then the task fails, and Spark begins it again
+}
+_FIXED: dict[str, Any] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "delivery.report.only.error": True,
+}
+
+
+class JobFailed(AologError):
+    """A job of Spark's failed: in a task, or at its destination. What the sink had committed is
+    there; run it again."""
+
+    code = "job_failed"
+
+
+class KafkaTarget(NamedTuple):
+    """bootstrap: host:port, by commas. settings: librdkafka's. root: where the rows' logs are."""
+
+    bootstrap: str
+    topic: str
+    settings: dict[str, str]
+    root: str
+
+    def producer_settings(self) -> dict[str, Any]:
+        """All of them. Raises UsageError for one on which delivery rests."""
+        given = {name.removeprefix("kafka."): value for name, value in self.settings.items()}
+        if taken := (_FIXED.keys() | {"bootstrap.servers", "transactional.id"}) & given.keys():
+            raise UsageError(f"--write-option {min(taken)}: is not to be set")
+        return _SETTINGS | given | _FIXED | {"bootstrap.servers": self.bootstrap}
+
+
+def check_columns(schema: Any) -> None:
+    """Raises UsageError where rows cannot be messages. schema: a StructType."""
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    for name, kind in types.items():
+        if name in _PASSED_OVER:
+            continue
+        if name not in _COLUMNS:
+            raise UsageError(
+                f"column {name!r} has no place in a message",
+                hint=f"there are {', '.join(_COLUMNS)}: put it into the value, or drop it",
+            )
+        if kind not in _COLUMNS[name]:
+            expected = " or ".join(_COLUMNS[name])
+            raise UsageError(f"column {name} is {kind}, not {expected}", hint="cast it")
+    if "value" not in types:
+        raise UsageError("no column 'value'", hint=f"there are {', '.join(types) or 'none'}")
+
+
+def check_topic(target: KafkaTarget) -> None:
+    """On the driver, before a task is started. Raises UsageError without the client, for settings,
+    and where the topic is not there; JobFailed if the cluster does not answer."""
+    try:
+        from confluent_kafka import KafkaException
+    except ModuleNotFoundError:
+        raise UsageError(
+            "kafka: needs confluent-kafka, here and on every executor",
+            hint="pip install 'aolog[spark,bridge]'",
+        ) from None
+    producer = _producer(target)
+    try:
+        found = producer.list_topics(target.topic, timeout=_ANSWER_S).topics[target.topic]
+    except KafkaException as error:
+        raise JobFailed(f"Kafka at {target.bootstrap}: {error.args[0].str()}") from None
+    if found.error is not None:
+        raise UsageError(f"Kafka at {target.bootstrap}: topic {target.topic}: {found.error.str()}")
+
+
+def _producer(target: KafkaTarget) -> Any:
+    import logging
+
+    from confluent_kafka import KafkaException, Producer
+
+    silent = logging.getLogger("aolog.librdkafka")  # an outage fills pages
+    silent.addHandler(logging.NullHandler())
+    silent.propagate = False
+    try:
+        return Producer(target.producer_settings(), logger=silent)
+    except KafkaException as error:
+        raise UsageError(f"--write-option: {error.args[0].str()}") from None
+
+
+def sender(
+    target: KafkaTarget,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow` with SENT: sends the rows of a task; then one row of what it sent. Raises
+    JobFailed."""
+
+    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        records, size = _send(target, batches)
+        yield pa.RecordBatch.from_pydict(
+            {"records": pa.array([records], pa.int64()), "bytes": pa.array([size], pa.int64())}
+        )
+
+    return send
+
+
+def _send(target: KafkaTarget, batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
+    from confluent_kafka import KafkaException
+
+    from aolog.spark.origins import Origins
+
+    failures: list[Any] = []
+    producer = _producer(target)
+    records = size = 0
+
+    def refused(error: Any, _message: object) -> None:
+        failures.append(error)
+
+    try:
+        with Origins(target.root) as origins:
+            for batch in batches:
+                for row in _messages(batch, origins):
+                    _produce(producer, target.topic, row, refused)
+                    size += len(row[0] or b"")
+                records += batch.num_rows
+                producer.poll(0)
+                if failures:
+                    break
+        while not failures and len(producer):
+            producer.poll(_POLL_S)
+    except KafkaException as error:
+        failures.insert(0, error.args[0])
+    if failures:
+        _purge(producer)
+        raise JobFailed(
+            f"Kafka at {target.bootstrap}: topic {target.topic}: {failures[0].str()}",
+            hint="run it again: what was not acknowledged is sent then, and some of it twice",
+        )
+    return records, size
+
+
+def _produce(producer: Any, topic: str, row: Any, refused: Any) -> None:
+    value, key, time_ms, headers = row
+    while True:
+        try:
+            producer.produce(
+                topic, value, key, _PARTITION_UNASSIGNED, refused, None, time_ms, headers
+            )
+        except BufferError:  # the queue is full: what is under way makes room
+            producer.poll(_POLL_S)
+        else:
+            return
+
+
+def _purge(producer: Any) -> None:
+    """What is still queued is not sent, and the producer goes without waiting for it."""
+    from confluent_kafka import KafkaException
+
+    producer.purge()
+    until_s = time.monotonic() + _PURGE_POLLS * _POLL_S
+    while len(producer) and time.monotonic() < until_s:
+        try:
+            producer.poll(_POLL_S)
+        except KafkaException:  # said once already
+            continue
+
+
+def _messages(batch: pa.RecordBatch, origins: Any) -> Iterator[tuple[Any, ...]]:
+    """(value, key, milliseconds, headers) of each row."""
+    import pyarrow as pa
+
+    rows = batch.num_rows
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    nothing: list[Any] = [None] * rows
+
+    def listed(name: str) -> list[Any]:
+        return columns[name].to_pylist() if name in columns else nothing
+
+    times_ms = [0] * rows  # the client's: now
+    if "timestamp" in columns:
+        exact = columns["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        times_ms = [0 if us is None else max(0, us // 1000) for us in exact.to_pylist()]
+    headers = [
+        _headers(own, stamp)
+        for own, stamp in zip(listed("headers"), origins.stamps(batch), strict=True)
+    ]
+    return zip(listed("value"), listed("key"), times_ms, headers, strict=True)
+
+
+def _headers(own: list[dict[str, Any]] | None, stamp: bytes | None) -> list[tuple[str, Any]]:
+    pairs = [(pair["key"] or "", pair["value"]) for pair in own or ()]
+    return pairs if stamp is None else [*pairs, (HEADER_NAME, stamp)]

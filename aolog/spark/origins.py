@@ -1,0 +1,86 @@
+"""Stamps for rows: which record of which log each was made from, as far as its columns say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from aolog.listing import list_slabs
+from aolog.log import Log
+from aolog.resume import identity
+from aolog.stamp import NO_TIMESTAMP, encode_stamps
+from aolog.storage import Storage
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["Origins"]
+
+_OPEN_LOGS_MAX = 64  # with their slabs: descriptors
+
+
+class Origins:
+    """Looks into the logs of one root, each as it is met. A context manager; not thread-safe."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._storage = Storage()
+        self._is_log = bool(list_slabs(root, self._storage).bases)
+        self._logs: dict[str, Log] = {}
+
+    def stamps(self, batch: pa.RecordBatch) -> list[bytes | None]:
+        """One a row; None without columns `log` and `offset`, and for rows whose slab is gone: a
+        stamp is right or not there. Raises StorageError."""
+        found: list[bytes | None] = [None] * batch.num_rows
+        names = batch.schema.names
+        if "log" not in names or "offset" not in names:
+            return found
+        logs = batch.column("log").cast(pa.string()).dictionary_encode()
+        offsets = batch.column("offset")
+        known = np.asarray(logs.is_valid()) & np.asarray(offsets.is_valid())
+        codes = np.asarray(logs.indices.fill_null(0))
+        addresses = np.asarray(offsets.fill_null(0))
+        times = np.full(batch.num_rows, NO_TIMESTAMP, np.int64)
+        if "timestamp" in names:
+            column = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+            times = np.asarray(column.fill_null(NO_TIMESTAMP))
+        for code, name in enumerate(logs.dictionary.to_pylist()):
+            rows = np.flatnonzero(known & (codes == code))
+            log = self._log(name)
+            positions = np.searchsorted(np.array(log.bases), addresses[rows], "right") - 1
+            for position in np.unique(positions[positions >= 0]).tolist():
+                of_slab = rows[positions == position]
+                try:
+                    uuid, epoch = identity(log, log.bases[position])
+                except FileNotFoundError:  # pruned meanwhile
+                    continue
+                made = encode_stamps(uuid, epoch, addresses[of_slab], times[of_slab])
+                for row, stamp in zip(of_slab.tolist(), made, strict=True):
+                    found[row] = stamp
+        return found
+
+    def _log(self, name: str) -> Log:
+        log = self._logs.get(name)
+        if log is None:
+            if len(self._logs) >= _OPEN_LOGS_MAX:
+                self._logs.pop(next(iter(self._logs))).close()
+            path = self._root if self._is_log else f"{self._root}/{name}"
+            log = self._logs[name] = Log(path, self._storage)
+        else:
+            log.refresh()
+        return log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for log in self._logs.values():
+            log.close()

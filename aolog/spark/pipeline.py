@@ -1,0 +1,197 @@
+"""`python -m aolog.spark.pipeline`, also through spark-submit: logs to Parquet, Kafka or other logs.
+
+The command line of `transfer`: what users type becomes a Transfer, what goes wrong one line and an
+exit status. Data and sums go to standard output, progress to standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aolog.cli.failing import CONTEXT_SETTINGS, Program
+from aolog.cli.output import counted, json_option, out, to_stderr
+from aolog.errors import UsageError
+from aolog.spark.session import in_our_words, session
+from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["main"]
+
+
+def _pairs(name: str, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{name} {text}: is not KEY=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+def _function(text: str) -> Any:
+    """`module:function`. Raises UsageError."""
+    module, _, name = text.partition(":")
+    if not module or not name:
+        raise UsageError(f"--transform {text}: is not MODULE:FUNCTION")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as with `python -m`: spark-submit has the script's directory only
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"--transform {text}: no module {error.name!r}",
+            hint="it is looked for here and on PYTHONPATH; spark-submit has --py-files",
+        ) from None
+    except AttributeError:
+        raise UsageError(f"--transform {text}: {module} has no {name!r}") from None
+    except Exception as error:
+        raise UsageError(
+            f"--transform {text}: importing it raised {type(error).__name__}: {error}"
+        ) from error
+    if not callable(found):
+        raise UsageError(f"--transform {text}: is no function")
+    return found
+
+
+@click.command(
+    cls=Program,
+    context_settings=CONTEXT_SETTINGS,
+    short_help="Logs to Parquet, Kafka or other logs.",
+    epilog="""\b
+Examples:
+  python -m aolog.spark.pipeline --from LOGS --to parquet:/data/events
+  python -m aolog.spark.pipeline --from LOGS --to parquet:/data/events --checkpoint /data/state
+  python -m aolog.spark.pipeline --from LOGS --to kafka:events --bootstrap-servers kafka:9092 \\
+      --stream --checkpoint /data/state --subscribe 'app-1,app-2'
+  python -m aolog.spark.pipeline --from LOGS --to aolog:/var/lib/by-network \\
+      --transform aolog.spark.examples.earthquakes:by_network --option startingOffsets=earliest
+  spark-submit --master spark://host:7077 --py-files aolog.zip \\
+      "$(python -c 'import aolog.spark.pipeline as p; print(p.__file__)')" --from LOGS --to ...
+
+Without --checkpoint: one batch of all that is there now; Parquet must be a new directory. With it:
+what came since the last run, then the end, or with --stream until SIGTERM or SIGINT; a run that was
+killed goes on where it was. Parquet and logs then hold each row once. Kafka holds it at least once:
+what a killed task or batch had sent is sent again. The header "aolog" of a message (36 bytes: log,
+epoch, address, timestamp, as the bridge's) names the record that it was made from, if the rows still
+have their columns log and offset.
+
+Exit status: 0 done or stopped, 1 the job failed, 2 usage, 3 damage, 4 storage, 5 locked.""",
+)
+@click.option("--from", "root", required=True, metavar="ROOT", help="A log, or a root of logs.")
+@click.option(
+    "--to",
+    required=True,
+    metavar="KIND:PLACE",
+    help="parquet:PATH, kafka:TOPIC or aolog:ROOT. Rows go to the log that their column log names.",
+)
+@click.option("--stream", is_flag=True, help="Go on until stopped. Needs --checkpoint.")
+@click.option(
+    "--transform",
+    "transforms",
+    multiple=True,
+    metavar="MODULE:FUNCTION",
+    help="A function of a DataFrame that returns one. Repeatable: one after the other.",
+)
+@click.option("--checkpoint", metavar="DIR", help="Where it is kept how far this got.")
+@click.option("--subscribe", metavar="LOGS", help="Only these logs, by commas.")
+@click.option("--bootstrap-servers", "bootstrap", metavar="HOST:PORT", help="Of Kafka.")
+@click.option(
+    "--option", "options", multiple=True, metavar="KEY=VALUE", help="Of the reader. Repeatable."
+)
+@click.option(
+    "--write-option",
+    "write_options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Of the writer; with kafka, librdkafka's. Repeatable.",
+)
+@click.option(
+    "--output-mode",
+    type=click.Choice(["append", "update", "complete"]),
+    default="append",
+    help="Of aggregations in streams.",
+)
+@click.option(
+    "--trigger-seconds", type=click.FloatRange(min=0, min_open=True), help="Between batches."
+)
+@click.option("--master", help="Spark's; of spark-submit, or local[*], unless given.")
+@click.option("--conf", "settings", multiple=True, metavar="KEY=VALUE", help="Spark's. Repeatable.")
+@json_option
+def pipeline(
+    root: str,
+    to: str,
+    transforms: tuple[str, ...],
+    subscribe: str | None,
+    options: tuple[str, ...],
+    write_options: tuple[str, ...],
+    master: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,  # noqa: FBT001 -- click passes by name
+    **given: Any,
+) -> None:
+    """Move records of logs through Spark: to Parquet files, a Kafka topic, or other logs."""
+    kind, place = parse_target(to)
+    chosen = {} if subscribe is None else {"subscribe": subscribe}
+    wanted = Transfer(
+        root,
+        kind,
+        place,
+        tuple(map(_function, transforms)),
+        _pairs("--option", options) | chosen,
+        _pairs("--write-option", write_options),
+        **given,
+    )
+    conf = _pairs("--conf", settings) | ({} if master is None else {"spark.master": master})
+
+    def told(moved: Moved) -> None:
+        if as_json:
+            out.json(moved._asdict())
+            out.flush()
+        else:
+            to_stderr(f"batch {moved.batch}: {_said(moved)}")
+
+    with session(conf, told=to_stderr) as spark, _signals() as stopped, in_our_words():
+        sums = run_transfer(spark, wanted, told=told, stopped=stopped.is_set)
+    if as_json:
+        out.json({**sums._asdict(), "done": True})
+    else:
+        out.line(_said(sums))
+
+
+def _said(moved: Moved) -> str:
+    read = "" if moved.records_in is None else f"{counted(moved.records_in, 'record', ',')} in, "
+    return f"{read}{moved.records_out:,} out, {moved.seconds:.1f} s"
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Set by SIGTERM and SIGINT, where this is the main thread."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+    before = {
+        number: signal.signal(number, lambda *_: stopped.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+main = pipeline
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A session for this package's own programs, and Spark's errors in this project's words."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import aolog.spark
+from aolog import errors
+from aolog.errors import AologError, UsageError
+from aolog.spark.kafka_sink import JobFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["in_our_words", "session"]
+
+# As Python ends a traceback, which Spark hands on as text from process to process.
+_RAISED = re.compile(r"^(?:[\w.]*: )?aolog\.[\w.]*?\.?(\w+): (.+)$", re.MULTILINE)
+_MESSAGE_MAX = 500  # Spark's can go on for pages
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set where spark-submit has started the JVM
+
+
+@contextmanager
+def session(
+    conf: Mapping[str, str] | None = None, *, told: Callable[[str], None] = lambda _: None
+) -> Iterator[SparkSession]:
+    """The session that there is, or a new one that ends with the block, with the source registered.
+    told: that Spark is being started, which takes seconds. Raises UsageError without PySpark or
+    Java, JobFailed."""
+    if _SUBMITTED not in os.environ:
+        aolog.spark.ensure_java()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PySpark's words on pandas 3
+            from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise UsageError(f"no module {error.name!r}", hint="pip install 'aolog[spark]'") from None
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        aolog.spark.register(active)
+        yield active
+        return
+    told("starting Spark")
+    builder = SparkSession.builder.appName("aolog")
+    for name, value in ({"spark.ui.showConsoleProgress": "false"} | dict(conf or {})).items():
+        builder = builder.config(name, value)
+    with in_our_words():
+        spark = builder.getOrCreate()
+    try:
+        spark.sparkContext.setLogLevel("OFF")  # errors are told once, by whoever asked
+        aolog.spark.register(spark)
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def in_our_words() -> Iterator[None]:
+    """What one of our modules raised in another process of Spark's is raised again as what it was.
+    Of other errors of Spark's the first words: UsageError where a plan cannot be, else JobFailed."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        ours = _ours(text)
+        if ours is not None:
+            raise ours from error
+        words = " ".join(text.partition("\n\n")[0].split())[:_MESSAGE_MAX]
+        if isinstance(error, AnalysisException):
+            raise UsageError(words) from error
+        raise JobFailed(words) from error
+
+
+def _ours(text: str) -> AologError | None:
+    kinds = {name: getattr(errors, name) for name in errors.__all__} | {"JobFailed": JobFailed}
+    for name, message in reversed(_RAISED.findall(text)):
+        if name in kinds:
+            kind: type[AologError] = kinds[name]
+            return kind(message.strip())
+    return None

@@ -1,0 +1,40 @@
+"""A record's origin as bytes, for whoever sends records on: the bridge and Spark's pipeline put them
+into a header of Kafka's. Pure.
+
+    value of 36 bytes, little-endian:
+    0   16s  topic UUID of the log          20  u64  address
+    16  u32  epoch                          28  i64  timestamp, microseconds; -2^63: none
+
+An address is never used twice in a log, so a stamp names one record for ever.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["HEADER_NAME", "NO_TIMESTAMP", "STAMP", "encode_stamps"]
+
+HEADER_NAME = "aolog"
+STAMP = struct.Struct("<16sIQq")
+NO_TIMESTAMP = -(1 << 63)
+
+
+def encode_stamps(
+    topic_uuid: bytes, epoch: int, addresses: np.ndarray, timestamps_us: np.ndarray
+) -> list[bytes]:
+    """The stamps of many records of one epoch at once."""
+    import numpy as np
+
+    stamps = np.empty(
+        len(addresses), [("uuid", "V16"), ("epoch", "<u4"), ("address", "<u8"), ("us", "<i8")]
+    )
+    stamps["uuid"] = np.frombuffer(topic_uuid, "V16")
+    stamps["epoch"] = epoch
+    stamps["address"] = addresses
+    stamps["us"] = timestamps_us
+    made: list[bytes] = stamps.view(f"V{STAMP.size}").tolist()
+    return made

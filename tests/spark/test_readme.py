@@ -1,0 +1,41 @@
+"""The README's examples with Spark, one behind the other, as they stand there; and its tables. Seconds,
+for a stream's batch."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import aolog
+from aolog.spark.options import _READERS
+from aolog.spark.sink_options import _NAMES
+from tests.test_docs import _OF_SPARK, _SPARK
+
+pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
+
+
+def test_the_examples_do_what_they_say(tmp_path, spark, capsys):
+    root = tmp_path / "logs"
+    for name in ("orders", "visits"):
+        with aolog.Writer(root / name) as log:
+            log.append_many([b"one", b"two", b"three"])
+    names = {"__name__": "__main__"}
+    assert len(_OF_SPARK) == 5
+    for code in _OF_SPARK:
+        exec(code.replace("/var/lib/app", str(tmp_path)), names)
+    said = capsys.readouterr().out
+    assert "True 6 []" in said
+    assert "three" in said
+    for below in ("other/copies/orders", "archive/orders"):
+        values = [record.value for record in aolog.Reader(tmp_path / below)]
+        assert sorted(values) == [b"one", b"three", b"two"], below
+    executors = list((tmp_path / "executors").iterdir())
+    assert sum(aolog.verify(log).records for log in executors) == 6
+    assert aolog.cursors(root / "orders")[0].name == "spark"
+
+
+def test_every_option_stands_in_the_tables():
+    rows = re.findall(r"^\| (`.*?) \|", _SPARK, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == {*_READERS, "includeHeaders", *_NAMES.values()}
