@@ -20,7 +20,7 @@ class Size(NamedTuple):
     be had. bridge_rounds: of those cases that take long. latency_seconds: how long a beat goes on.
     delivery_records, of which delivery_slow where each is waited for: that are delivered in every
     way. backlog_bytes: that a bridge drains. spark_records: lengths, and how many of each Spark
-    reads and writes, spark_rounds times, in a JVM of spark_memory; spark_slabs: of how many logs,
+    reads and writes, spark_rounds times, with spark_settings; spark_slabs: of how many logs,
     and how many slabs they have together, it makes a plan."""
 
     records: int
@@ -51,7 +51,7 @@ class Size(NamedTuple):
     backlog_bytes: int
     spark_records: tuple[tuple[int, int], ...]
     spark_rounds: int
-    spark_memory: str
+    spark_settings: dict[str, str]
     spark_slabs: tuple[int, int]
 
     def records_of(self, record_bytes: int) -> int:
@@ -89,7 +89,13 @@ SIZES = {
         backlog_bytes=2_000_000,
         spark_records=((100, 4_000),),
         spark_rounds=1,
-        spark_memory="512m",
+        # a JVM that starts soon and compiles little
+        spark_settings={
+            "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        },
         spark_slabs=(4, 12),
     ),
     # 20 MB: as large as the last cache; ten times as much gave the same ratios
@@ -122,7 +128,7 @@ SIZES = {
         backlog_bytes=1_000_000_000,
         spark_records=((100, 1_000_000), (1024, 1_000_000)),
         spark_rounds=3,
-        spark_memory="3g",
+        spark_settings={"spark.driver.memory": "3g"},
         spark_slabs=(1_000, 10_000),
     ),
     # several slabs
@@ -155,7 +161,7 @@ SIZES = {
         backlog_bytes=10_000_000_000,
         spark_records=((100, 8_000_000), (1024, 1_000_000)),
         spark_rounds=3,
-        spark_memory="4g",
+        spark_settings={"spark.driver.memory": "4g"},
         spark_slabs=(1_000, 10_000),
     ),
 }

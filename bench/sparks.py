@@ -7,6 +7,7 @@ bytes. Random ones, so that a codec gains no more than letters have to spare.
 from __future__ import annotations
 
 import os
+import warnings
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from bench.measure import Wrong
 from bench.payloads import Proof, make_payloads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -51,13 +52,15 @@ def missing() -> str | None:
 
 
 @contextmanager
-def session(directory: str, memory: str) -> Iterator[SparkSession]:
-    """local[2], with aolog's source and sink and the source of rows. memory: of the JVM."""
+def session(directory: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """local[2], with aolog's source and sink and the source of rows. settings: beside those that
+    are always the same."""
     from pyspark.sql import SparkSession
 
-    from aolog.spark import register
+    from aolog.spark import ensure_java, register
     from bench.rows import RowsSource
 
+    ensure_java()
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited]))
     try:
@@ -66,7 +69,7 @@ def session(directory: str, memory: str) -> Iterator[SparkSession]:
             .appName("bench")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.driver.memory", memory)
+            .config(map=dict(settings))
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.local.dir", directory)
@@ -80,7 +83,10 @@ def session(directory: str, memory: str) -> Iterator[SparkSession]:
         register(spark)
         spark.dataSource.register(RowsSource)
         try:
-            yield spark
+            with warnings.catch_warnings():
+                # PySpark 4 says so of pandas 3, which it looks for and does not use here
+                warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+                yield spark
         finally:
             spark.stop()
     finally:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aolog
+from aolog.spark.schema import DEFAULT_COLUMNS, ddl
 from bench import sparks
 from bench.cases.opening import make_log
 from bench.measure import Contender, Group, Promise, Skipped, Target, Wrong
@@ -30,14 +31,21 @@ if TYPE_CHECKING:
 
     from bench.cases.plan import Plan
 
-__all__ = ["groups"]
+__all__ = ["READ_TARGETS", "WRITE_TARGETS", "embedded", "groups", "load", "reader"]
 
 SOURCE, EMBEDDED, BY_ROWS = "aolog", "a Reader in mapInArrow", "Python rows"
+OWN_COLUMNS = "a Reader in mapInArrow, its columns"
 PARQUET, ZSTD, TEXT, FILES = "Parquet", "Parquet, zstd", "text", "binaryFile"
 NOOP = "noop"
-_OF_READER = ["key", "value", "topic", "address", "timestamp"]
+_OF_READER = {"offset": "address"}  # what it calls otherwise
+_OWN = ["key", "value", "topic", "offset", "timestamp"]
 _BATCH_BYTES = 3 << 20  # as the source's
-_READ, _ROWS, _WRITE = 0.9, 2.5, 0.75  # rates, at least: of the Reader, of rows, of Parquet
+# Of rates, at least: what crosses to the JVM is the same in tasks that embed a Reader.
+READ_TARGETS = (
+    Target("time of the source, of a Reader in mapInArrow", SOURCE, (EMBEDDED,), 1 / 0.9),
+    Target("time of the source, of Python rows", SOURCE, (BY_ROWS,), 1 / 2.5),
+)
+WRITE_TARGETS = (Target("time of the sink, of Parquet", SOURCE, (PARQUET,), 1 / 0.75),)
 _PLANNING_S = 2.0
 _CHECKED = "xxh3 a batch"
 
@@ -48,7 +56,7 @@ def groups(plan: Plan) -> Iterator[Group | Panel]:
         yield Panel("spark", "Spark", "not at all", [], [Skipped("Spark", reason)])
         return
     size = plan.size
-    with plan.fixture() as directory, sparks.session(directory, size.spark_memory) as spark:
+    with plan.fixture() as directory, sparks.session(directory, size.spark_settings) as spark:
         for i, (length, records) in enumerate(size.spark_records):
             with plan.fixture() as place:
                 content = Content.make(spark, place, records, length)
@@ -69,16 +77,21 @@ def _reading(
     sources = {
         SOURCE: (partial(load, spark, content, "aolog", narrow=narrow), ""),
         EMBEDDED: (
-            partial(embedded, spark, content, ["value"] if narrow else _OF_READER),
-            "a task a log; " + ("its values" if narrow else f"its {len(_OF_READER)} columns"),
+            partial(embedded, spark, content, _columns(narrow=narrow)),
+            "a task a log" + ("" if narrow else "; the source's columns"),
         ),
         BY_ROWS: (
             partial(load, spark, content, ROWS, narrow=narrow),
             "the source's columns, a tuple a record; a task a log",
         ),
     }
+    if not narrow:
+        sources[OWN_COLUMNS] = (
+            partial(embedded, spark, content, _OWN),
+            "a task a log; without partition, timestampType and log",
+        )
     contenders = [
-        _reader(name, content, frame, _CHECKED, note) for name, (frame, note) in sources.items()
+        reader(name, content, frame, _CHECKED, note) for name, (frame, note) in sources.items()
     ]
     if narrow:
         contenders += _own_kinds(spark, content)
@@ -89,12 +102,13 @@ def _reading(
         length,
         contenders,
         (EMBEDDED,),
-        targets=(
-            Target("time of the source, of a Reader in mapInArrow", SOURCE, (EMBEDDED,), 1 / _READ),
-            Target("time of the source, of Python rows", SOURCE, (BY_ROWS,), 1 / _ROWS),
-        ),
+        targets=READ_TARGETS,
         rounds=rounds,
     )
+
+
+def _columns(*, narrow: bool) -> list[str]:
+    return ["value"] if narrow else list(DEFAULT_COLUMNS)
 
 
 def load(spark: SparkSession, content: Content, kind: str, *, narrow: bool = True) -> DataFrame:
@@ -104,31 +118,36 @@ def load(spark: SparkSession, content: Content, kind: str, *, narrow: bool = Tru
 
 def embedded(spark: SparkSession, content: Content, columns: list[str]) -> DataFrame:
     """What a user writes who has no source: a log a task."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    from aolog.arrow import SCHEMA
-
     root = content.logs
 
     def read(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        same = {name: pa.scalar(0, pa.int32()) for name in ("partition", "timestampType")}
+        own = [_OF_READER.get(name, name) for name in columns if name not in {*same, "log"}]
         for batch in batches:
             for number in batch.column(0).to_pylist():
+                same["log"] = pa.scalar(str(number))
                 with aolog.Reader(f"{root}/{number}", strict=True) as reader:
                     while (found := reader.read_batch(_BATCH_BYTES)) is not None:
-                        yield found.to_arrow(columns)
+                        made = found.to_arrow(own)
+                        arrays = [
+                            pa.repeat(same[name], len(made))
+                            if name in same
+                            else made.column(_OF_READER.get(name, name))
+                            for name in columns
+                        ]
+                        yield pa.RecordBatch.from_arrays(arrays, names=columns)
 
-    import pyarrow as pa
-
-    schema = from_arrow_schema(pa.schema([SCHEMA.field(name) for name in columns]))
-    return spark.range(0, LOGS, 1, LOGS).mapInArrow(read, schema)
+    return spark.range(0, LOGS, 1, LOGS).mapInArrow(read, ddl(columns))
 
 
 def _own_kinds(spark: SparkSession, content: Content) -> Iterator[Contender]:
     for name, kind in ((PARQUET, "parquet"), (ZSTD, "zstd"), (TEXT, "text")):
-        reader = spark.read.format("text" if kind == "text" else "parquet")
-        frame = partial(reader.schema(f"value {'string' if kind == 'text' else 'binary'}").load,
-                        content.copy(kind))  # fmt: skip  # one thing, two lines
-        yield _reader(name, content, frame, "none", "")
+        files = spark.read.format("text" if kind == "text" else "parquet")
+        files = files.schema(f"value {'string' if kind == 'text' else 'binary'}")
+        frame = partial(files.load, content.copy(kind))
+        yield reader(name, content, frame, "none", "")
 
     stored = content.stored
 
@@ -145,8 +164,8 @@ def _own_kinds(spark: SparkSession, content: Content) -> Iterator[Contender]:
     )  # fmt: skip  # one thing, two lines
 
 
-def _reader(
-    name: str, content: Content, frame: Callable[[], DataFrame], checksum: str, note: str
+def reader(
+    name: str, content: Content, frame: Callable[[], DataFrame], checksum: str, note: str = ""
 ) -> Contender:
     def work() -> int:
         records, size = total(frame())
@@ -212,9 +231,7 @@ def _writing(spark: SparkSession, content: Content, length: int, rounds: int) ->
             contender(TEXT, "text", partial(own, "text", "none"), "not synced"),
         ],
         (PARQUET,),
-        targets=(
-            Target("time of the sink, of Parquet", SOURCE, (PARQUET,), 1 / _WRITE),
-        ),
+        targets=WRITE_TARGETS,
         rounds=rounds,
     )  # fmt: skip  # a table
 
