@@ -19,7 +19,9 @@ class Size(NamedTuple):
     simulated. bridge_kafka: whether cases of the bridge also run against Apache Kafka, where it can
     be had. bridge_rounds: of those cases that take long. latency_seconds: how long a beat goes on.
     delivery_records, of which delivery_slow where each is waited for: that are delivered in every
-    way. backlog_bytes: that a bridge drains."""
+    way. backlog_bytes: that a bridge drains. spark_records: lengths, and how many of each Spark
+    reads and writes, spark_rounds times, with spark_settings; spark_slabs: of how many logs,
+    and how many slabs they have together, it makes a plan."""
 
     records: int
     bytes_max: int
@@ -47,6 +49,10 @@ class Size(NamedTuple):
     delivery_records: int
     delivery_slow: int
     backlog_bytes: int
+    spark_records: tuple[tuple[int, int], ...]
+    spark_rounds: int
+    spark_settings: dict[str, str]
+    spark_slabs: tuple[int, int]
 
     def records_of(self, record_bytes: int) -> int:
         return max(1, min(self.records, self.bytes_max // record_bytes))
@@ -81,6 +87,16 @@ SIZES = {
         delivery_records=2_000,
         delivery_slow=20,
         backlog_bytes=2_000_000,
+        spark_records=((100, 4_000),),
+        spark_rounds=1,
+        # a JVM that starts soon and compiles little
+        spark_settings={
+            "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        },
+        spark_slabs=(4, 12),
     ),
     # 20 MB: as large as the last cache; ten times as much gave the same ratios
     "normal": Size(
@@ -110,6 +126,10 @@ SIZES = {
         delivery_records=100_000,
         delivery_slow=500,
         backlog_bytes=1_000_000_000,
+        spark_records=((100, 1_000_000), (1024, 1_000_000)),
+        spark_rounds=3,
+        spark_settings={"spark.driver.memory": "3g"},
+        spark_slabs=(1_000, 10_000),
     ),
     # several slabs
     "large": Size(
@@ -139,5 +159,9 @@ SIZES = {
         delivery_records=100_000,
         delivery_slow=500,
         backlog_bytes=10_000_000_000,
+        spark_records=((100, 8_000_000), (1024, 1_000_000)),
+        spark_rounds=3,
+        spark_settings={"spark.driver.memory": "4g"},
+        spark_slabs=(1_000, 10_000),
     ),
 }

@@ -13,22 +13,28 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 300  # 20 where nothing else runs
 CASES_OF_BRIDGE = ("throughput", "latency", "delivery", "backlog")  # run by tests of their own
+CASES_OF_SPARK = ("spark",)  # likewise
 
 
-def run_bench(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+def run_bench(
+    *arguments: str, env: dict[str, str] | None = None, timeout_s: float = RUN_S
+) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "bench", *arguments],
         cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False,
-        timeout=RUN_S,
+        timeout=timeout_s,
     )  # fmt: skip
 
 
-def run_small(cases: Iterable[str], directory: Path) -> tuple[str, dict[str, Any]]:
+def run_small(
+    cases: Iterable[str], directory: Path, *, timeout_s: float = RUN_S
+) -> tuple[str, dict[str, Any]]:
     """At the small size: what it printed, and its JSON."""
     path, work = directory / "out.json", directory / "work"
     work.mkdir()
     only = [word for case in cases for word in ("--only", case)]
-    done = run_bench("--size", "small", "--dir", str(work), "--json", str(path), *only)
+    options = ("--size", "small", "--dir", str(work), "--json", str(path))
+    done = run_bench(*options, *only, timeout_s=timeout_s)
     assert done.returncode == 0, done.stderr
     assert list(work.iterdir()) == []  # nothing is left behind
     return done.stdout, json.loads(path.read_text(encoding="utf-8"))

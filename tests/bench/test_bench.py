@@ -1,7 +1,7 @@
 """The bench runs, and every contender does the work that it is timed for. No time is asserted.
 
 About ten seconds, most of them one run of every case at the small size, but for those of the
-bridge (test_bridges.py).
+bridge (test_bridges.py) and of Spark (test_spark.py).
 """
 
 from __future__ import annotations
@@ -25,11 +25,21 @@ from bench.limits import RAW_BLOCKS, READ, READ_AND_HASH
 from bench.payloads import make_payloads, prove
 from bench.peers import MSGPACK
 from bench.sizes import SIZES
-from tests.bench.running import CASES_OF_BRIDGE, ROOT, RUN_S, results_of, run_bench, run_small
+from tests.bench.running import (
+    CASES_OF_BRIDGE,
+    CASES_OF_SPARK,
+    ROOT,
+    RUN_S,
+    results_of,
+    run_bench,
+    run_small,
+)
 
 pytestmark = pytest.mark.timeout(RUN_S + 30)
 LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no records
-CASES_RUN = [case for case in CASES if case not in {*CASES_ON_REQUEST, *CASES_OF_BRIDGE}]
+CASES_RUN = [
+    case for case in CASES if case not in {*CASES_ON_REQUEST, *CASES_OF_BRIDGE, *CASES_OF_SPARK}
+]
 CASES_OF_PANELS = {"memory", "fleet", "follow"}
 CASES_OF_LARGE = {"append_large", "read_large"}
 CASES_OF_RECORDS = [
@@ -258,11 +268,11 @@ def test_cases_with_targets_are_those_whose_groups_have_some(tmp_path):
 
     plan = Plan(str(tmp_path), SIZES["small"], (100,))
     having = {
-        case for case in CASES for one in groups_of_case(case, plan)
+        case for case in CASES if case not in CASES_OF_SPARK for one in groups_of_case(case, plan)
         if (any(probe.at_most for probe in one.probes) if isinstance(one, panel.Panel)
             else one.targets)
     }  # fmt: skip
-    assert having == set(CASES_WITH_TARGETS)
+    assert having == set(CASES_WITH_TARGETS) - set(CASES_OF_SPARK)
 
 
 def test_a_record_synced_alone_costs_one_fdatasync_and_threads_share_them(run):

@@ -1,0 +1,295 @@
+"""spark: logs as Spark's tables, beside a Reader in its tasks, rows made in Python, and its own files.
+
+All read the same values, in two cores, and add up their lengths; all write the same rows, which
+come from Parquet. Timed is the whole query, from `load` or `save` on. Data from Python crosses a
+socket to the JVM with every column that it has, whatever the query uses: so a column that is not
+asked for costs, and Spark's own Parquet, which never leaves the JVM, is out of reach for reads.
+
+Proof of work: count, sum of lengths and sum of CRCs, made by Spark and compared with Python's.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aolog
+from aolog.spark.schema import DEFAULT_COLUMNS, ddl
+from bench import sparks
+from bench.cases.opening import make_log
+from bench.measure import Contender, Group, Promise, Skipped, Target, Wrong
+from bench.panel import Panel, Probe
+from bench.sparks import LOGS, ROWS, Content, proof_of, total, write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bench.cases.plan import Plan
+
+__all__ = ["READ_TARGETS", "WRITE_TARGETS", "embedded", "groups", "load", "reader"]
+
+SOURCE, EMBEDDED, BY_ROWS = "aolog", "a Reader in mapInArrow", "Python rows"
+OWN_COLUMNS = "a Reader in mapInArrow, its columns"
+PARQUET, ZSTD, TEXT, FILES = "Parquet", "Parquet, zstd", "text", "binaryFile"
+NOOP = "noop"
+_OF_READER = {"offset": "address"}  # what it calls otherwise
+_OWN = ["key", "value", "topic", "offset", "timestamp"]
+_BATCH_BYTES = 3 << 20  # as the source's
+# Of rates, at least: what crosses to the JVM is the same in tasks that embed a Reader.
+READ_TARGETS = (
+    Target("time of the source, of a Reader in mapInArrow", SOURCE, (EMBEDDED,), 1 / 0.9),
+    Target("time of the source, of Python rows", SOURCE, (BY_ROWS,), 1 / 2.5),
+)
+WRITE_TARGETS = (Target("time of the sink, of Parquet", SOURCE, (PARQUET,), 1 / 0.75),)
+_PLANNING_S = 2.0
+_CHECKED = "xxh3 a batch"
+
+
+def groups(plan: Plan) -> Iterator[Group | Panel]:
+    reason = sparks.missing()
+    if reason is not None:
+        yield Panel("spark", "Spark", "not at all", [], [Skipped("Spark", reason)])
+        return
+    size = plan.size
+    with plan.fixture() as directory, sparks.session(directory, size.spark_settings) as spark:
+        for i, (length, records) in enumerate(size.spark_records):
+            with plan.fixture() as place:
+                content = Content.make(spark, place, records, length)
+                yield _reading(spark, content, length, size.spark_rounds, narrow=False)
+                yield _reading(spark, content, length, size.spark_rounds, narrow=True)
+                yield _writing(spark, content, length, size.spark_rounds)
+                if i == 0:
+                    yield _first(spark, content, size.spark_rounds)
+        yield _planning(spark, directory, *size.spark_slabs)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def _reading(
+    spark: SparkSession, content: Content, length: int, rounds: int, *, narrow: bool
+) -> Group:
+    sources = {
+        SOURCE: (partial(load, spark, content, "aolog", narrow=narrow), ""),
+        EMBEDDED: (
+            partial(embedded, spark, content, _columns(narrow=narrow)),
+            "a task a log" + ("" if narrow else "; the source's columns"),
+        ),
+        BY_ROWS: (
+            partial(load, spark, content, ROWS, narrow=narrow),
+            "the source's columns, a tuple a record; a task a log",
+        ),
+    }
+    if not narrow:
+        sources[OWN_COLUMNS] = (
+            partial(embedded, spark, content, _OWN),
+            "a task a log; without partition, timestampType and log",
+        )
+    contenders = [
+        reader(name, content, frame, _CHECKED, note) for name, (frame, note) in sources.items()
+    ]
+    if narrow:
+        contenders += _own_kinds(spark, content)
+    return Group(
+        "spark",
+        f"Spark reads {'values' if narrow else 'all columns'}, {length}-byte values",
+        "from load to the sum of the values' lengths",
+        length,
+        contenders,
+        (EMBEDDED,),
+        targets=READ_TARGETS,
+        rounds=rounds,
+    )
+
+
+def _columns(*, narrow: bool) -> list[str]:
+    return ["value"] if narrow else list(DEFAULT_COLUMNS)
+
+
+def load(spark: SparkSession, content: Content, kind: str, *, narrow: bool = True) -> DataFrame:
+    reader = spark.read.format(kind)
+    return (reader.option("columns", "value") if narrow else reader).load(content.logs)
+
+
+def embedded(spark: SparkSession, content: Content, columns: list[str]) -> DataFrame:
+    """What a user writes who has no source: a log a task."""
+    root = content.logs
+
+    def read(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        same = {name: pa.scalar(0, pa.int32()) for name in ("partition", "timestampType")}
+        own = [_OF_READER.get(name, name) for name in columns if name not in {*same, "log"}]
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                same["log"] = pa.scalar(str(number))
+                with aolog.Reader(f"{root}/{number}", strict=True) as reader:
+                    while (found := reader.read_batch(_BATCH_BYTES)) is not None:
+                        made = found.to_arrow(own)
+                        arrays = [
+                            pa.repeat(same[name], len(made))
+                            if name in same
+                            else made.column(_OF_READER.get(name, name))
+                            for name in columns
+                        ]
+                        yield pa.RecordBatch.from_arrays(arrays, names=columns)
+
+    return spark.range(0, LOGS, 1, LOGS).mapInArrow(read, ddl(columns))
+
+
+def _own_kinds(spark: SparkSession, content: Content) -> Iterator[Contender]:
+    for name, kind in ((PARQUET, "parquet"), (ZSTD, "zstd"), (TEXT, "text")):
+        files = spark.read.format("text" if kind == "text" else "parquet")
+        files = files.schema(f"value {'string' if kind == 'text' else 'binary'}")
+        frame = partial(files.load, content.copy(kind))
+        yield reader(name, content, frame, "none", "")
+
+    stored = content.stored
+
+    def work() -> int:
+        frame = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        _, size = total(frame.load(content.logs), "content")
+        if size != stored:
+            raise Wrong(f"{FILES}: read {size} bytes of {stored}")
+        return content.records
+
+    yield Contender(
+        FILES, Promise("-", "none"), content.records, lambda _: nullcontext(work), None,
+        content.proof, "the logs' files, each a row: it knows no records",
+    )  # fmt: skip  # one thing, two lines
+
+
+def reader(
+    name: str, content: Content, frame: Callable[[], DataFrame], checksum: str, note: str = ""
+) -> Contender:
+    def work() -> int:
+        records, size = total(frame())
+        if size != content.bytes:
+            raise Wrong(f"{name}: read {size} bytes of {content.bytes}")
+        return records
+
+    return Contender(
+        name, Promise("-", checksum), content.records, lambda _: nullcontext(work),
+        lambda _: proof_of(frame()), content.proof, note,
+    )  # fmt: skip  # one thing, two lines
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def _writing(spark: SparkSession, content: Content, length: int, rounds: int) -> Group:
+    def given() -> DataFrame:
+        return spark.read.schema("value binary").parquet(content.copy("parquet"))
+
+    def own(kind: str, codec: str, path: str) -> None:
+        write_files(given(), kind, codec, path)
+
+    def sink(path: str) -> None:
+        given().write.format("aolog").mode("append").save(path)
+
+    def read_back(kind: str, path: str) -> DataFrame:
+        if kind == "aolog":
+            return spark.read.format(kind).option("columns", "value").load(path)
+        return spark.read.format(kind).load(path)
+
+    def contender(name: str, kind: str, write: Callable[[str], None], note: str = "") -> Contender:
+        promise = Promise("disk", "xxh3 a batch") if kind == "aolog" else Promise("OS", "none")
+
+        @contextmanager
+        def session(directory: str) -> Iterator[Callable[[], int]]:
+            def work() -> int:
+                write(f"{directory}/out")
+                return content.records
+
+            yield work
+
+        def proof(directory: str) -> Any:
+            return proof_of(read_back(kind, f"{directory}/out"))
+
+        return Contender(name, promise, content.records, session, proof, content.proof, note)
+
+    def noop() -> int:
+        given().write.format("noop").mode("overwrite").save()
+        return content.records
+
+    return Group(
+        "spark",
+        f"Spark writes {length}-byte values",
+        "from save until all is committed; the rows come from Parquet",
+        length,
+        [
+            Contender(NOOP, Promise("-", "none"), content.records, lambda _: nullcontext(noop),
+                      None, content.proof, "reads the rows and writes nothing"),
+            contender(SOURCE, "aolog", sink, "all tasks at once or none, synced"),
+            contender(PARQUET, "parquet", partial(own, "parquet", "none"), "not synced"),
+            contender(ZSTD, "parquet", partial(own, "parquet", "zstd"), "not synced"),
+            contender(TEXT, "text", partial(own, "text", "none"), "not synced"),
+        ],
+        (PARQUET,),
+        targets=WRITE_TARGETS,
+        rounds=rounds,
+    )  # fmt: skip  # a table
+
+
+# --- before the first row -----------------------------------------------------------------------
+
+
+def _first(spark: SparkSession, content: Content, rounds: int) -> Group:
+    frames = {
+        SOURCE: partial(load, spark, content, "aolog"),
+        EMBEDDED: partial(embedded, spark, content, ["value"]),
+        BY_ROWS: partial(load, spark, content, ROWS),
+        PARQUET: partial(spark.read.parquet, content.copy("parquet")),
+    }
+
+    def contender(name: str, frame: Callable[[], DataFrame]) -> Contender:
+        def work() -> int:
+            return len(frame().take(1))
+
+        return Contender(
+            name, Promise("-", "none" if name == PARQUET else _CHECKED), 1,
+            lambda _: nullcontext(work), None, content.proof,
+        )  # fmt: skip  # one thing, two lines
+
+    return Group(
+        "spark",
+        f"Spark's first row of {content.records:,}",
+        "from load until a row is here",
+        0,
+        [contender(name, frame) for name, frame in frames.items()],
+        (PARQUET,),
+        unit="query",
+        rounds=rounds,
+    )
+
+
+def _planning(spark: SparkSession, directory: str, logs: int, slabs: int) -> Panel:
+    """slabs: of all logs together."""
+    root = Path(directory, "many")
+    for i in range(logs):
+        make_log(str(root / f"{i:04d}"), slabs // logs)
+    numbers = count()
+
+    def sample() -> dict[str, float]:
+        import time
+
+        begin = time.perf_counter()
+        # A plan is kept with its load, so each is another one.
+        frame = spark.read.format("aolog").option("minPartitions", 1 + next(numbers) % 7)
+        tasks = frame.load(str(root)).rdd.getNumPartitions()
+        took = time.perf_counter() - begin
+        if not tasks:
+            raise Wrong("there is nothing to read")
+        return {"s": took, "tasks": tasks}
+
+    return Panel(
+        "spark",
+        f"Spark plans a load of {slabs:,} slabs in {logs:,} logs",
+        "from load until its tasks are known; what Spark itself takes is in it",
+        [Probe("aolog", sample, {"s": _PLANNING_S})],
+    )

@@ -1,0 +1,166 @@
+"""A Spark of two cores, the same values kept as everything that it reads, and a source of rows.
+
+The values are random letters: a text file holds them as it is, and a length in characters is one in
+bytes. Random ones, so that a codec gains no more than letters have to spare.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aolog
+from bench.child import ROOT
+from bench.measure import Wrong
+from bench.payloads import Proof, make_payloads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["LOGS", "ROWS", "Content", "missing", "proof_of", "session", "total"]
+
+LOGS = 4  # two for each core, side by side below one root
+ROWS = "aolog_rows"
+_ONCE = 100_000  # values made at a time
+_LETTERS = bytes(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[i & 63]
+                 for i in range(256))  # fmt: skip  # a table
+
+
+def missing() -> str | None:
+    """Why there is no Spark, if there is none."""
+    from aolog.errors import UsageError
+
+    for package in ("pyspark", "pyarrow"):
+        if find_spec(package) is None:
+            return f"{package} is not installed"
+    from aolog.spark import ensure_java
+
+    try:
+        ensure_java()
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+@contextmanager
+def session(directory: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """local[2], with aolog's source and sink and the source of rows. settings: beside those that
+    are always the same."""
+    from pyspark.sql import SparkSession
+
+    from aolog.spark import ensure_java, register
+    from bench.rows import RowsSource
+
+    ensure_java()
+    inherited = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited]))
+    try:
+        spark = (
+            SparkSession.builder.master("local[2]")
+            .appName("bench")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config(map=dict(settings))
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.local.dir", directory)
+            .config("spark.sql.warehouse.dir", f"{directory}/warehouse")
+            .config("spark.sql.catalogImplementation", "in-memory")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000")
+            .getOrCreate()
+        )
+        spark.sparkContext.setLogLevel("OFF")
+        register(spark)
+        spark.dataSource.register(RowsSource)
+        try:
+            with warnings.catch_warnings():
+                # PySpark 4 says so of pandas 3, which it looks for and does not use here
+                warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+                yield spark
+        finally:
+            spark.stop()
+    finally:
+        if inherited is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = inherited
+
+
+@dataclass(frozen=True)
+class Content:
+    """The same values as logs, Parquet, text, and the logs' files as they are."""
+
+    directory: str
+    records: int
+    bytes: int
+    proof: Proof
+
+    @property
+    def logs(self) -> str:
+        return f"{self.directory}/logs"
+
+    def copy(self, kind: str) -> str:
+        """A directory of Spark's own files. kind: parquet, zstd or text."""
+        return f"{self.directory}/{kind}"
+
+    @property
+    def stored(self) -> int:
+        """Bytes of the logs' files."""
+        return sum(path.stat().st_size for path in Path(self.logs).rglob("*.slab"))
+
+    @classmethod
+    def make(cls, spark: SparkSession, directory: str, records: int, length: int) -> Content:
+        """Writes all of it. Raises Wrong where Spark did not copy what the logs hold."""
+        numbers, crcs = count(), 0
+        for i in range(LOGS):
+            with aolog.Writer(f"{directory}/logs/{i}", sync="never") as log:
+                left = records * (i + 1) // LOGS - records * i // LOGS
+                while left:
+                    values = _letters(min(left, _ONCE), length, next(numbers))
+                    crcs += sum(map(zlib.crc32, values))
+                    log.append_many(values)
+                    left -= len(values)
+        proof = Proof(records, f"{records * length} bytes, crc32s {crcs:x}")
+        made = cls(directory, records, records * length, proof)
+        frame = spark.read.format("aolog").option("columns", "value").load(made.logs)
+        write_files(frame, "parquet", "none", made.copy("parquet"))
+        write_files(frame, "parquet", "zstd", made.copy("zstd"))
+        write_files(frame, "text", "none", made.copy("text"))
+        return made
+
+
+def _letters(number: int, length: int, seed: int) -> list[bytes]:
+    return [value.translate(_LETTERS) for value in make_payloads(number, length, seed)]
+
+
+def write_files(frame: DataFrame, kind: str, codec: str, path: str) -> None:
+    """A column `value`, as files of Spark's own kinds."""
+    if kind == "text":
+        frame = frame.selectExpr("cast(value AS string) AS value")
+    frame.write.format(kind).option("compression", codec).save(path)
+
+
+def total(frame: DataFrame, column: str = "value") -> tuple[int, int]:
+    """Rows, and their bytes in that column: each value goes to the JVM and is looked at."""
+    row: Any = frame.selectExpr("count(*)", f"sum(octet_length({column}))").first()
+    return row[0], row[1] or 0
+
+
+def proof_of(frame: DataFrame) -> Proof:
+    """Of the values, in whatever order they come."""
+    row: Any = frame.selectExpr(
+        "count(*)", "sum(octet_length(value))", "sum(crc32(cast(value AS binary)))"
+    ).first()
+    if not row[0]:
+        raise Wrong("there is nothing")
+    return Proof(row[0], f"{row[1]} bytes, crc32s {row[2]:x}")

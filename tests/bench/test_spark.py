@@ -1,0 +1,57 @@
+"""The bench of Spark: every contender gives back what it was given, and a wrong one is no result.
+No time is asserted. Some twenty seconds, for the JVM and the processes of Python that it starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import sparks
+from bench.cases import spark
+from bench.cases.plan import Plan
+from bench.sizes import SIZES
+from tests.bench.running import CASES_OF_SPARK, run_small
+
+pytestmark = pytest.mark.timeout(300)  # it starts a JVM, maybe beside much else
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    if (reason := sparks.missing()) is not None:
+        pytest.skip(reason)
+    return run_small(CASES_OF_SPARK, tmp_path_factory.mktemp("bench"), timeout_s=290)
+
+
+def test_every_contender_gives_back_the_values_that_it_was_given(run):
+    _, document = run
+    wide, narrow, writing, first = document["groups"]
+    expected = wide["results"][0]["expected_digest"]
+    assert expected.startswith("400000 bytes, crc32s ")
+    alone = {spark.FILES, spark.NOOP}  # of them only bytes and rows are known
+    for group in (wide, narrow, writing):
+        for result in group["results"]:
+            assert result["records"] == 4_000
+            assert result["digest"] == (None if result["name"] in alone else expected)
+    assert [result["name"] for result in wide["results"]] == [
+        spark.SOURCE, spark.EMBEDDED, spark.BY_ROWS, spark.OWN_COLUMNS,
+    ]  # fmt: skip  # a list
+    assert {spark.PARQUET, spark.ZSTD, spark.TEXT} < {one["name"] for one in narrow["results"]}
+    stored = {one["name"]: one["stored_bytes"] for one in writing["results"]}
+    assert stored[spark.ZSTD] < 400_000 < stored[spark.SOURCE] < 450_000
+    assert {result["records"] for result in first["results"]} == {1}
+
+
+def test_planning_has_a_bound(run):
+    _, document = run
+    (panel,) = document["panels"]
+    (probe,) = panel["probes"]
+    assert probe["figures"]["s"]["at_most"] == 2.0
+    assert probe["figures"]["tasks"]["median"] >= 1
+
+
+def test_without_spark_the_case_is_left_out_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(sparks, "missing", lambda: "pyspark is not installed")
+    (one,) = spark.groups(Plan(str(tmp_path), SIZES["small"], (100,)))
+    assert [(each.name, each.reason) for each in one.skipped] == [
+        ("Spark", "pyspark is not installed")
+    ]
+    assert one.probes == []
