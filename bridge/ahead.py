@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
 from bridge.engine import Position
-from bridge.feed import NO_TOPIC, READ_BYTES, first_ordinal, no_partition
+from bridge.feed import NO_TOPIC, first_ordinal, no_partition
 from bridge.kafka import NotReachable, Refused
 from bridge.lane import Refusal
 from bridge.messages import messages_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ahead", "Ready"]
 
-_BATCHES = 64  # of READ_BYTES each are held at most: 16 MiB
+_BATCHES = 16  # are held at most: 16 MiB
 
 
 class Ready:
@@ -123,7 +123,7 @@ class Ahead:
     def read(self, timeout_s: float) -> None:
         """Reads a batch, waiting for one so long, and makes its records ready. idle: there was
         none."""
-        batch = self._batch or self._source.reader.read_batch(READ_BYTES, timeout=timeout_s)
+        batch = self._batch or self._source.read_batch(timeout_s)
         self.idle = batch is None
         if batch is None:
             return
