@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Ahead", "Ready"]
 
-_BATCHES = 16  # are held at most: 16 MiB
+_BATCHES = 64  # are held at most
+_BYTES_MAX = 16 << 20  # of keys and values too, and a batch more
 
 
 class Ready:
@@ -45,6 +46,7 @@ class Ready:
         self.refusal: Refusal | None = None
         self.lanes: Sequence[LaneKey] = ()
         self.next = 0
+        self.bytes = sum(messages.sizes)
         self._ordinals = ordinals
 
     @property
@@ -98,7 +100,11 @@ class Ahead:
     @property
     def room(self) -> bool:
         """Whether more may be read."""
-        return self._held < self._records and len(self.ready) < _BATCHES
+        return (
+            self._held < self._records
+            and len(self.ready) < _BATCHES
+            and sum(ready.bytes for ready in self.ready) < _BYTES_MAX
+        )
 
     @property
     def empty(self) -> bool:
