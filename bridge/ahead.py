@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
 from bridge.engine import Position
-from bridge.feed import NO_TOPIC, READ_BYTES, first_ordinal, no_partition
+from bridge.feed import NO_TOPIC, first_ordinal, no_partition
 from bridge.kafka import NotReachable, Refused
 from bridge.lane import Refusal
 from bridge.messages import messages_of
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Ahead", "Ready"]
 
-_BATCHES = 64  # of READ_BYTES each are held at most: 16 MiB
+_BATCHES = 64  # are held at most
+_BYTES_MAX = 16 << 20  # of keys and values too, and a batch more
 
 
 class Ready:
@@ -45,6 +46,7 @@ class Ready:
         self.refusal: Refusal | None = None
         self.lanes: Sequence[LaneKey] = ()
         self.next = 0
+        self.bytes = sum(messages.sizes)
         self._ordinals = ordinals
 
     @property
@@ -98,7 +100,11 @@ class Ahead:
     @property
     def room(self) -> bool:
         """Whether more may be read."""
-        return self._held < self._records and len(self.ready) < _BATCHES
+        return (
+            self._held < self._records
+            and len(self.ready) < _BATCHES
+            and sum(ready.bytes for ready in self.ready) < _BYTES_MAX
+        )
 
     @property
     def empty(self) -> bool:
@@ -123,7 +129,7 @@ class Ahead:
     def read(self, timeout_s: float) -> None:
         """Reads a batch, waiting for one so long, and makes its records ready. idle: there was
         none."""
-        batch = self._batch or self._source.reader.read_batch(READ_BYTES, timeout=timeout_s)
+        batch = self._batch or self._source.read_batch(timeout_s)
         self.idle = batch is None
         if batch is None:
             return

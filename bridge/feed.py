@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from bridge.source import Source
     from bridge.topics import Topics
 
-__all__ = ["NO_TOPIC", "READ_BYTES", "Feed", "first_ordinal", "no_partition"]
+__all__ = ["NO_TOPIC", "Feed", "first_ordinal", "no_partition"]
 
 NO_TOPIC = Refusal("it names no topic and there is no default", "NO_TOPIC")
-READ_BYTES = 256 << 10  # a batch: a few thousand small records, a tick's worth of work
 SERVE_EVERY = 4096
 
 
@@ -101,10 +100,9 @@ class Feed:
         if begin.address != at.address:
             source.go_to(begin)
         catching_up = begin.address < engine.frontier.address
-        size = min(READ_BYTES, engine.window.bytes)
-        if engine.careful:
-            size = 0  # a frame at least: for groups of a few
-        batch = source.reader.read_batch(size, timeout=0.0 if catching_up else timeout_s)
+        # A frame at least: enough for groups of a few.
+        size = 0 if engine.careful else engine.window.bytes
+        batch = source.read_batch(0.0 if catching_up else timeout_s, size)
         self.idle = batch is None and not catching_up
         if batch is None:  # the position moves on over seals and gaps
             if catching_up:  # what was there is not any more

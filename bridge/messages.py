@@ -7,6 +7,7 @@ for the numbers, and made of records where frames are small or have headers or t
 
 from __future__ import annotations
 
+import struct
 from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -17,11 +18,8 @@ from bridge.stamp import encode_stamp, encode_stamps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import numpy as np
-
     from aolog import Record
     from aolog.batch import Batch, RecordFrame
-    from aolog.columns import BinaryColumn
     from aolog.record import Headers
     from bridge.lane import LaneKey
 
@@ -33,6 +31,8 @@ Callback: TypeAlias = "Callable[..., None] | None"
 Message: TypeAlias = "tuple[LaneKey, bytes | None, bytes | None, int, Headers, bytes, Callback]"
 """Where to, value, key, Kafka's timestamp in milliseconds, headers, stamp, callback."""
 
+_U32 = struct.Struct("<I")
+_I64 = struct.Struct("<q")
 _NUMPY_PAYS = 16  # records a frame, on average
 
 
@@ -118,45 +118,45 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
     values: list[bytes | None] = []
     keys: list[bytes | None] = []
     topics: list[str | None] = []
-    places, times, sizes = [], [], []
+    firsts, counts = [], []
+    times: list[bytes | memoryview] = []
+    value_ends: list[bytes | memoryview] = []
+    key_ends: list[bytes | memoryview] = []
     for frame in frames:
         columns, skip = frame.columns, frame.skip
         count = columns.records - skip
         of_values = columns.values or lone(columns.value)
+        firsts.append(frame.address + skip)
+        counts.append(count)
         values += of_values.to_list()[skip:]
-        keys += [None] * count if columns.keys is None else columns.keys.to_list()[skip:]
-        topics += [columns.topic] * count
-        sizes.append(_lengths(of_values, columns.keys)[skip:])
-        first = frame.address + skip
-        places.append(np.arange(first, first + count))
-        if columns.timestamps is not None:
-            times.append(np.frombuffer(columns.timestamps, np.int64)[skip:])
+        value_ends.append(of_values.offsets[_U32.size * skip :])
+        if columns.keys is None:
+            keys += [None] * count
+            key_ends.append(bytes(_U32.size * (count + 1)))
         else:
-            times.append(np.full(count, frame.timestamp_us))
-    addresses = np.concatenate(places)
-    count = len(addresses)
-    times_us = np.concatenate(times)
+            keys += columns.keys.to_list()[skip:]
+            key_ends.append(columns.keys.offsets[_U32.size * skip :])
+        topics += [columns.topic] * count
+        if columns.timestamps is not None:
+            times.append(columns.timestamps[_I64.size * skip :])
+        else:
+            times.append(_I64.pack(frame.timestamp_us) * count)
+    behind = np.cumsum(counts)
+    addresses = np.repeat(firsts - behind + counts, counts) + np.arange(behind[-1])
+    times_us = np.frombuffer(b"".join(times), np.int64)
+    ends = np.frombuffer(b"".join(value_ends), np.uint32)
+    ends = ends + np.frombuffer(b"".join(key_ends), np.uint32)  # a frame has less than 4 GiB
+    between = behind[:-1] + np.arange(len(frames) - 1)  # from one frame to the next
     return Messages(
         addresses.tolist(),
         topics,
         keys,
         values,
-        [()] * count,
-        np.concatenate(sizes).tolist(),
+        [()] * len(addresses),
+        np.delete(np.diff(ends), between).tolist(),
         np.maximum(1, times_us // 1000).tolist(),
         encode_stamps(source, frames[0].epoch, addresses, times_us),
     )
-
-
-def _lengths(values: BinaryColumn, keys: BinaryColumn | None) -> np.ndarray:
-    """Of each record, both together."""
-    import numpy as np
-
-    ends = np.frombuffer(values.offsets, np.uint32).astype(np.int64)
-    if keys is not None:
-        ends += np.frombuffer(keys.offsets, np.uint32)
-    lengths: np.ndarray = np.diff(ends)
-    return lengths
 
 
 def _of_records(records: Iterable[Record], source: bytes, epoch: int) -> Messages:

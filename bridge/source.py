@@ -15,7 +15,15 @@ from bridge.pace import Paces
 if TYPE_CHECKING:
     import os
 
-__all__ = ["Source"]
+    from aolog.batch import Batch
+
+__all__ = ["READ_BYTES_MAX", "Source"]
+
+# What a batch costs however small it is, some hundred microseconds, is shared by its records; what
+# a batch holds is made into objects at once, and these are to stay in the processor's cache.
+READ_BYTES_MIN = 256 << 10
+READ_BYTES_MAX = 1 << 20
+READ_RECORDS = 2_000  # a tick's worth of work
 
 _log = logging.getLogger("bridge")
 
@@ -40,6 +48,7 @@ class Source:
         self.pace = pace or Paces()
         self.lost = 0
         self._gaps: set[int] = set()
+        self._read_bytes = READ_BYTES_MIN
         keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
         self._retention = keep or None
 
@@ -52,6 +61,15 @@ class Source:
     def gaps(self) -> int:
         """How many were met."""
         return len(self._gaps)
+
+    def read_batch(self, timeout_s: float, bytes_max: int = READ_BYTES_MAX) -> Batch | None:
+        """The next records, some thousand or bytes_max at most; None if there is none so long.
+        Raises what Reader raises."""
+        batch = self.reader.read_batch(min(self._read_bytes, bytes_max), timeout=timeout_s)
+        if batch is not None:
+            size = sum(frame.size for frame in batch.frames) * READ_RECORDS // len(batch)
+            self._read_bytes = max(READ_BYTES_MIN, min(READ_BYTES_MAX, size))
+        return batch
 
     def commit(self, position: Position) -> None:
         """The local cursor is durable there on return."""

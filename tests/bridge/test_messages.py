@@ -131,3 +131,24 @@ def test_a_lone_record_among_large_frames_is_a_column_too(tmp_path: Path) -> Non
     assert batch is not None
     assert [frame.columns.records for frame in batch.frames] == [100, 1, 100]
     assert part_of(messages_of(batch, UUID), 0, 201) == said_by(batch)
+
+
+def test_frames_with_other_columns_and_lengths_are_put_together(tmp_path: Path) -> None:
+    parts = [PLAIN[:90], TIMED, KEYED[:50], TIMED[:1], ONE_TOPIC[:70]]
+    with Writer(tmp_path / "log") as log:
+        for part in parts:
+            for record in part:
+                log.append(**record)
+            log.flush()
+    with Reader(tmp_path / "log") as reader:
+        for _ in range(33):
+            reader.read()
+        batch = reader.read_batch(1 << 20)
+    assert batch is not None
+    count = sum(map(len, parts)) - 33
+    assert [frame.columns.records for frame in batch.frames] == list(map(len, parts))
+    messages = messages_of(batch, UUID)
+    assert list(messages.addresses) == [record.address for record in batch]
+    assert part_of(messages, 0, count) == said_by(batch)
+    assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
+    assert list(messages.topics) == [record.topic for record in batch]
