@@ -264,7 +264,7 @@ def _first(spark: SparkSession, content: Content, rounds: int) -> Group:
         0,
         [contender(name, frame) for name, frame in frames.items()],
         (PARQUET,),
-        unit="query",
+        unit="load",
         rounds=rounds,
     )
 
