@@ -10,6 +10,7 @@
     measure             rounds, medians, ratios; every contender's work is proved before it counts
     panel, child        figures that are no times, taken in fresh processes
     bridges             clusters to send to, and a bridge in a process of its own, watched
+    sparks, rows        a Spark of two cores, what it reads in every form, and a source of rows
     target              what has to hold, declared by the group that measures it
     report, machine     the tables on the terminal, and on what it was measured
     results             all of it as JSON, every round's figure

@@ -69,8 +69,9 @@ def main(
 ) -> None:
     """How fast aolog is, beside msgpack, pyarrow IPC, lmdb, sqlite, RocksDB, persist-queue and
     diskcache, and beside the same bytes written and read raw; how fast the bridge is, beside
-    the Kafka client alone; what they hold in memory; and how costs grow. All contenders of a case
-    take turns, so compare within a run. Needs the packages
+    the Kafka client alone; how fast Spark reads and writes logs, beside its own files; what they
+    hold in memory; and how costs grow. All contenders of a case take turns, so compare within a
+    run. Needs the packages
     of `pip install '.[bench]'`; what is missing is left out, also Apache Kafka without Java."""
     if publish:
         from bench.child import ROOT
