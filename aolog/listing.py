@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from aolog.errors import CorruptionError
 from aolog.slab import slab_base, slab_name
 
 if TYPE_CHECKING:
@@ -59,8 +60,15 @@ def list_slabs(path: str, storage: Storage, known: Iterable[int] = ()) -> Listin
         if not unknown or unknown.issubset(storage.list_names(path)):
             break
     listed = set(bases) if known or published else set()
-    for base in set(published).intersection(listed):  # renamed between the two
-        del published[base]
+    for base in set(published).intersection(listed):
+        if storage.exists(f"{path}/{published[base]}"):
+            raise CorruptionError(
+                f"{published[base]} was published at the address of {slab_name(base)}: somebody "
+                "appended to the log by another path, from which its root is not seen",
+                hint="move one of the two elsewhere; both are whole slabs",
+                path=path,
+            )
+        del published[base]  # renamed between the two
     bases += published
     listed.update(published)
     for base in known:

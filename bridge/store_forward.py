@@ -45,6 +45,12 @@ RETRY_MIN_S = 0.01  # a provider that names no pause would keep a processor busy
 _OVERHEAD_BYTES = 300  # of a message in memory, beside its bytes
 
 
+def _words(error: Exception) -> str:
+    """What it says, as a log or a terminal takes it: a user's provider may say anything."""
+    said = str(error) or type(error).__name__
+    return said.encode(errors="backslashreplace").decode()
+
+
 class Settings(NamedTuple):
     """See Buffer."""
 
@@ -388,8 +394,9 @@ class StoreForward:
             try:
                 self._provider.send(item.message)
             except Rejected as error:
-                _log.error("%s: a message is rejected: %s", self.name, error)
-                self._on_rejected(item.message, str(error))
+                why = _words(error)
+                _log.error("%s: a message is rejected: %s", self.name, why)
+                self._on_rejected(item.message, why)
                 item.done = True
                 self._rejected += 1
             except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
@@ -408,7 +415,7 @@ class StoreForward:
     def _fail(self, error: Exception) -> None:
         """Notes a failure and when to try again."""
         now_s = self._clock()
-        said = str(error) or type(error).__name__
+        said = _words(error)
         if said != self.error:
             _log.warning("%s: %s", self.name, said)
         self.error = said

@@ -469,6 +469,18 @@ def test_a_reader_goes_on_over_the_renames():
         assert reader.gaps == []
 
 
+def test_a_log_that_was_appended_to_by_another_path_meanwhile_is_refused_and_hides_nothing():
+    """There its root is not seen, nor what it published."""
+    system = killed_behind_commit(begun())
+    system.replace(f"{ROOT}/a", "/elsewhere")
+    with aolog.Writer("/elsewhere", storage=Storage(system)) as log:
+        log.append(b"by another path")
+    system.replace("/elsewhere", f"{ROOT}/a")
+    for open_ in (aolog.Reader, aolog.Writer, aolog.verify):
+        with pytest.raises(CorruptionError, match="by another path"):
+            open_(f"{ROOT}/a", storage=Storage(system.process()))
+
+
 def test_a_cursor_in_what_is_published_is_not_ahead_of_its_log():
     system = killed_behind_commit(begun())
     with aolog.Reader(f"{ROOT}/a", storage=Storage(system), cursor="c") as reader:
