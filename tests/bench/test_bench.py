@@ -1,7 +1,7 @@
 """The bench runs, and every contender does the work that it is timed for. No time is asserted.
 
 About ten seconds, most of them one run of every case at the small size, but for those of the
-bridge (test_bridges.py) and of Spark (test_spark.py).
+bridge (test_bridges.py) and of Spark (test_spark_case.py).
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ without the secret where it is wrong. 60 s: a server of its own."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -37,6 +38,8 @@ pytestmark = pytest.mark.kafka
 def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
     """A keystore with a key and a certificate of its own for 127.0.0.1, and the certificate."""
     keytool = Path(os.path.realpath(java())).with_name("keytool")
+    if not keytool.exists():  # a Java that came with a package has none
+        keytool = Path(shutil.which("keytool", path=f"{os.environ['PATH']}:/usr/bin") or keytool)
     store, certificate = directory / f"{name}.p12", directory / f"{name}.pem"
     common = ["-keystore", str(store), "-storepass", STORE_PASSWORD, "-alias", name]
     for arguments in (

@@ -30,7 +30,7 @@ from tests.explore.explore import (
 from tests.explore.history import Case, all_cases, case_named
 from tests.explore.mutants import MUTANTS
 
-_DRAWN = 90  # cases from seeds: what a test run has time for
+_DRAWN = 60  # cases from seeds: what a test run has time for
 
 
 def explored(said: Callable[[str], None], cases: list[Case], budget: Budget) -> int:
@@ -48,7 +48,7 @@ def test_the_promise_holds_in_every_state_that_a_crash_leaves(said):
     """Some three minutes, on all cores. The same states each time; the command alone
     (`python -m tests.explore`) goes on to more than 200,000."""
     _, budget = SMALL
-    assert explored(said, all_cases(_DRAWN), budget) >= 31_000
+    assert explored(said, all_cases(_DRAWN), budget) >= 28_000
 
 
 @pytest.mark.slow
