@@ -353,9 +353,9 @@ def _quorum(node: Node | None, controller: str) -> dict[str, object]:
 
 def java() -> str:
     """Path of a Java that can run Kafka; raises KafkaUnavailable."""
-    home = os.environ.get("JAVA_HOME")
-    path = shutil.which("java", path=f"{home}/bin") if home else None
-    path = path or shutil.which("java")
+    path, home = shutil.which("java"), os.environ.get("JAVA_HOME")  # Spark's tests may set that
+    if path is None and home:
+        path = shutil.which("java", path=f"{home}/bin")
     if path is None:
         raise KafkaUnavailable("no Kafka server: java is not installed")
     shown = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
