@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -46,8 +47,7 @@ def small_disk() -> Iterator[Callable[[int], Path]]:
     mounted: list[Path] = []
 
     def mount(size: int) -> Path:
-        where = Path(f"/tmp/aolog-disk-{os.getpid()}-{len(mounted)}")
-        where.mkdir()
+        where = Path(tempfile.mkdtemp(prefix="aolog-disk-"))
         made = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(where)],
             capture_output=True,

@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -657,8 +658,8 @@ for call in sys.argv[2:]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become nobody")
 def test_without_permission_is_an_error_of_its_own(tmp_path: Path) -> None:
-    where = Path("/tmp") / f"aolog-permission-{os.getpid()}"
-    where.mkdir(mode=0o755)
+    where = Path(tempfile.mkdtemp(prefix="aolog-permission-"))
+    where.chmod(0o755)
     try:
         path = where / "log"
         abandoned(str(path), batch_bytes=0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -92,8 +93,7 @@ def place(kind: str, scratch: Path) -> Iterator[Path]:
         if kind == "tmpfs":
             if not file_system("/dev/shm").startswith("tmpfs "):
                 pytest.skip("/dev/shm is no tmpfs")
-            at = Path(f"/dev/shm/aolog-crash-{os.getpid()}")
-            at.mkdir()
+            at = Path(tempfile.mkdtemp(prefix="aolog-crash-", dir="/dev/shm"))
             stack.callback(shutil.rmtree, at)
         elif kind == "dm-crypt":
             at = stack.enter_context(_encrypted(scratch))
