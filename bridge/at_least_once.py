@@ -215,8 +215,8 @@ class AtLeastOnce:
             skipped=engine.skipped,
             outstanding=engine.outstanding,
             error=cluster.trouble(engine.failure) or self._held_up(),
-            dead_lettered=0 if dead.drop else dead.taken,
-            dropped=dead.taken if dead.drop else 0,
+            dead_lettered=dead.set_aside,
+            dropped=dead.dropped,
             standing=len(engine.standing),
             held_back=sum(lane.behind is not None for lane in engine.lanes.values()),
         )
@@ -306,13 +306,7 @@ class AtLeastOnce:
                 note.address = max(note.address, lane.last_address)
                 note.offset = max(note.offset, lane.last_offset)
                 note.distrusted = lane.distrusted
-        try:
-            self._notes.save()
-        except SyncFailed:
-            raise
-        except StorageError as error:
-            # Older notes only make a restart read more; the cursor needs no free block.
-            _log.warning("lane notes were not saved: %s", error)
+        self._notes.save_if_possible()
 
     def _connect(self, *, careful: bool) -> None:
         self._cluster.connect(careful=careful)

@@ -102,14 +102,21 @@ def require_dead_letters(path: str, storage: Storage) -> None:
 
 
 def _first(path: str, storage: Storage) -> Record | None:
-    if not storage.exists(path):
-        return None
-    try:
-        reader = Reader(path, storage=storage)
-    except NotALog:  # a crash before its first slab, or some directory
+    reader = _open(path, storage)
+    if reader is None:
         return None
     with reader:
         return reader.read()
+
+
+def _open(path: str, storage: Storage) -> Reader | None:
+    """None if there is no log yet."""
+    if not storage.exists(path):
+        return None
+    try:
+        return Reader(path, storage=storage)
+    except NotALog:  # a crash before its first slab, or some directory
+        return None
 
 
 class DeadLetterLog:
@@ -167,14 +174,14 @@ class DeadLetterLog:
 
 class DeadLetters:
     """Sets records aside. The log is made when the first comes. drop: they are only counted and
-    told. source: the UUID in the stamps. taken: how many, since it was made."""
+    told. source: the UUID in the stamps. set_aside, dropped: how many, since it was made."""
 
     def __init__(
         self, log_path: str, cursor: str, source: bytes, storage: Storage, *, drop: bool = False
     ) -> None:
         self.path = dead_letter_path(log_path, cursor)
-        self.drop = drop
-        self.taken = 0
+        self.set_aside = self.dropped = 0
+        self._drop = drop
         self._source = source
         self._storage = storage
         self._log = DeadLetterLog(self.path, storage)
@@ -184,11 +191,8 @@ class DeadLetters:
         """Addresses from `begin` on of records that were set aside before; all of the dead
         letters are looked through. Raises what Reader raises."""
         found: set[int] = set()
-        if not self._storage.exists(self.path):
-            return found
-        try:
-            reader = Reader(self.path, storage=self._storage)
-        except NotALog:  # a crash before its first slab
+        reader = _open(self.path, self._storage)
+        if reader is None:
             return found
         with reader:
             for record in reader:
@@ -205,14 +209,16 @@ class DeadLetters:
         first = asides[0]
         _log.warning(
             "%s %d records from address %d on: %s",
-            "dropped" if self.drop else "set aside",
+            "dropped" if self._drop else "set aside",
             len(asides),
             first.position.address,
             first.refusal.reason,
         )
-        if not self.drop:
+        if self._drop:
+            self.dropped += len(asides)
+        else:
             self._append(asides, records, epoch)
-        self.taken += len(asides)
+            self.set_aside += len(asides)
 
     def _append(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
         for position, destination, refusal in asides:

@@ -68,9 +68,9 @@ _TIMEOUT_MS = 60_000  # the client's default
 
 
 class ExactlyOnce:
-    """See the module, and bridge.delivery. routing: where records go. records, seconds:
-    how much, and for how long, a transaction takes up. poison: see Forwarder. give_up: asked now and then where
-    something takes long, in another thread too. Raises WrongSetting for a log of format 1."""
+    """See the module, and bridge.delivery. routing: where records go. records, seconds: how much,
+    and for how long, a transaction takes up. poison: see Forwarder. give_up: asked now and then
+    where something takes long, in another thread too. Raises WrongSetting for a log of format 1."""
 
     def __init__(
         self,
@@ -197,12 +197,7 @@ class ExactlyOnce:
     def finish(self) -> None:
         """The last word of the notes: whether the local cursor says all that the cluster has."""
         self._notes.clean = not self._engine.in_doubt
-        try:
-            self._notes.save()
-        except SyncFailed:
-            raise
-        except StorageError as error:
-            _log.warning("notes were not saved: %s", error)
+        self._notes.save_if_possible()
         self._source.prune()
 
     def error(self) -> DestinationError | None:
@@ -237,8 +232,8 @@ class ExactlyOnce:
             skipped=self._skipped,
             outstanding=engine.outstanding,
             error=cluster.trouble(engine.failure),
-            dead_lettered=0 if self._dead.drop else self._dead.taken,
-            dropped=self._dead.taken if self._dead.drop else 0,
+            dead_lettered=self._dead.set_aside,
+            dropped=self._dead.dropped,
         )
 
     def _state(self) -> str:

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aolog.cursor import cursor_path
-from aolog.errors import StorageFailed
+from aolog.errors import StorageError, StorageFailed, SyncFailed
 
 if TYPE_CHECKING:
+    from aolog import Reader
     from aolog.storage import Storage
     from bridge.engine import LaneKey
 
@@ -57,6 +58,11 @@ class LaneNotes:
     lost: bool = False
     delivery: str = "at_least_once"
     lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, reader: Reader, cursor: str, storage: Storage) -> LaneNotes:
+        """What was saved for a cursor of the reader's log, or notes that hold nothing."""
+        return cls.load(reader.path, cursor, storage, topic_uuid=reader.topic_uuid, begun=False)
 
     @classmethod
     def load(
@@ -99,6 +105,16 @@ class LaneNotes:
             delivery=str(saved.get("delivery", "at_least_once")),
             lanes=lanes,
         )
+
+    def save_if_possible(self) -> None:
+        """Older notes only make a restart read more, so no room is no reason to stop. Raises
+        SyncFailed."""
+        try:
+            self.save()
+        except SyncFailed:
+            raise
+        except StorageError as error:
+            _log.warning("lane notes were not saved: %s", error)
 
     def save(self) -> None:
         """Durable on return. Raises StorageFull and the like; what was saved before stays."""

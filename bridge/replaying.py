@@ -5,9 +5,9 @@ when all of it was acknowledged. Its records carry the same stamps as before, so
 bridge of the log has passed may be replayed: stamps further on would make a bridge that restarts
 take what lies before them for delivered.
 
-Dead letters, of a bridge or a Buffer, go to the topics that they were meant for, with the headers that they had, and an
-`aolog-origin`; their stamps are those of the dead-letter log, whose cursor "replay" advances as
-they are acknowledged. What is refused again stays.
+Dead letters, of a bridge or a Buffer, go to the topics that they were meant for, with the headers
+that they had, and an `aolog-origin`; their stamps are those of the dead-letter log, whose cursor
+"replay" advances as they are acknowledged. What is refused again stays.
 """
 
 from __future__ import annotations

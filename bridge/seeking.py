@@ -52,9 +52,7 @@ def address_in_kafka(
         raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
     lane, offset = (match["topic"], int(match["partition"])), int(match["offset"])
     with Reader(path) as reader:
-        notes = LaneNotes.load(
-            reader.path, cursor, Storage(), topic_uuid=reader.topic_uuid, begun=False
-        )
+        notes = LaneNotes.of(reader, cursor, Storage())
     looking = Cluster(bootstrap_servers, settings).reader(bool)
     try:
         stamp = looking.stamp_at(lane, offset)
@@ -115,7 +113,7 @@ def _held(path: str, address: int, cursor: str) -> Reader:
 def forget(reader: Reader, cursor: str, storage: Storage) -> None:
     """The lanes of a cursor hold nothing, as far as its notes say; durable on return. To be
     called by who holds the cursor."""
-    notes = LaneNotes.load(reader.path, cursor, storage, topic_uuid=reader.topic_uuid, begun=False)
+    notes = LaneNotes.of(reader, cursor, storage)
     notes.lanes.clear()
     notes.lost = False
     notes.save()
