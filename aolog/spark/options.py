@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from aolog.errors import UsageError
-from aolog.spark.paths import directory
+from aolog.spark.asking import directory, refused, unknown
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 
 if TYPE_CHECKING:
@@ -59,22 +58,18 @@ class Options(NamedTuple):
     push_filters: bool = False
 
 
-def _refuse(name: str, problem: str, hint: str | None = None) -> UsageError:
-    return UsageError(f"option {name}: {problem}", hint=hint)
-
-
 # --- kinds of values ------------------------------------------------------------------------
 
 
 def _boolean(name: str, text: str) -> bool:
     if text.lower() not in {"true", "false"}:
-        raise _refuse(name, f"{text!r} is neither true nor false")
+        raise refused(name, f"{text!r} is neither true nor false")
     return text.lower() == "true"
 
 
 def _number(name: str, text: str) -> int:
     if not text.strip().isdigit() or int(text) < 1:
-        raise _refuse(name, f"{text!r} is no whole number above 0")
+        raise refused(name, f"{text!r} is no whole number above 0")
     return int(text)
 
 
@@ -82,7 +77,7 @@ def _size(name: str, text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     size = 0 if found is None else int(found[1]) << _SHIFTS[found[2].lower()]
     if size < 1:
-        raise _refuse(name, f"{text!r} is no number of bytes", "such as 1048576, 64m or 1g")
+        raise refused(name, f"{text!r} is no number of bytes", "such as 1048576, 64m or 1g")
     return size
 
 
@@ -90,7 +85,7 @@ def _milliseconds(name: str, text: str) -> int:
     try:
         return int(text) * 1000
     except ValueError:
-        raise _refuse(
+        raise refused(
             name, f"{text!r} is no whole number of milliseconds since the epoch"
         ) from None
 
@@ -98,7 +93,7 @@ def _milliseconds(name: str, text: str) -> int:
 def _names(name: str, text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(",") if part.strip())
     if not names:
-        raise _refuse(name, "names nothing")
+        raise refused(name, "names nothing")
     return names
 
 
@@ -106,7 +101,7 @@ def _pattern(name: str, text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise _refuse(name, f"{text!r} is no regular expression: {error}") from None
+        raise refused(name, f"{text!r} is no regular expression: {error}") from None
     return text
 
 
@@ -114,15 +109,15 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
     names = _names(name, text)
     for column in names:
         if column not in COLUMNS:
-            raise _refuse(name, f"no column {column!r}", f"there are {', '.join(COLUMNS)}")
+            raise refused(name, f"no column {column!r}", f"there are {', '.join(COLUMNS)}")
     if len(set(names)) < len(names):
-        raise _refuse(name, "names a column twice")
+        raise refused(name, "names a column twice")
     return names
 
 
 def _policy(name: str, text: str) -> bool:
     if text.lower() not in {"fail", "skip"}:
-        raise _refuse(name, f"{text!r} is neither fail nor skip")
+        raise refused(name, f"{text!r} is neither fail nor skip")
     return text.lower() == "fail"
 
 
@@ -136,7 +131,7 @@ def _place(name: str, text: str) -> Start:
     except json.JSONDecodeError:
         parsed = None
     if not isinstance(parsed, dict):
-        raise _refuse(name, f"{text!r} is neither earliest, latest, nor JSON by log", hint)
+        raise refused(name, f"{text!r} is neither earliest, latest, nor JSON by log", hint)
     return {log: _address(name, log, value, hint) for log, value in parsed.items()}
 
 
@@ -144,7 +139,7 @@ def _address(name: str, log: str, value: Any, hint: str) -> int:
     if isinstance(value, dict) and list(value) == ["0"]:
         value = value["0"]
     if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST <= value < 1 << 63:
-        raise _refuse(name, f"{value!r} is no address in {log!r}", hint)
+        raise refused(name, f"{value!r} is no address in {log!r}", hint)
     return value
 
 
@@ -190,11 +185,11 @@ def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
             continue
         if stream is not None and name in (_OF_BATCHES if stream else _OF_STREAMS):
             kind = "a batch's" if stream else "a stream's"
-            raise _refuse(name, f"is {kind}, and this is none")
+            raise refused(name, f"is {kind}, and this is none")
         field, reader = _READERS[name]
         known[field] = reader(name, text)
     if known.get("subscribe") and known.get("pattern"):
-        raise _refuse("subscribe", "and subscribePattern exclude each other")
+        raise refused("subscribe", "and subscribePattern exclude each other")
     known["columns_named"] = "columns" in known
     if "includeheaders" in given and _boolean("includeHeaders", given["includeheaders"]):
         columns = known.get("columns", tuple(COLUMNS))
@@ -206,9 +201,7 @@ def _check_unknown(key: str) -> None:
     if key in _OTHERS or key in _PASSED_OVER or key.startswith("kafka."):
         return
     names = {"includeheaders": "includeHeaders", **_BY_LOWER}
-    near = get_close_matches(key, names, 1)
-    hint = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(names.values())}"
-    raise _refuse(key, "is not known", hint)
+    raise unknown(key, names)
 
 
 def read_paths(given: Mapping[str, str]) -> tuple[str, ...]:

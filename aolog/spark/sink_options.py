@@ -7,7 +7,6 @@ an error that names it. Columns are the Kafka sink's, and `log`. Those that only
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aolog.codec import packer
@@ -15,7 +14,7 @@ from aolog.errors import UsageError
 from aolog.listing import list_slabs
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
-from aolog.spark.paths import directory
+from aolog.spark.asking import directory, refused, unknown
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
@@ -63,16 +62,12 @@ class SinkOptions(NamedTuple):
     leftover_seconds: float = LEFTOVER_SECONDS
 
 
-def _refuse(name: str, problem: str, hint: str | None = None) -> UsageError:
-    return UsageError(f"option {name}: {problem}", hint=hint)
-
-
 def _number(given: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
     text = given.get(name.lower())
     if text is None:
         return default
     if not text.strip().isdigit() or int(text) < least:
-        raise _refuse(name, f"{text!r} is no whole number of at least {least}")
+        raise refused(name, f"{text!r} is no whole number of at least {least}")
     return int(text)
 
 
@@ -83,10 +78,7 @@ def read_sink_options(
     given = {key.lower(): value for key, value in options.items()}
     for key in given:
         if key not in _NAMES and key not in _PASSED_OVER and not key.startswith("kafka."):
-            near = get_close_matches(key, _NAMES, 1)
-            names = ", ".join(_NAMES.values())
-            hint = f"did you mean {_NAMES[near[0]]}?" if near else f"there are {names}"
-            raise _refuse(key, "is not known", hint)
+            raise unknown(key, _NAMES)
     root = directory(given.get("path", ""))
     log = given.get("log")
     if log is None:
@@ -94,12 +86,12 @@ def read_sink_options(
     try:
         depth_of(log)
     except UsageError as error:
-        raise _refuse("log", error.reason, error.hint) from None
+        raise refused("log", error.reason, error.hint) from None
     app = given.get("txnappid")
     if (app is None) != ("txnversion" not in given):
         raise UsageError("options txnAppId and txnVersion: one needs the other")
     if stream and app is not None:
-        raise _refuse("txnAppId", "is a batch's: a stream's batches are known by its checkpoint")
+        raise refused("txnAppId", "is a batch's: a stream's batches are known by its checkpoint")
     compression = given.get("compression", "none")
     level = _number(given, "compressionLevel", 0)
     packer(compression, level or None)  # refused here, and not in every task

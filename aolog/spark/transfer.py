@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError
 from aolog.spark.kafka_sink import SENT, KafkaTarget, check_columns, check_topic, sender
-from aolog.spark.paths import directory
+from aolog.spark.asking import directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,0 +1,51 @@
+"""What the options of a read and of a write have in common: the path, and how one is refused."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from aolog.errors import UsageError
+from aolog.storage import absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["directory", "refused", "unknown"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+
+
+def refused(name: str, problem: str, hint: str | None = None) -> UsageError:
+    """The error that names an option."""
+    return UsageError(f"option {name}: {problem}", hint=hint)
+
+
+def unknown(key: str, names: Mapping[str, str]) -> UsageError:
+    """Of an option that nobody knows. names: of those that there are, by their lower case."""
+    near = get_close_matches(key, names, 1)
+    hint = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(names.values())}"
+    return refused(key, "is not known", hint)
+
+
+def directory(text: str) -> str:
+    """The one that a path means, the same on the driver and on every executor: absolute, `file:`
+    taken off. Raises UsageError for none, and for what is no file system."""
+    if not text:
+        raise refused(
+            "path",
+            "names no log and no root of logs",
+            'load("/path"), save("/path"); of SQL, temporary views work: CREATE TEMPORARY '
+            "VIEW name USING aolog OPTIONS (path '/path')",
+        )
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return absolute(text)
+    if scheme[1].lower() != "file":
+        raise refused(
+            "path",
+            f"{text}: {scheme[1]}: is no file system that a log can live on",
+            "name a directory that is mounted at the same path on the driver and every executor",
+        )
+    return absolute("/" + text[len(scheme[1]) + 1 :].lstrip("/"))
