@@ -15,8 +15,8 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError
-from aolog.spark.kafka_sink import SENT, KafkaTarget, check_columns, check_topic, sender
 from aolog.spark.asking import directory
+from aolog.spark.kafka_sink import SENT, KafkaTarget, check_columns, check_topic, sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
