@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 from bridge.engine import Position
 from bridge.feed import NO_TOPIC, first_ordinal, no_partition
-from bridge.kafka import NotReachable, Refused
 from bridge.lane import Refusal
+from bridge.librdkafka import NotReachable, Refused
 from bridge.messages import messages_of
 from bridge.spreading import Spreading, lanes_by_topic
 from bridge.topics import TOPIC_PAUSE_S

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridge.kafka import NoAnswer
+from bridge.librdkafka import NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.engine import LaneKey
-    from bridge.kafka import ReadBack
     from bridge.lanes import LaneNote
+    from bridge.read_back import ReadBack
     from bridge.recognise import Recogniser
 
 __all__ = ["Arrivals", "read_back"]

@@ -17,7 +17,8 @@ from bridge.dead_letter import DeadLetters
 from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverable
 from bridge.engine import Command, Commit, Connect, Engine, Poison, Position, SetAside, State
 from bridge.feed import Feed
-from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent, NotReachable
+from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent
+from bridge.librdkafka import NotReachable
 from bridge.recognise import Recogniser
 from bridge.topics import Topics
 

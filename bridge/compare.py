@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aolog import Record
-    from bridge.kafka import Arrived
+    from bridge.topic_reader import Arrived
 
 __all__ = ["Comparison"]
 

@@ -17,16 +17,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from bridge.errors import CursorTopicUnfit
-from bridge.kafka import (
+from bridge.librdkafka import (
     ANSWER_S,
     CLIENT_LOG,
-    CONSUMER_ONLY,
     FORBIDDEN,
     NO_TOPIC,
+    PRODUCER_ONLY,
     NotReachable,
-    ReadBack,
     words,
 )
+from bridge.read_back import ReadBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -147,7 +147,7 @@ class CursorTopic:
     def committed(self, begin: int, end: int) -> Iterator[tuple[bytes | None, bytes | None]]:
         """(key, value) of the committed records in [begin, end), once nothing that lies there is
         open any more. Raises NotReachable."""
-        kept = {k: v for k, v in self._settings.items() if k not in CONSUMER_ONLY}
+        kept = {k: v for k, v in self._settings.items() if k not in PRODUCER_ONLY}
         consumer = Consumer(
             {
                 **kept,

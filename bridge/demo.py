@@ -33,8 +33,8 @@ from aolog.errors import AologError, UsageError
 from bridge.compare import Comparison
 from bridge.demo_spark import run_spark_stage
 from bridge.embedded import EmbeddedBroker
-from bridge.kafka import TopicReader
 from bridge.sample import Sample, choose
+from bridge.topic_reader import TopicReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,7 @@ from aolog import Reader
 from aolog.errors import AologError
 from bridge.compare import Comparison
 from bridge.embedded import EmbeddedBroker
-from bridge.kafka import TopicReader
+from bridge.topic_reader import TopicReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

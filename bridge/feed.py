@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from aolog.errors import StorageError, SyncFailed
 from bridge.engine import Command, Engine, LaneKey, Planned
-from bridge.kafka import Cluster, NotReachable
 from bridge.lane import NO_PARTITION, Refusal
+from bridge.librdkafka import NotReachable
 from bridge.messages import Messages, messages_of
 from bridge.planning import Given, plan
 from bridge.spreading import Spreading, lanes_by_topic
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from aolog.batch import Batch
+    from bridge.kafka import Cluster
     from bridge.messages import Callback
     from bridge.routing import Routing
     from bridge.source import Source

@@ -1,12 +1,5 @@
-"""The one module that speaks to a Kafka cluster as a client.
-
-It makes the producer that the engine's proof needs (idempotent, gapless, patient without end),
-tells what happens as events, and reads partitions back. It decides nothing.
-
-Found with confluent-kafka 2.16: positional arguments of `produce` are markedly faster than
-keywords; `produce_batch` drops headers and partitions silently and is not used; a delivery
-report has no headers, so what a callback stands for is bound to it.
-"""
+"""A producer on a Kafka cluster, as the engine's proof needs it: idempotent, gapless, patient
+without end. It tells what happens as events, and decides nothing."""
 
 from __future__ import annotations
 
@@ -17,76 +10,47 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.errors import WrongSetting
 from bridge.lane import Refusal
-from bridge.stamp import HEADER_NAME, Stamp, decode_stamp
+from bridge.librdkafka import (
+    ANSWER_S,
+    BATCH_BYTES,
+    BATCH_BYTES_MIN,
+    CLIENT_LOG,
+    DEFAULTS,
+    FIXED,
+    FORBIDDEN,
+    MESSAGE_BYTES_MAX,
+    NEVER,
+    NO_TOPIC,
+    NotReachable,
+    Refused,
+    words,
+)
+from bridge.read_back import ReadBack
+from bridge.stamp import HEADER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from bridge.lane import LaneKey
     from bridge.messages import Callback, Message
-    from bridge.recognise import Claims
 
 __all__ = [
-    "ANSWER_S",
-    "CLIENT_LOG",
-    "CONSUMER_ONLY",
-    "DEFAULTS",
-    "FIXED",
-    "FORBIDDEN",
-    "NEVER",
-    "NO_TOPIC",
-    "Arrived",
     "Cluster",
     "Delivered",
     "Failed",
     "Forbade",
     "KafkaEvent",
-    "NoAnswer",
-    "NotReachable",
     "Put",
-    "ReadBack",
-    "Refused",
-    "TopicReader",
     "check",
-    "words",
 ]
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
 _log = logging.getLogger("bridge.kafka")
-CLIENT_LOG = logging.getLogger("bridge.librdkafka")
-CLIENT_LOG.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
-
-# What the guarantees rest on; a user's setting for one of these is refused.
-FIXED: dict[str, object] = {
-    "enable.idempotence": True,  # a retry is neither stored twice nor out of order
-    "enable.gapless.guarantee": True,  # nothing behind a record that failed is delivered
-    "acks": "all",
-    "message.timeout.ms": 0,  # an outage has no end; other values leave silent gaps
-}
-# An idempotent producer has one request in flight a partition (measured), so a partition's rate is
-# the request's size over the round trip: as large as brokers take by default.
-BATCH_BYTES = 1_000_000
-BATCH_BYTES_MIN = 16_000  # of a topic that takes less, records are sent in groups of a few
-DEFAULTS: dict[str, object] = {
-    "linger.ms": 5,
-    # Both are more than the engine lets be outstanding: lanes that flow, lanes that are held, and
-    # a batch that is cut off nowhere.
-    "queue.buffering.max.messages": 200_000,
-    "queue.buffering.max.kbytes": 65_536,  # bounds memory while a backlog drains
-    "retry.backoff.ms": 100,
-    "retry.backoff.max.ms": 1_000,
-    "reconnect.backoff.ms": 50,
-    "reconnect.backoff.max.ms": 1_000,  # a cluster that comes back is seen within a second
-    "socket.keepalive.enable": True,
-    "client.id": "aolog-bridge",
-}
-MESSAGE_BYTES_MAX = 1_000_000  # the client's default
-ANSWER_S = 5.0  # how long a question may take before the cluster counts as out of reach
 _NAME_WAIT_S = 1.0  # ends with the first that names a lane; it lags behind the error by a moment
 _NAME_POLL_S = 0.05
 _PURGE_POLLS = 20  # a second at most; what is left then goes with the producer
@@ -97,48 +61,11 @@ _OTHER_NAMES = {  # the client's aliases
 }
 _FOREIGN = ("test.mock.", "transactional.id", "bootstrap.servers")
 _CALLBACKS = ("_cb", "on_delivery", "logger")
-CONSUMER_ONLY = {"linger.ms", "compression.type", "compression.codec"}
-
-# Taken by no partition however long one waits: the record is wrong.
-NEVER = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.INVALID_RECORD,
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.INVALID_TIMESTAMP,
-}
-NO_TOPIC = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- the library's public names begin so
-}
-FORBIDDEN = {  # by the cluster as a whole
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,  # noqa: SLF001 -- the library's public names begin so
-    KafkaError._SSL,  # noqa: SLF001 -- as above
-}
 _FOLLOWS = {  # another error, which is told by itself
-    KafkaError._FATAL,  # noqa: SLF001 -- as above
+    KafkaError._FATAL,  # noqa: SLF001 -- the library's public names begin so
     KafkaError._PURGE_QUEUE,  # noqa: SLF001 -- as above
     KafkaError._PURGE_INFLIGHT,  # noqa: SLF001 -- as above
 }
-
-
-class NotReachable(Exception):
-    """The cluster did not answer, or not yet as it will. Try again later."""
-
-
-class NoAnswer(NotReachable):
-    """One partition did not answer; others may."""
-
-
-class Refused(Exception):
-    """The cluster will never take a record for this topic. code: Kafka's
-    name for the reason."""
-
-    def __init__(self, reason: str, code: str) -> None:
-        super().__init__(reason)
-        self.code = code
 
 
 class Put(NamedTuple):
@@ -195,12 +122,6 @@ def check(settings: dict[str, str]) -> None:
         ReadBack(dict(settings), bool).close()
     except (KafkaException, ValueError, TypeError, AttributeError) as error:
         raise WrongSetting(f"the Kafka client refuses a setting: {words(error)}") from None
-
-
-def words(error: Exception) -> str:
-    """What the client says of it."""
-    first = error.args[0] if error.args else error
-    return first.str() if isinstance(first, KafkaError) else str(first)
 
 
 class Cluster:
@@ -429,170 +350,3 @@ class Cluster:
     def reader(self, give_up: Callable[[], bool]) -> ReadBack:
         """For looking into partitions. give_up: asked now and then. Close it."""
         return ReadBack(self._settings, give_up)
-
-
-class ReadBack:
-    """Looks into destination partitions: their ends, and our stamps in them. No group is joined
-    and nothing is committed."""
-
-    def __init__(self, settings: dict[str, Any], give_up: Callable[[], bool]) -> None:
-        self._give_up = give_up
-        kept = {k: v for k, v in settings.items() if k not in CONSUMER_ONLY}
-        self._consumer = Consumer(
-            {
-                **kept,
-                "group.id": "aolog-bridge-read-back",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_uncommitted",
-                "fetch.wait.max.ms": 50,
-            },
-            logger=CLIENT_LOG,
-        )
-
-    def leaders(self, topic: str) -> dict[int, int]:
-        """The broker that leads each partition of a topic, -1 where none does; nothing if there
-        is no such topic, or none for us, and none is created. Raises NotReachable."""
-        try:
-            found = self._consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
-        except KafkaException as error:
-            raise NotReachable(words(error)) from error
-        if found.error is not None and found.error.code() not in {
-            *NO_TOPIC,
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        }:
-            raise NotReachable(found.error.str())
-        return {number: partition.leader for number, partition in found.partitions.items()}
-
-    def ends(self, lane: LaneKey, timeout_s: float | None = None) -> tuple[int, int]:
-        """(first offset, offset behind the last). Raises NoAnswer, and NotReachable where it is
-        to give up."""
-        self._mind(lane)
-        timeout_s = ANSWER_S if timeout_s is None else timeout_s
-        try:
-            found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
-        except KafkaException as error:
-            raise NoAnswer(words(error)) from error
-        if found is None:
-            raise NoAnswer(f"no answer for the ends of {lane[0]}/{lane[1]}")
-        return int(found[0]), int(found[1])
-
-    def last_own(self, lane: LaneKey, claims: Claims, begin: int, end: int) -> int | None:
-        """The greatest address of a record of the log in [begin, end); None if there is none.
-        Records of strangers are passed over. Raises NoAnswer if nothing comes for so long, and
-        NotReachable where it is to give up."""
-        at = begin
-        patience_s = ANSWER_S * 2
-        self._consumer.assign([TopicPartition(*lane, begin)])
-        try:
-            while at < end:
-                messages = self._consumer.consume(min(10_000, end - at), timeout=0.2)
-                self._mind(lane)
-                if not messages:
-                    patience_s -= 0.2
-                    if patience_s <= 0:
-                        raise NoAnswer(f"{lane[0]}/{lane[1]} could not be read back")
-                    at = max(at, self._position(lane))
-                for message in messages:
-                    if message.error() is not None:
-                        continue
-                    at = (message.offset() or 0) + 1
-                    if at <= end:
-                        claims.add(message.headers(), message.key(), message.value())
-        except KafkaException as error:
-            raise NoAnswer(words(error)) from error
-        finally:
-            self._consumer.unassign()
-        return claims.last()
-
-    def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:
-        """The stamp of the message at an offset, or of the next one behind it; None if it has
-        none, or there is no message. Raises NoAnswer, NotReachable."""
-        first, end = self.ends(lane)
-        if not first <= offset < end:
-            return None
-        self._consumer.assign([TopicPartition(*lane, offset)])
-        patience_s = ANSWER_S
-        try:
-            while patience_s > 0:
-                for message in self._consumer.consume(1, timeout=0.2):
-                    if message.error() is None:
-                        return decode_stamp(message.headers())
-                self._mind(lane)
-                patience_s -= 0.2
-        except KafkaException as error:
-            raise NoAnswer(words(error)) from error
-        finally:
-            self._consumer.unassign()
-        raise NoAnswer(f"{lane[0]}/{lane[1]} could not be read")
-
-    def _mind(self, lane: LaneKey) -> None:
-        """Raises where it is to give up: many lanes, or a long one, take long."""
-        if self._give_up():
-            raise NotReachable(f"told to stop before {lane[0]}/{lane[1]} was read back")
-
-    def _position(self, lane: LaneKey) -> int:
-        """Where the consumer stands: behind control records, which are not handed out."""
-        (found,) = self._consumer.position([TopicPartition(*lane)])
-        return int(found.offset)
-
-    def close(self) -> None:
-        """Leaves the cluster."""
-        self._consumer.close()
-
-
-class Arrived(NamedTuple):
-    """A message as a consumer sees it."""
-
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-    timestamp_ms: int
-
-
-class TopicReader:
-    """All of a topic from its begin, while it grows: an independent consumer, for the demo."""
-
-    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": "aolog-bridge-demo",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",  # what the broker dropped is not to be passed over
-                "fetch.wait.max.ms": 20,
-                "reconnect.backoff.max.ms": 500,
-            },
-            logger=CLIENT_LOG,
-        )
-        self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
-
-    def poll(self, timeout_s: float) -> list[Arrived]:
-        """What has arrived since; perhaps nothing."""
-        arrived = []
-        for message in self._consumer.consume(5_000, timeout=timeout_s):
-            error = message.error()
-            if error is not None:
-                if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 -- a public name
-                    raise NotReachable(error.str())
-                continue
-            headers: Any = message.headers() or []
-            key: Any = message.key()
-            value: Any = message.value()
-            arrived.append(
-                Arrived(
-                    message.partition() or 0,
-                    message.offset() or 0,
-                    key,
-                    value,
-                    headers,
-                    message.timestamp()[1],
-                )
-            )
-        return arrived
-
-    def close(self) -> None:
-        """Leaves the cluster."""
-        self._consumer.close()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from bridge.kafka import CLIENT_LOG, DEFAULTS, NEVER, NotReachable, check, words
+from bridge.kafka import check
+from bridge.librdkafka import CLIENT_LOG, DEFAULTS, NEVER, NotReachable, words
 from bridge.provider import Message, Rejected
 from bridge.routing import partition_of
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bridge.kafka import Refused
+from bridge.librdkafka import Refused
 from bridge.topics import TOPIC_WAIT_S, UNKNOWN
 
 if TYPE_CHECKING:

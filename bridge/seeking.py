@@ -15,8 +15,9 @@ from aolog.cursor import cursor_names, read_position
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
 from aolog.storage import Storage
 from bridge.errors import DestinationError
-from bridge.kafka import Cluster, NotReachable
+from bridge.kafka import Cluster
 from bridge.lanes import LaneNotes, notes_path
+from bridge.librdkafka import NotReachable
 
 if TYPE_CHECKING:
     from aolog.reader import Start

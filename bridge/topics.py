@@ -12,15 +12,16 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.arrivals import Arrivals, read_back
-from bridge.kafka import Cluster, NoAnswer, Refused
 from bridge.lane import NO_PARTITION, Refusal
 from bridge.lanes import LaneNote, LaneNotes
+from bridge.librdkafka import NoAnswer, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from bridge.engine import Engine, LaneKey
-    from bridge.kafka import ReadBack
+    from bridge.kafka import Cluster
+    from bridge.read_back import ReadBack
     from bridge.recognise import Recogniser
 
 __all__ = ["TOPIC_PAUSE_S", "TOPIC_WAIT_S", "UNKNOWN", "Topics"]

@@ -20,17 +20,9 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
 from bridge.cursor_topic import CursorTopic
 from bridge.errors import DestinationError, Fenced, NotIsolated
-from bridge.kafka import (
-    ANSWER_S,
-    FIXED,
-    FORBIDDEN,
-    NEVER,
-    Cluster,
-    Failed,
-    NotReachable,
-    Put,
-)
+from bridge.kafka import Cluster, Failed, Put
 from bridge.lane import Refusal
+from bridge.librdkafka import ANSWER_S, FIXED, FORBIDDEN, NEVER, NotReachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -236,7 +236,7 @@ def _keys() -> list[bytes]:
 def _producer(to: Destination) -> Producer:
     from confluent_kafka import Producer
 
-    from bridge.kafka import DEFAULTS, FIXED
+    from bridge.librdkafka import DEFAULTS, FIXED
 
     servers = to.cluster.bootstrap_servers
     return Producer({**DEFAULTS, **FIXED, "bootstrap.servers": servers, "log_level": 3})

@@ -72,7 +72,7 @@ _PRODUCE = (
     """
 import sys, threading, time
 from confluent_kafka import Producer
-from bridge.kafka import DEFAULTS, FIXED
+from bridge.librdkafka import DEFAULTS, FIXED
 """
     + _BEAT
     + """

@@ -121,7 +121,7 @@ def _group(to: _To, length: int, records: _Records, skipped: list[Skipped]) -> G
 def _raw(name: str, to: _To, topic: str, records: _Records, every: int) -> Contender:
     from confluent_kafka import Producer
 
-    from bridge.kafka import BATCH_BYTES, DEFAULTS, FIXED
+    from bridge.librdkafka import BATCH_BYTES, DEFAULTS, FIXED
     from bridge.stamp import HEADER_NAME
 
     settings = {

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, TopicPartition
 from aolog import Reader, Record, Writer
 from aolog.cursor import read_position
 from aolog.storage import Storage
-from bridge import arrivals, kafka
+from bridge import arrivals, kafka, read_back
 from bridge.embedded import EmbeddedBroker
 from bridge.forwarder import Forwarder
 from bridge.source import Source
@@ -249,6 +249,12 @@ def wait_until(reached: Callable[[], object], seconds: float = SOON_S) -> None:
         time.sleep(0.01)
 
 
+def answer_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """A cluster that has not answered a question after so long counts as out of reach."""
+    for module in (kafka, read_back):
+        monkeypatch.setattr(module, "ANSWER_S", seconds)
+
+
 @pytest.fixture
 def committed() -> dict[str, list[int]]:
     """The cursor's addresses by log and cursor, as forwarders commit them; to be cleared where it
@@ -275,7 +281,7 @@ def forward(
 
     monkeypatch.setattr(Source, "commit", watched)
     monkeypatch.setattr(arrivals, "SETTLE_S", 0.05)
-    monkeypatch.setattr(kafka, "ANSWER_S", 1.0)
+    answer_within(monkeypatch, 1.0)
 
     def start(path: Path = log, **options: Any) -> Run:
         options = {

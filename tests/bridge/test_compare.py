@@ -10,8 +10,8 @@ from hypothesis import given
 
 from aolog import Record
 from bridge.compare import Comparison
-from bridge.kafka import Arrived
 from bridge.stamp import HEADER_NAME, encode_stamp
+from bridge.topic_reader import Arrived
 
 UUID = bytes(16)
 

@@ -19,8 +19,8 @@ import pytest
 from aolog import Gap, Reader, Retention, Writer
 from aolog.retention import prune
 from aolog.storage import Storage
-from bridge import kafka, topics
 from bridge import source as source_module
+from bridge import topics
 from bridge.engine import Engine, Position, State
 from bridge.errors import Undeliverable
 from bridge.kafka import Cluster, Failed
@@ -30,6 +30,7 @@ from tests.bridge.conftest import (
     TOPIC,
     Process,
     Run,
+    answer_within,
     append,
     assert_arrived,
     consume,
@@ -466,7 +467,7 @@ def test_a_stop_while_it_reads_back_ends_it_in_seconds_and_not_as_clean(
         append(writer, range(2000, 2100))
     saved = notes(log)
     (log / "cursors/bridge.lanes").write_text(json.dumps({**saved, "clean": False}))
-    monkeypatch.setattr(kafka, "ANSWER_S", 10.0)
+    answer_within(monkeypatch, 10.0)
     broker.set_rtt_ms(400)  # 60 lanes would take half a minute and more
     run = forward(topic="wide")
     time.sleep(3.0)

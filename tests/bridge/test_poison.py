@@ -15,7 +15,7 @@ import aolog
 from aolog import Reader, Writer
 from aolog.errors import StorageFull
 from aolog.storage import Storage
-from bridge import dead_letter, kafka, topics
+from bridge import dead_letter, topics
 from bridge.dead_letter import DeadLetters, read_dead_letter
 from bridge.embedded import EmbeddedBroker
 from bridge.engine import Aside, Engine, Position
@@ -29,6 +29,7 @@ from tests.bridge.conftest import (
     TOPIC,
     Process,
     Run,
+    answer_within,
     append,
     assert_arrived,
     consume,
@@ -289,7 +290,7 @@ def test_a_leader_that_is_down_keeps_the_others_partitions_from_nothing(
     two: EmbeddedBroker, log: Path, forward: Forward, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than the client's queue holds, for either. 10 s each."""
-    monkeypatch.setattr(kafka, "ANSWER_S", 1.0)
+    answer_within(monkeypatch, 1.0)
     options: dict[str, Any] = {
         "bootstrap_servers": two.bootstrap_servers,
         "settings": {"compression.type": "lz4"},  # the broker keeps 5 MiB a partition

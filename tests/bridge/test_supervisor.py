@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from aolog import Reader, Writer
-from bridge import kafka
 from bridge import supervisor as supervisor_module
 from bridge import task as task_module
 from bridge.config import Config
@@ -26,6 +25,7 @@ from tests.bridge.conftest import (
     NOWHERE,
     SOON_S,
     TOPIC,
+    answer_within,
     append,
     assert_arrived,
     consume,
@@ -81,7 +81,7 @@ def supervise(
     broker: EmbeddedBroker, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Running]]:
     """Starts a supervisor of the root and the broker."""
-    monkeypatch.setattr(kafka, "ANSWER_S", 1.0)
+    answer_within(monkeypatch, 1.0)
     monkeypatch.setattr(supervisor_module, "_LOOK_S", 0.02)
     monkeypatch.setattr(task_module, "_RETRY_S", 0.1)
     monkeypatch.setattr(task_module, "_LOCKED_S", 0.1)

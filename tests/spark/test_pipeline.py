@@ -23,8 +23,8 @@ from aolog.spark.pipeline import main
 from aolog.spark.session import _ours, in_our_words
 from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
 from bridge.embedded import EmbeddedBroker
-from bridge.kafka import TopicReader
 from bridge.stamp import decode_stamp
+from bridge.topic_reader import TopicReader
 
 pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
 

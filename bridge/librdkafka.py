@@ -1,0 +1,103 @@
+"""What all that speaks to a Kafka cluster shares: the client's settings, what its errors mean, how
+long to wait for an answer.
+
+Found with confluent-kafka 2.16: positional arguments of `produce` are markedly faster than
+keywords; `produce_batch` drops headers and partitions silently and is not used; a delivery
+report has no headers, so what a callback stands for is bound to it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from confluent_kafka import KafkaError
+
+__all__ = [
+    "ANSWER_S",
+    "BATCH_BYTES",
+    "BATCH_BYTES_MIN",
+    "CLIENT_LOG",
+    "DEFAULTS",
+    "FIXED",
+    "FORBIDDEN",
+    "MESSAGE_BYTES_MAX",
+    "NEVER",
+    "NO_TOPIC",
+    "PRODUCER_ONLY",
+    "NoAnswer",
+    "NotReachable",
+    "Refused",
+    "words",
+]
+
+CLIENT_LOG = logging.getLogger("bridge.librdkafka")
+CLIENT_LOG.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
+
+# What the guarantees rest on; a user's setting for one of these is refused.
+FIXED: dict[str, object] = {
+    "enable.idempotence": True,  # a retry is neither stored twice nor out of order
+    "enable.gapless.guarantee": True,  # nothing behind a record that failed is delivered
+    "acks": "all",
+    "message.timeout.ms": 0,  # an outage has no end; other values leave silent gaps
+}
+# An idempotent producer has one request in flight a partition (measured), so a partition's rate is
+# the request's size over the round trip: as large as brokers take by default.
+BATCH_BYTES = 1_000_000
+BATCH_BYTES_MIN = 16_000  # of a topic that takes less, records are sent in groups of a few
+DEFAULTS: dict[str, object] = {
+    "linger.ms": 5,
+    # Both are more than the engine lets be outstanding: lanes that flow, lanes that are held, and
+    # a batch that is cut off nowhere.
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 65_536,  # bounds memory while a backlog drains
+    "retry.backoff.ms": 100,
+    "retry.backoff.max.ms": 1_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 1_000,  # a cluster that comes back is seen within a second
+    "socket.keepalive.enable": True,
+    "client.id": "aolog-bridge",
+}
+MESSAGE_BYTES_MAX = 1_000_000  # the client's default
+ANSWER_S = 5.0  # how long a question may take before the cluster counts as out of reach
+PRODUCER_ONLY = {"linger.ms", "compression.type", "compression.codec"}  # no consumer takes them
+
+# Taken by no partition however long one waits: the record is wrong.
+NEVER = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.INVALID_RECORD,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_TIMESTAMP,
+}
+NO_TOPIC = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- the library's public names begin so
+}
+FORBIDDEN = {  # by the cluster as a whole
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 -- the library's public names begin so
+    KafkaError._SSL,  # noqa: SLF001 -- as above
+}
+
+
+class NotReachable(Exception):
+    """The cluster did not answer, or not yet as it will. Try again later."""
+
+
+class NoAnswer(NotReachable):
+    """One partition did not answer; others may."""
+
+
+class Refused(Exception):
+    """The cluster will never take a record for this topic. code: Kafka's name for the reason."""
+
+    def __init__(self, reason: str, code: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def words(error: Exception) -> str:
+    """What the client says of it."""
+    first = error.args[0] if error.args else error
+    return first.str() if isinstance(first, KafkaError) else str(first)
