@@ -5,12 +5,19 @@ leads at once, and waits for nobody. When a leader is done, those whose target i
 the one that has waited longest leads next. So a waiter waits for the end of the work that was
 going on when it came, and for the whole of one more, which began after it came and covers it.
 
+They go one by one: the leader opens the first one's gate, each opens the next one's on its way
+out, and the next leader's is the last. Opened all at once they would only wait again, for the
+interpreter's lock, and each wait costs as much as its append. By the time the next leader works,
+those before it may be back with another target, which its work then covers.
+
 Why nobody waits for ever. Everything below changes under the mutex, which is held for a few
-instructions. Somebody waits only if somebody leads: a waiter is put in line only then, and
-leading ends only with an empty line. Who leads comes to `_leave`, whatever happens to it,
-and then the first in line leads. So it is enough that the work ends. It may take any lock, as
-nobody may hold one of these when asking. A signal whose handler raises (KeyboardInterrupt) may
-end `_leave` itself: it is then done again, which is why each of its steps may be repeated.
+instructions. Somebody waits in line only if somebody leads: a waiter is put in line only then, and
+leading ends only with an empty line. Who leads comes to `_leave`, whatever happens to it. Of
+those that go, each that leaves opens a gate, also one whose wait a signal ends before its own is
+open: so one gate more than have left is open, and one who may go is still there, until all are
+gone. So it is enough that the work ends. It may take any lock, as nobody may hold one of these when
+asking. A signal whose handler raises (KeyboardInterrupt) may end `_leave` itself: it is then done
+again, which is why each of its steps may be repeated.
 
 It knows nothing of logs: the work, and what is settled, are the caller's.
 """
@@ -55,6 +62,7 @@ class GroupCommit(Generic[_Given]):
         self._mutex = threading.Lock()
         self._leader: _Waiter | None = None
         self._line: deque[_Waiter] = deque()
+        self._going: deque[_Waiter] = deque()  # out of the line, their gates not opened yet
 
     def reach(self, target: int, given: _Given) -> None:
         """Returns once the target is settled. Does the work if nobody else does, or when its turn
@@ -83,24 +91,24 @@ class GroupCommit(Generic[_Given]):
                 raise
 
     def _leave(self, one: _Waiter) -> None:
-        """Whoever it was, it is neither leader nor in line on return."""
+        """Whoever it was, nobody waits for it any more on return, and the next one may go."""
         with self._mutex:
             if self._leader is one and not self._line:
                 self._leader = None
             elif self._leader is one:
                 settled = self._settled()
-                staying = []
-                for waiter in self._line:
-                    if waiter.target <= settled:
-                        waiter.open()
-                    else:
-                        staying.append(waiter)
-                heir = staying[0] if staying else None
-                line = deque(staying[1:])
-                # No call between the two, so no signal is handled there.
-                self._line = line
+                staying = deque(waiter for waiter in self._line if waiter.target > settled)
+                heir = staying.popleft() if staying else None
+                going = deque(waiter for waiter in self._line if waiter.target <= settled)
+                going.extendleft(self._going)  # none, but where an heir is interrupted
+                if heir is not None:
+                    going.append(heir)
+                # No call between these, so no signal is handled there.
+                self._line = staying
+                self._going = going
                 self._leader = heir
             elif one in self._line:
                 self._line.remove(one)
-            if self._leader is not None:
-                self._leader.open()
+            if self._going:
+                self._going[0].open()
+                self._going.popleft()

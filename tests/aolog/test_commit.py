@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import aolog
-from aolog.commit import GroupCommit
+from aolog.commit import GroupCommit, _Waiter
 from aolog.frame import KIND_RECORDS
 from tests.aolog.conftest import (
     SOON_S,
@@ -148,6 +149,30 @@ def test_who_is_interrupted_leaves_the_line_and_holds_up_nobody(
     for call in calls:
         call.result()
     assert work.in_line(0)
+
+
+@pytest.mark.parametrize("settled", range(5))
+def test_in_whatever_order_they_leave_one_of_the_others_may_go_on(settled: int) -> None:
+    """Every order of five, at every point where a signal may end a wait: who leaves though its
+    gate is shut was interrupted."""
+    for order in itertools.permutations(range(1, 5)):
+        commit = GroupCommit[object](lambda: settled, lambda target, given: None)
+        asked = []
+        for target in range(5):
+            one = _Waiter()
+            one.target, one.gate = target, threading.Lock() if target else None
+            asked.append(one)
+            if one.gate is not None:
+                one.gate.acquire()
+                commit._line.append(one)
+        commit._leader = asked[0]
+        commit._leave(asked[0])
+        here = asked[1:]
+        for i in order:
+            assert any(not one.gate.locked() for one in here)
+            commit._leave(asked[i])
+            here.remove(asked[i])
+        assert (commit._leader, list(commit._line), list(commit._going)) == (None, [], [])
 
 
 def test_who_is_interrupted_at_work_passes_it_on(alarm: Callable[[float], None]) -> None:
