@@ -25,6 +25,7 @@ Examples:
   python -m bench --only scale --size large --plot . how costs grow, up to 10^8 records
   python -m bench --size large --dir /mnt/disk --json large.json
   python -m bench --publish                          what the README shows, measured anew
+  python -m bench --publish --only durability        the same of one case, the others as they were
   python -m bench --from {_RESULTS} --plot {_PLOTS} --table {_README}
 """
 
@@ -49,8 +50,8 @@ Examples:
 @click.option("--table", "table_path", type=click.Path(exists=True, dir_okay=False, writable=True),
               help="Put the figures between the markers of this Markdown file.")  # fmt: skip
 @click.option("--publish", is_flag=True,
-              help=f"All cases, growth at the large size, instructions; into {_RESULTS}, {_PLOTS} "
-                   f"and {_README}.")  # fmt: skip
+              help="All cases, growth at the large size, instructions, or with --only these, the "
+                   f"others as they were; into {_RESULTS}, {_PLOTS} and {_README}.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="Exit 1 unless the targets of these cases hold, which are printed at the end.")  # fmt: skip
 def main(
@@ -77,14 +78,14 @@ def main(
         from bench.child import ROOT
 
         json_path, plot_path, table_path = (str(ROOT / at) for at in (_RESULTS, _PLOTS, _README))
-        if source is not None or only or size != "normal":
-            raise click.UsageError("--publish measures everything, at its own sizes")
+        if source is not None or size != "normal":
+            raise click.UsageError("--publish measures, at its own sizes")
     cases = [
         case
         for case in CASES
         if case in only
         or (not only and case not in CASES_ON_REQUEST)
-        or ((instructions or publish) and case in CASES_ON_REQUEST)
+        or ((instructions or (publish and not only)) and case in CASES_ON_REQUEST)
     ]
     if check and source is None and (size == "small" or not set(cases) & set(CASES_WITH_TARGETS)):
         one_of = ", ".join(CASES_WITH_TARGETS)
@@ -96,6 +97,8 @@ def main(
         found = results.load(source)
     else:
         found = _measure(cases, size, record_bytes, repeat, parent, grown=publish)
+        if publish and only and json_path is not None:
+            found = results.merged(results.load(json_path), found)
     if json_path is not None:
         results.save(json_path, found)
     if plot_path is not None:

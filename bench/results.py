@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bench import report, target
+from bench.cases import CASES
 from bench.panel import bounds_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from bench.measure import Group, Measured, Skipped
     from bench.panel import Panel, Reading
 
-__all__ = ["Document", "document", "load", "missed", "save", "verdicts"]
+__all__ = ["Document", "document", "load", "merged", "missed", "save", "verdicts"]
 
 Document: TypeAlias = dict[str, Any]
 
@@ -34,8 +35,9 @@ def document(
 ) -> Document:
     """size: "small" proves that all of it runs: its figures mean nothing, and none is judged."""
     judged = size != "small"
+    cases = dict.fromkeys([one.case for one, _ in groups] + [one.case for one, *_ in panels])
     return {
-        "machine": machine,
+        "runs": [{"machine": machine, "cases": list(cases)}],
         "size": size,
         "rounds": rounds,
         "groups": [report.as_json(group, results, rounds) for group, results in groups],
@@ -88,6 +90,23 @@ def _panel(panel: Panel, readings: list[Reading], skipped: list[Skipped]) -> dic
             for one in readings
         ],
     }
+
+
+def merged(before: Document, anew: Document) -> Document:
+    """The cases of `anew`, and what is left of those that were measured before, each run with its
+    machine. Raises ValueError for figures of unlike sizes."""
+    if before["size"] != anew["size"]:
+        raise ValueError(f"sizes {before['size']} and {anew['size']} are not to be compared")
+    replaced = {case for run in anew["runs"] for case in run["cases"]}
+    runs = [
+        {**run, "cases": [case for case in run["cases"] if case not in replaced]}
+        for run in before["runs"]
+    ]
+    together = {**anew, "runs": [run for run in runs if run["cases"]] + anew["runs"]}
+    for kind in ("groups", "panels", "targets", "bounds"):
+        kept = [one for one in before[kind] if one["case"] not in replaced]
+        together[kind] = sorted(kept + anew[kind], key=lambda one: CASES.index(one["case"]))
+    return together
 
 
 def verdicts(found: Document) -> list[str]:

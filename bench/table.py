@@ -52,13 +52,20 @@ def write(path: str, found: Document) -> None:
 
 
 def _head(found: Document) -> str:
-    machine = found["machine"]
+    """On what it was measured; where cases were measured anew, which and when."""
+    runs = found["runs"]
+    return "\n\n".join(_run(run, named=len(runs) > 1) for run in runs)
+
+
+def _run(run: dict[str, Any], *, named: bool) -> str:
+    machine = run["machine"]
     versions = machine["versions"]
     peers = ", ".join(
         f"{name} {version}" for name, version in versions.items() if name not in {"aolog", "numpy"}
     )
+    what = ", ".join(f"`{case}`" for case in run["cases"]) + ": measured" if named else "Measured"
     return (
-        f"Measured {machine['date'][:10]} on {machine['cpu']}, {machine['cores']} cores, "
+        f"{what} {machine['date'][:10]} on {machine['cpu']}, {machine['cores']} cores, "
         f"{machine['memory_gb']:.0f} GB, {machine['system']}, {machine['file_system']}; "
         f"{machine['python']}, aolog {versions['aolog']} ({machine['backend']}); {peers}. "
         f"Load average at the start: {machine['load']}."

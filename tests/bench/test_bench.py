@@ -59,9 +59,9 @@ def test_all_cases_run_and_the_machine_is_named(run):
     _, document = run
     assert {group["case"] for group in document["groups"]} == set(CASES_RUN) - CASES_OF_PANELS
     assert {panel["case"] for panel in document["panels"]} == CASES_OF_PANELS
-    assert document["machine"]["cpu"]
-    assert document["machine"]["versions"]["aolog"]
-    assert " on /" in document["machine"]["file_system"]
+    assert document["runs"][0]["machine"]["cpu"]
+    assert document["runs"][0]["machine"]["versions"]["aolog"]
+    assert " on /" in document["runs"][0]["machine"]["file_system"]
 
 
 @pytest.mark.parametrize("case", CASES_OF_RECORDS)

@@ -17,6 +17,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMITTED = results.load(str(ROOT / "bench/results.json"))
 
 
+def everything_in(found):
+    return [*found["groups"], *found["panels"]]
+
+
 def test_the_figures_of_the_readme_are_those_of_the_results_file():
     assert table.between(README) == table.markdown(COMMITTED), (
         "python -m bench --from bench/results.json --table README.md"
@@ -24,12 +28,14 @@ def test_the_figures_of_the_readme_are_those_of_the_results_file():
 
 
 def test_the_results_say_on_what_and_when_they_were_measured():
-    machine = COMMITTED["machine"]
     assert COMMITTED["size"] != "small"
     shown = table.between(README)
-    for name in ("cpu", "cores", "system", "file_system", "python", "backend"):
-        assert str(machine[name]) in shown, name
-    assert machine["date"][:10] in shown
+    for machine in [run["machine"] for run in COMMITTED["runs"]]:
+        for name in ("cpu", "cores", "system", "file_system", "python", "backend", "load"):
+            assert str(machine[name]) in shown, name
+        assert machine["date"][:10] in shown
+    named = [case for run in COMMITTED["runs"] for case in run["cases"]]
+    assert sorted(named) == sorted({one["case"] for one in everything_in(COMMITTED)})
     for group in COMMITTED["groups"]:
         for one in group["results"]:
             assert len(one["wall_ns"]) == group["rounds"], one["name"]
@@ -67,6 +73,41 @@ def test_saved_results_are_the_same_when_loaded_and_lists_of_figures_are_lines(t
     assert path.read_text(encoding="utf-8").count("\n") < json.dumps(COMMITTED, indent=1).count(
         "\n"
     )
+
+
+def test_cases_that_are_measured_anew_replace_what_was_and_leave_the_others():
+    def made(value, load, *cases):
+        return {
+            "runs": [{"machine": {**COMMITTED["runs"][0]["machine"], "load": load},
+                      "cases": list(cases)}],
+            "size": "normal",
+            "rounds": value,
+            "groups": [{"case": case, "value": value} for case in cases if case != "memory"],
+            "panels": [{"case": case, "value": value} for case in cases if case == "memory"],
+            "targets": [{"case": case, "value": value} for case in cases],
+            "bounds": [],
+        }  # fmt: skip  # a table
+
+    before = made(1, 9.0, "append", "read", "memory")
+    once = results.merged(before, made(2, 0.25, "append_many", "read"))
+    assert [(one["case"], one["value"]) for one in everything_in(once)] == [
+        ("append", 1), ("append_many", 2), ("read", 2), ("memory", 1),
+    ]  # fmt: skip  # a list
+    assert [one["value"] for one in once["targets"]] == [1, 2, 2, 1]
+    assert [run["cases"] for run in once["runs"]] == [
+        ["append", "memory"],
+        ["append_many", "read"],
+    ]
+    head = table._head(once)
+    assert "`append`, `memory`: measured" in head
+    assert "Load average at the start: 0.25." in head
+    twice = results.merged(once, made(3, 0.5, "append", "memory"))
+    assert [run["cases"] for run in twice["runs"]] == [
+        ["append_many", "read"],
+        ["append", "memory"],
+    ]
+    with pytest.raises(ValueError, match="not to be compared"):
+        results.merged(before, {**before, "size": "small"})
 
 
 def test_only_what_stands_between_the_markers_is_written(tmp_path):
