@@ -34,6 +34,9 @@ def head(machine: dict[str, object]) -> str:
 
 def table(group: Group, measured: Sequence[Measured], rounds: int) -> str:
     """A group as an aligned table, its baselines starred; what needs a word below it."""
+    skipped = [f"    {one.name}: {one.reason}" for one in group.skipped]
+    if not measured:
+        return "\n".join([f"{group.title}: not measured", *skipped])
     by_name = {one.contender.name: one for one in measured}
     baselines = [by_name[name] for name in group.baselines if name in by_name]
     heads = ["", f"ns/{group.unit}", "MB/s", *[f"x {one.contender.name}" for one in baselines]]
@@ -54,7 +57,7 @@ def table(group: Group, measured: Sequence[Measured], rounds: int) -> str:
             for head, cell, width in zip(rows[0], row, widths, strict=True)
         ]
         lines.append("  ".join(cells).rstrip())
-    lines += [f"    {skipped.name}: {skipped.reason}" for skipped in group.skipped]
+    lines += skipped
     lines += [
         f"    {one.contender.name}: {one.contender.note}" for one in measured if one.contender.note
     ]

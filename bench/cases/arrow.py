@@ -79,6 +79,7 @@ def _small_frames(values: Values, record_bytes: int, directory: str) -> Group:
         if find_spec("pyarrow")
         else [],
         (_ALONE,),
+        _missing(),
     )
 
 
@@ -125,7 +126,14 @@ def _threads(values: Values, record_bytes: int, directory: str) -> Group:
         record_bytes,
         [contender(_ONE_THREAD, 1), contender(_TWO_THREADS, 2)] if find_spec("pyarrow") else [],
         (_ONE_THREAD,),
+        _missing(),
     )
+
+
+def _missing() -> list[Skipped]:
+    if find_spec("pyarrow") is not None:
+        return []
+    return [Skipped("aolog, to Arrow", "pyarrow is not installed")]
 
 
 def _group(
@@ -137,10 +145,8 @@ def _group(
         limits.read_blocks(paths, records, values.proof, hashed=False),
         limits.read_blocks(paths, records, values.proof, hashed=True),
     ]
-    skipped = list(plan.skipped)
-    if find_spec("pyarrow") is None:
-        skipped.append(Skipped("aolog, to Arrow", "pyarrow is not installed"))
-    else:
+    missing = _missing()
+    if not missing:
         contenders += [
             _log_contender(VALUE_COLUMN, ["value"], values, directory),
             _log_contender(ALL_COLUMNS, None, values, directory),
@@ -158,7 +164,7 @@ def _group(
         record_bytes,
         contenders,
         (limits.READ_AND_HASH,),
-        skipped,
+        [*plan.skipped, *missing],
         batch_bytes=batch_bytes,
         targets=() if full else (TARGET,),
     )
