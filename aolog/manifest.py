@@ -186,11 +186,22 @@ def _content(root: str, storage: Storage) -> bytes | None:
         file.close()
 
 
+def _roots(log_path: str, names: Iterable[str], storage: Storage) -> dict[str, list[str]]:
+    """Where manifests that speak of these pending slabs may be: above the log by the path that
+    leads to it, and, where links are on that path, by the one that it stands at."""
+    real = storage.real_path(absolute(log_path))
+    found = {}
+    for name in names:
+        roots = dict.fromkeys((root_of(log_path, name), root_of(real, name)))
+        found[name] = [root for root in roots if root is not None]
+    return found
+
+
 def sync_roots(log_path: str, names: Iterable[str], storage: Storage) -> None:
     """The manifests that published these pending slabs are durable on return. Whoever replaced one
     may have been killed before that; and what others rely on must not be taken back."""
-    for root in {root_of(log_path, name) for name in names}:
-        if root is not None:
+    for root in {root for roots in _roots(log_path, names, storage).values() for root in roots}:
+        if storage.exists(f"{root}/{MANIFEST_NAME}"):
             storage.sync_directory(root)
 
 
@@ -198,12 +209,11 @@ def resolve(log_path: str, names: Iterable[str], storage: Storage) -> dict[int, 
     """Those of a log's pending names that are published, by the address at which each begins."""
     manifests: dict[str, Manifest] = {}
     found = {}
-    for name in names:
-        root = root_of(log_path, name)
-        if root is None:
-            continue
-        if root not in manifests:
-            manifests[root] = read_manifest(root, storage)
-        if (place := manifests[root].slabs.get(name)) is not None:
-            found[place.base] = name
+    for name, roots in _roots(log_path, names, storage).items():
+        for root in roots:
+            if root not in manifests:
+                manifests[root] = read_manifest(root, storage)
+            if (place := manifests[root].slabs.get(name)) is not None:
+                found[place.base] = name
+                break
     return found

@@ -261,6 +261,10 @@ class Storage:
         except OSError as error:
             raise translate(error, path, "list") from error
 
+    def real_path(self, path: str) -> str:
+        """Where an absolute path leads, without symbolic links."""
+        return self.system.realpath(path)
+
     def open_directory(self, path: str) -> Directory:
         """Raises NotALog if there is none."""
         try:

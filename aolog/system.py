@@ -62,6 +62,7 @@ class System(Protocol):
     def lexists(self, path: str, /) -> bool: ...
     def isdir(self, path: str, /) -> bool: ...
     def lstat(self, path: str, /) -> Status: ...
+    def realpath(self, path: str, /) -> str: ...
 
     def link(self, old: str, new: str, /) -> None:
         """os.link, symbolic links not followed."""
@@ -106,6 +107,9 @@ class RealSystem:
     lexists = staticmethod(os.path.lexists)
     isdir = staticmethod(os.path.isdir)
     lstat = staticmethod(os.lstat)
+
+    def realpath(self, path: str) -> str:
+        return os.path.realpath(path)
 
     def link(self, old: str, new: str) -> None:
         os.link(old, new, follow_symlinks=False)

@@ -377,6 +377,10 @@ class SimulatedCalls:
         except OSError:
             return False
 
+    def realpath(self, path: str, /) -> str:
+        """os.path.realpath: there are no symbolic links."""
+        return path
+
     def lstat(self, path: str, /) -> SimulatedStatus:
         """os.lstat, in part."""
         with self._lock:

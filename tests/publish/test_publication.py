@@ -31,7 +31,7 @@ from aolog.publish.pending import PendingLog, depth_of
 from aolog.publish.publication import check_free, publish
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
-from aolog.system import REAL
+from aolog.system import REAL, RealSystem
 from aolog.testing import Fault, Killed, SimulatedSystem
 from bridge.tree import find_logs, growth
 from tests.publish.job import (
@@ -83,6 +83,43 @@ def killed_behind_commit(system: SimulatedSystem, **options: object) -> Simulate
     with pytest.raises(Killed):
         run(Storage(system), **options)
     return system.kill()
+
+
+# --- by another path -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", ["to the log", "to a directory above", "in the root"])
+def test_a_log_that_is_opened_through_a_link_has_all_that_is_published(tmp_path, link):
+    """Killed between the commit and the renames."""
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    (root / "b").mkdir(parents=True)
+    elsewhere.mkdir()
+    by = root / "b/log"
+    if link == "in the root":
+        (root / "b/log").symlink_to(elsewhere)
+    slabs = task(root, "b/log", "1", "2")
+
+    class Dies(RealSystem):
+        def replace(self, old: str, new: str) -> None:
+            if new.endswith(".slab"):
+                raise Killed
+            Path(old).replace(new)
+
+    with pytest.raises(Killed):
+        publish(root, JOB, slabs, storage=Storage(Dies()))
+    assert [name for name in os.listdir(root / "b/log") if name.endswith(".pending")]
+    if link == "to the log":
+        by = tmp_path / "alias"
+        by.symlink_to(root / "b/log")
+    elif link == "to a directory above":
+        (elsewhere / "there").symlink_to(root / "b")
+        by = elsewhere / "there/log"
+    assert read(by) == ["1", "2"]
+    assert aolog.verify(by).records == 2
+    with aolog.Writer(by) as writer:
+        writer.append(b"3")
+    assert not [name for name in os.listdir(by) if name.endswith(".pending")]
+    assert read(by) == read(root / "b/log") == ["1", "2", "3"]
 
 
 # --- names and the manifest ------------------------------------------------------------------
