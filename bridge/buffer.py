@@ -219,7 +219,7 @@ class Buffer:
                     core.store_rest()
                 except AologError as error:
                     refused = error
-            core.close_provider()
+            core.outlet.close()
             self._close_rejected()
             if self._backlog is not None:
                 self._backlog.close()
@@ -262,7 +262,7 @@ class Buffer:
         """Whether a buffer that is closing need not wait: all is delivered, or it is late, or the
         destination fails and the log keeps the rest."""
         core = self._core
-        kept = self._backlog is not None and core.error is not None
+        kept = self._backlog is not None and core.outlet.error is not None
         return core.all_delivered or kept or time.monotonic() >= self._close_at_s
 
     def _on_rejected(self, message: Message, why: str) -> None:

@@ -9,9 +9,10 @@
 Order. Where live ends, everything not known to be delivered goes to the backlog in order, then
 what comes; and one place at a time is delivered from. Live begins again under the lock, when the
 backlog is read to its end: what was read last goes into memory, ahead of all that comes, and its
-cursor follows once that is delivered, before anything else is. (To wait for an empty backlog would be to wait for a sender
-that pauses for as long as a delivery takes.) A batch that is under way when live ends goes to the
-backlog with the rest; once its outcome is known, what was delivered of it is left out.
+cursor follows once that is delivered, before anything else is. (To wait for an empty backlog would
+be to wait for a sender that pauses for as long as a delivery takes.) A batch that is under way when
+live ends goes to the backlog with the rest; once its outcome is known, what was delivered of it is
+left out.
 
 At least once: what a destination took without saying so is sent again.
 """
@@ -19,7 +20,6 @@ At least once: what a destination took without saying so is sent again.
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections import deque
@@ -28,12 +28,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from aolog.errors import AologError, RetentionFull, StorageFull
 from bridge.errors import NotDelivered
-from bridge.provider import Message, Provider, Rejected
+from bridge.outlet import Item, Outlet
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Sequence
 
     from bridge.backlog import Backlog
+    from bridge.provider import Message, Provider
 
 __all__ = ["BufferStatus", "Mode", "Settings", "StoreForward"]
 
@@ -41,14 +43,6 @@ _log = logging.getLogger("bridge.buffer")
 
 Mode: TypeAlias = Literal["block", "error", "buffer", "always"]
 NOTHING_DUE_S = float("inf")
-RETRY_MIN_S = 0.01  # a provider that names no pause would keep a processor busy
-_OVERHEAD_BYTES = 300  # of a message in memory, beside its bytes
-
-
-def _words(error: Exception) -> str:
-    """What it says, as a log or a terminal takes it: a user's provider may say anything."""
-    said = str(error) or type(error).__name__
-    return said.encode(errors="backslashreplace").decode()
 
 
 class Settings(NamedTuple):
@@ -79,24 +73,6 @@ class BufferStatus(NamedTuple):
     error: str | None
 
 
-class _Item:
-    """A message on its way. address: in the backlog, None if it is not there. done: delivered,
-    or set aside as rejected."""
-
-    __slots__ = ("address", "done", "message", "since_s")
-
-    def __init__(self, message: Message, since_s: float, address: int | None = None) -> None:
-        self.message = message
-        self.since_s = since_s
-        self.address = address
-        self.done = False
-
-    @property
-    def bytes(self) -> int:
-        """What it takes in memory, about."""
-        return len(self.message.value or b"") + len(self.message.key or b"") + _OVERHEAD_BYTES
-
-
 class StoreForward:
     """See the module. `offer` and `status` may be called by any thread, `turn` by one.
 
@@ -115,29 +91,25 @@ class StoreForward:
         entropy: random.Random | None = None,
     ) -> None:
         self.changed = threading.Condition()
-        self._provider = provider
+        self.outlet = Outlet(
+            provider, on_rejected, retry_max_s=settings.retry_max_s, clock=clock, entropy=entropy
+        )
         self._backlog = backlog
         self.settings = settings
         self.name = provider.name
-        self._on_rejected = on_rejected
         self._clock = clock
-        self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
         self._on_disk = 0 if backlog is None else backlog.lag
         self._live = backlog is None or (settings.mode != "always" and not self._on_disk)
         self._stored = not self._live  # since the backlog was last found empty
-        self._memory: deque[_Item] = deque()
+        self._memory: deque[Item] = deque()
         self._bytes = 0
-        self._read: list[_Item] = []
-        self._carried: list[_Item] = []  # of the backlog, into memory where live began
+        self._read: list[Item] = []
+        self._carried: list[Item] = []  # of the backlog, into memory where live began
         self._leave_out: set[int] = set()
         self._given_back: list[Message] = []
         self._given_back_why = ""
-        self._open = False
-        self._failures = 0
-        self._retry_at_s = self._commit_due_s = self._healthy_since_s = -NOTHING_DUE_S
-        self.error: str | None = None
+        self._commit_due_s = -NOTHING_DUE_S
         self.full: StorageFull | None = None  # what the backlog said last, if it took nothing
-        self._delivered = self._rejected = 0
 
     # --- accepting ----------------------------------------------------------------------------
 
@@ -157,9 +129,9 @@ class StoreForward:
                 if self._backlog is not None and self._backlog.waits:
                     return False  # not here: what makes room needs this lock
                 raise
-            if self._full() or (self.error is not None and self.settings.mode == "block"):
+            if self._full() or (self.outlet.error is not None and self.settings.mode == "block"):
                 return False
-            item = _Item(message, self._clock())
+            item = Item(message, self._clock())
             self._memory.append(item)
             self._bytes += item.bytes
             return True
@@ -217,7 +189,7 @@ class StoreForward:
     def turn(self) -> float:
         """Delivers a batch, if there is one; how many seconds nothing is due after it, unless
         something is offered. What fails is tried again, with growing pauses."""
-        wait_s = self._retry_at_s - self._clock()
+        wait_s = self.outlet.wait_s
         if wait_s > 0:
             return wait_s
         try:
@@ -226,8 +198,8 @@ class StoreForward:
             return self._turn_backlog()
         except AologError as error:  # the disk: what could not be stored is in memory still
             self.full = error if isinstance(error, StorageFull) else None
-            self._fail(error)
-            return self._retry_at_s - self._clock()
+            self.outlet.fail(error)
+            return self.outlet.wait_s
 
     def _turn_live(self) -> float:
         self._settle()
@@ -239,7 +211,7 @@ class StoreForward:
             batch = list(islice(self._memory, count))
         if not batch:
             return NOTHING_DUE_S
-        failure = self._deliver(batch)
+        failure = self.outlet.deliver(batch)
         with self.changed:
             self.changed.notify_all()
             for item in batch:
@@ -263,7 +235,7 @@ class StoreForward:
             if not self._carried:
                 self._backlog.free()
 
-    def _forget(self, batch: Sequence[_Item]) -> None:
+    def _forget(self, batch: Sequence[Item]) -> None:
         """Drops what is done of the batch that memory begins with."""
         for _ in batch:
             self._memory.popleft()
@@ -292,7 +264,7 @@ class StoreForward:
                     return 0.0
                 if not self._read:
                     return wait_s
-        self._deliver(self._read)
+        self.outlet.deliver(self._read)
         left = [item for item in self._read if not item.done]
         with self.changed:
             self._on_disk -= len(self._read) - len(left)
@@ -311,7 +283,7 @@ class StoreForward:
             if address in self._leave_out:
                 self._leave_out.discard(address)
             else:
-                self._read.append(_Item(message, 0.0, address))
+                self._read.append(Item(message, 0.0, address))
         return bool(found)
 
     def _drained(self, backlog: Backlog) -> None:
@@ -333,7 +305,7 @@ class StoreForward:
             or held > self.settings.memory_bytes // 2
         ):
             return NOTHING_DUE_S  # live would end as soon as it began
-        return self._healthy_since_s + self.settings.live_after_s - self._clock()
+        return self.outlet.healthy_since_s + self.settings.live_after_s - self._clock()
 
     def _begin_live(self, backlog: Backlog) -> None:
         """From now on from memory, which begins with what was read last."""
@@ -364,78 +336,6 @@ class StoreForward:
             with self.changed:  # there may be room now
                 self.changed.notify_all()
 
-    def _deliver(self, batch: Sequence[_Item]) -> str | None:
-        """Sends a batch and marks what is done; why the rest is not."""
-        if not batch:
-            return None
-        taken: list[_Item] = []
-        try:
-            if not self._open:
-                self._provider.open()
-                self._open = True
-            failure = self._send(batch, taken)
-            left = {taken[position] for position in self._provider.flush()}
-            for item in taken:
-                item.done = item not in left
-            self._delivered += len(taken) - len(left)
-            if failure is None and left:
-                failure = NotDelivered(self.name, "not acknowledged", ())
-        except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
-            failure = error
-        if failure is None:
-            self._succeed()
-            return None
-        self._fail(failure)
-        return self.error
-
-    def _send(self, batch: Sequence[_Item], taken: list[_Item]) -> Exception | None:
-        """Hands over the batch, up to the first that is not taken now; why it is not."""
-        for item in batch:
-            try:
-                self._provider.send(item.message)
-            except Rejected as error:
-                why = _words(error)
-                _log.error("%s: a message is rejected: %s", self.name, why)
-                self._on_rejected(item.message, why)
-                item.done = True
-                self._rejected += 1
-            except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
-                return error
-            else:
-                taken.append(item)
-        return None
-
-    def _succeed(self) -> None:
-        if self._failures:
-            _log.info("%s: delivers again", self.name)
-            self._failures = 0
-            self.error = None
-            self._healthy_since_s = self._clock()
-
-    def _fail(self, error: Exception) -> None:
-        """Notes a failure and when to try again."""
-        now_s = self._clock()
-        said = _words(error)
-        if said != self.error:
-            _log.warning("%s: %s", self.name, said)
-        self.error = said
-        pause_s = max(RETRY_MIN_S, self._provider.retry_wait_s) * 2 ** min(self._failures, 32)
-        self._failures += 1
-        pause_s = max(RETRY_MIN_S, min(pause_s, self.settings.retry_max_s))
-        pause_s *= self._entropy.uniform(0.5, 1.0)
-        self._retry_at_s = now_s + pause_s
-        self._healthy_since_s = now_s + pause_s
-        self.close_provider()
-
-    def close_provider(self) -> None:
-        """Whatever it says to that."""
-        if self._open:
-            self._open = False
-            try:
-                self._provider.close()
-            except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
-                _log.warning("%s: closing: %s", self.name, error)
-
     # --- what there is to say -----------------------------------------------------------------
 
     def safe(self) -> bool:
@@ -460,7 +360,7 @@ class StoreForward:
     @property
     def due(self) -> bool:
         """Whether a turn has something to do now. With the lock."""
-        return self._clock() >= self._retry_at_s and not self.all_delivered
+        return self.outlet.wait_s <= 0 and not self.all_delivered
 
     def give_back(self, message: Message, why: str) -> None:
         """Returns a message to the caller of `offer`, in NotDelivered."""
@@ -471,7 +371,7 @@ class StoreForward:
     @property
     def why(self) -> str:
         """Why what is left at the end was not delivered."""
-        return self.error or self._given_back_why or "closed"
+        return self.outlet.error or self._given_back_why or "closed"
 
     def store_rest(self) -> None:
         """At the end: what memory holds goes to the backlog, if there is one. With the lock. Raises
@@ -494,14 +394,14 @@ class StoreForward:
         """How things stand."""
         with self.changed:
             state = "live" if self._live else "buffering"
-            if self._live and self.settings.mode == "block" and self.error is not None:
+            if self._live and self.settings.mode == "block" and self.outlet.error is not None:
                 state = "blocked"
             return BufferStatus(
                 state,
                 len(self._memory),
                 self._on_disk,
-                self._delivered,
-                self._rejected,
+                self.outlet.delivered,
+                self.outlet.rejected,
                 0 if self._backlog is None else self._backlog.lost,
-                self.error if self.full is None else str(self.full),
+                self.outlet.error if self.full is None else str(self.full),
             )

@@ -1,0 +1,153 @@
+"""The outlet: a provider as store-and-forward sees it. Opened when it is needed, handed batches, and
+left alone for a while when it fails."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from typing import TYPE_CHECKING
+
+from bridge.errors import NotDelivered
+from bridge.provider import Message, Provider, Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Item", "Outlet"]
+
+_log = logging.getLogger("bridge.buffer")
+
+RETRY_MIN_S = 0.01  # a provider that names no pause would keep a processor busy
+_OVERHEAD_BYTES = 300  # of a message in memory, beside its bytes
+
+
+def _words(error: Exception) -> str:
+    """What it says, as a log or a terminal takes it: a user's provider may say anything."""
+    said = str(error) or type(error).__name__
+    return said.encode(errors="backslashreplace").decode()
+
+
+class Item:
+    """A message on its way. address: in the backlog, None if it is not there. done: delivered,
+    or set aside as rejected."""
+
+    __slots__ = ("address", "done", "message", "since_s")
+
+    def __init__(self, message: Message, since_s: float, address: int | None = None) -> None:
+        self.message = message
+        self.since_s = since_s
+        self.address = address
+        self.done = False
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory, about."""
+        return len(self.message.value or b"") + len(self.message.key or b"") + _OVERHEAD_BYTES
+
+
+class Outlet:
+    """Delivers by a provider. One thread.
+
+    on_rejected: makes a message durable that will never be taken, or raises; then it is tried
+    again. retry_max_s: the longest pause. error: the last failure, until something is delivered.
+    healthy_since_s: since when nothing failed. delivered, rejected: how many messages were.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        on_rejected: Callable[[Message, str], None],
+        *,
+        retry_max_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        entropy: random.Random | None = None,
+    ) -> None:
+        self.name = provider.name
+        self._provider = provider
+        self._on_rejected = on_rejected
+        self._retry_max_s = retry_max_s
+        self._clock = clock
+        self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
+        self._open = False
+        self._failures = 0
+        self._retry_at_s = self.healthy_since_s = -float("inf")
+        self.error: str | None = None
+        self.delivered = self.rejected = 0
+
+    @property
+    def wait_s(self) -> float:
+        """How long it is still left alone; 0 or less: not."""
+        return self._retry_at_s - self._clock()
+
+    def deliver(self, batch: Sequence[Item]) -> str | None:
+        """Sends a batch and marks what is done; why the rest is not."""
+        if not batch:
+            return None
+        taken: list[Item] = []
+        try:
+            if not self._open:
+                self._provider.open()
+                self._open = True
+            failure = self._send(batch, taken)
+            left = {taken[position] for position in self._provider.flush()}
+            for item in taken:
+                item.done = item not in left
+            self.delivered += len(taken) - len(left)
+            if failure is None and left:
+                failure = NotDelivered(self.name, "not acknowledged", ())
+        except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
+            failure = error
+        if failure is None:
+            self._succeed()
+            return None
+        self.fail(failure)
+        return self.error
+
+    def _send(self, batch: Sequence[Item], taken: list[Item]) -> Exception | None:
+        """Hands over the batch, up to the first that is not taken now; why it is not."""
+        for item in batch:
+            try:
+                self._provider.send(item.message)
+            except Rejected as error:
+                why = _words(error)
+                _log.error("%s: a message is rejected: %s", self.name, why)
+                self._on_rejected(item.message, why)
+                item.done = True
+                self.rejected += 1
+            except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
+                return error
+            else:
+                taken.append(item)
+        return None
+
+    def _succeed(self) -> None:
+        if self._failures:
+            _log.info("%s: delivers again", self.name)
+            self._failures = 0
+            self.error = None
+            self.healthy_since_s = self._clock()
+
+    def fail(self, error: Exception) -> None:
+        """Notes a failure and when to try again."""
+        now_s = self._clock()
+        said = _words(error)
+        if said != self.error:
+            _log.warning("%s: %s", self.name, said)
+        self.error = said
+        pause_s = max(RETRY_MIN_S, self._provider.retry_wait_s) * 2 ** min(self._failures, 32)
+        self._failures += 1
+        pause_s = max(RETRY_MIN_S, min(pause_s, self._retry_max_s))
+        pause_s *= self._entropy.uniform(0.5, 1.0)
+        self._retry_at_s = now_s + pause_s
+        self.healthy_since_s = now_s + pause_s
+        self.close()
+
+    def close(self) -> None:
+        """Whatever it says to that."""
+        if self._open:
+            self._open = False
+            try:
+                self._provider.close()
+            except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
+                _log.warning("%s: closing: %s", self.name, error)
