@@ -46,7 +46,8 @@ def lock_log(path: str, storage: Storage) -> Directory:
 
 
 def refuse_foreign(log: Log, *, format_1: bool) -> None:
-    """Raises NotALog if the directory holds something else, UsageError if its format is another."""
+    """Raises NotALog if the directory holds something else, UsageError if its format is another;
+    where nothing says which it has, that is the writer's."""
     if not log.bases:
         foreign = [
             name
@@ -61,6 +62,8 @@ def refuse_foreign(log: Log, *, format_1: bool) -> None:
                 hint="name a directory of its own",
                 path=log.path,
             )
+    elif format_1 and not log.says_format:
+        log.take_for_format_1()  # a power cut may take the first bytes of its first slab
     elif (log.format == 1) != format_1:
         its = "queuefka" if log.format == 1 else "aolog"
         raise UsageError(

@@ -370,15 +370,26 @@ class Log:
         finally:
             file.close()
 
+    @property
+    def says_format(self) -> bool:
+        """Whether a slab says of which format the log is; else it is a guess."""
+        return self._first_format() == self._format
+
+    def take_for_format_1(self) -> None:
+        """Whoever asks knows better than a guess."""
+        assert not self.says_format
+        self._format_guess = 1
+
     def _format_said_by(self, base: int) -> int | None:
         try:
             file = self._open(base)
         except FileNotFoundError:
             return None
         try:
-            for at in HEADER_COPIES:
-                if decode_slab_header(file.pread(HEADER_LEN, at)) is not None:
-                    return 2
+            if file.pread(HEADER_LEN, 0).startswith(MAGIC[:4]):
+                return 2
+            if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
+                return 2
             is_1 = isinstance(QueuefkaWalker(file, 0).next(), Frame | Damage)
             return 1 if is_1 else None
         finally:

@@ -262,8 +262,11 @@ class Scan:
         self.slab = slab
         if slab.header is not None or slab.format == 1:
             self._walker = slab.walker(offset, resync=self._resync)
-        elif slab.limit is None:  # a header is durable before its slab has a name: it was there
-            self._open_gap(self.address, slab.base + slab.end_offset, "corrupt")
+        elif slab.limit is None:
+            # A header is durable before its slab has a name: it was there. If this is such a slab:
+            # of format 1, a power cut may take the first bytes and leave others.
+            reason: GapReason = "corrupt" if self.log.says_format else "torn_or_corrupt"
+            self._open_gap(self.address, slab.base + slab.end_offset, reason)
             self.address = slab.base + slab.end_offset
             self._close_gap(None)
         return True

@@ -44,6 +44,9 @@ class Expected(NamedTuple):
     newer: bool
 
 
+_PROBES = 8  # slabs that are asked for the log's format
+
+
 class _View(NamedTuple):
     """A file as it is now. data: all of it. end: where the slab ends, by name or by size."""
 
@@ -72,6 +75,14 @@ def expect(known: Known, files: Mapping[str, bytes]) -> Expected:
         end = min(len(data), limits[i]) if i < len(limits) else len(data)
         views.append(_view(known, base, data, end))
     return _Reading(known, views).run()
+
+
+def _says_format(view: _View) -> bool:
+    """Whether a slab says that it is of format 2, whatever else is left of it."""
+    second = view.data[HEADER_AT[1] : HEADER_AT[1] + HEADER_LEN]
+    return view.data.startswith(SLAB_MAGIC[:4]) or (
+        view.header is not None and second == view.header.data[:HEADER_LEN]
+    )
 
 
 def _view(known: Known, base: int, data: bytes, end: int) -> _View:
@@ -122,7 +133,8 @@ class _Reading:
                 self._slab(view, view.header, following)
             elif following is None:
                 end = view.base + len(view.data)
-                self.gaps.append(Gap(self.at, end, "corrupt", None))
+                sure = any(map(_says_format, self.views[:_PROBES]))
+                self.gaps.append(Gap(self.at, end, "corrupt" if sure else "torn_or_corrupt", None))
                 self.at = end
             self.left = view.base
         headers = sum(view.header is not None for view in self.views)

@@ -20,6 +20,7 @@ import aolog
 from aolog import queuefka
 from aolog.record import Gap
 from aolog.recovery import Case
+from tests.aolog.conftest import slab_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -381,3 +382,26 @@ def test_go_reads_a_log_whose_torn_end_python_cut(gotool, torn):
     expected = [*pairs(TORN["records"]), (TORN_AT, b"on")]
     assert read(torn) == expected
     assert gotool("read", torn, 0) == (go_lines(expected), 0)
+
+
+def test_a_power_cut_that_takes_the_first_bytes_keeps_no_writer_out(log_path):
+    """What is left of them says nothing of the format, and the slab is long enough for a header."""
+    with aolog.Writer(log_path, format="queuefka", flush_seconds=None, sync="never") as writer:
+        for i in range(100):
+            writer.append(b"%03d" % i * 40)
+    slab = slab_files(log_path)[0]
+    data = slab.read_bytes()
+    assert len(data) > 8192
+    slab.write_bytes(bytes(512) + data[512:])
+    with aolog.Reader(log_path) as reader:
+        assert reader.read() is None
+        assert [(gap.begin, gap.end, gap.reason) for gap in reader.gaps] == [
+            (0, len(data), "torn_or_corrupt")
+        ]
+    with pytest.raises(aolog.AologError):
+        aolog.Writer(log_path)
+    assert slab.read_bytes() == bytes(512) + data[512:]
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        address = writer.append(b"behind")
+    with aolog.Reader(log_path) as reader:
+        assert [(record.address, record.value) for record in reader] == [(address, b"behind")]
