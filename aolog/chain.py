@@ -235,6 +235,10 @@ class SlabChain:
         )
         return self.failed
 
+    def refuse_nested(self) -> None:
+        """Raises UsageError if the thread that calls is in the middle of `sync_to`."""
+        self._commit.refuse_nested()
+
     # --- from slab to slab --------------------------------------------------------------------
 
     def end_slab(self) -> None:
@@ -243,6 +247,7 @@ class SlabChain:
         slab = self.slab
         if slab is None:
             return
+        self.refuse_nested()  # else the slab is closed under the sync that works on it
         self.write_pending()
         with self._sync_lock:
             self._datasync(slab)
