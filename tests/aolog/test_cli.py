@@ -457,3 +457,16 @@ def test_text_for_people_is_short_and_stays_on_its_line():
     assert one_line("a\tb\x9b ø") == "a\\tb\\x9b ø"
     assert table(("A", "NAME"), [(1, "x\n"), (22, None)]) == " A  NAME\n 1  x\\n\n22  -"
     assert iso_time(1 << 62) is None
+
+
+@pytest.mark.parametrize("command", [("verify",), ("info",), ("cursor", "list"), ("repair",)])
+def test_a_pipe_in_the_place_of_a_slab_hangs_no_command(tmp_path, command):
+    log = tmp_path / "log"
+    for _ in range(2):
+        well("append", log, given="one\n")
+    first = slab_files(log)[0]
+    os.unlink(first)
+    os.mkfifo(first)
+    with started(*command, log) as child:
+        child.communicate(timeout=SOON_S)
+    assert child.returncode in {0, 3, 4}
