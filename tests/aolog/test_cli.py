@@ -465,8 +465,17 @@ def test_a_pipe_in_the_place_of_a_slab_hangs_no_command(tmp_path, command):
     for _ in range(2):
         well("append", log, given="one\n")
     first = slab_files(log)[0]
-    os.unlink(first)
+    first.unlink()
     os.mkfifo(first)
     with started(*command, log) as child:
         child.communicate(timeout=SOON_S)
     assert child.returncode in {0, 3, 4}
+
+
+@pytest.mark.parametrize("program", ["aolog", "bridge"])
+def test_an_interrupt_while_modules_are_loaded_is_a_status_and_no_traceback(tmp_path, program):
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = [sys.executable, "-m", program, "--help"]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
