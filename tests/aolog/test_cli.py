@@ -65,6 +65,17 @@ def test_info_tells_extent_times_cursors_and_what_was_set_aside(log_path):
         assert part in shown, part
 
 
+def test_info_shows_a_pruned_log_whose_last_header_is_lost(log_path):
+    fill(log_path, [b"x" * 400] * 60, slab_bytes=9000, batch_bytes=0)
+    slabs = slab_files(log_path)
+    slabs[0].unlink()
+    slabs[-1].write_bytes(bytes(9000))
+    found = answer("info", log_path)
+    assert found["first_ordinal"] > 0
+    assert (found["end_ordinal"], found["records"]) == (None, None)
+    well("info", log_path)
+
+
 def test_info_says_whether_bodies_may_be_compressed(log_path):
     with aolog.Writer(log_path, compression="lz4") as log:
         log.append(b"x")
