@@ -257,7 +257,7 @@ class SlabChain:
                 self._datasync(slab)
             self.durable = end = slab.base + slab.offset
             before = self._before
-            self._before = Predecessor(
+            behind = Predecessor(
                 next_base=end,
                 topic_uuid=before.topic_uuid,
                 topic=before.topic,
@@ -269,8 +269,10 @@ class SlabChain:
                 cut=0,
                 greatest_us=max(before.greatest_us, slab.greatest_us),
             )
-            slab.file.close()
+            # No call between these, and none before them that cannot be repeated: signals.
+            self._before = behind
             self.slab = None
+            slab.file.close()
 
     def begin_slab(self) -> None:
         """The next slab is there, header and name durable. After an error: call again."""
