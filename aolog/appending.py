@@ -74,10 +74,15 @@ class Appending(Gate):
         self._max_record_bytes = max_record_bytes
         # Else a value below the batch's bound may be over its own.
         self._values_join = max_record_bytes >= batch_bytes and not format_1
-        self._lock = threading.RLock()
+        self._take_lock()
         self._room = threading.Condition(self._lock)
         self._batch: OpenBatch | None = None
         self._unflushed_records = 0  # in frames; the open batch has its own
+
+    def _take_lock(self) -> None:
+        self._lock = threading.RLock()
+        # By the thread that asks. threading.Condition asks its lock this way, whatever it is.
+        self._is_locked: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
 
     # --- how far, and what stands in the way ------------------------------------------------
 

@@ -235,6 +235,10 @@ class SlabChain:
         )
         return self.failed
 
+    def refuse_nested(self) -> None:
+        """Raises UsageError if the thread that calls is in the middle of `sync_to`."""
+        self._commit.refuse_nested()
+
     # --- from slab to slab --------------------------------------------------------------------
 
     def end_slab(self) -> None:
@@ -243,6 +247,7 @@ class SlabChain:
         slab = self.slab
         if slab is None:
             return
+        self.refuse_nested()  # else the slab is closed under the sync that works on it
         self.write_pending()
         with self._sync_lock:
             self._datasync(slab)
@@ -252,7 +257,7 @@ class SlabChain:
                 self._datasync(slab)
             self.durable = end = slab.base + slab.offset
             before = self._before
-            self._before = Predecessor(
+            behind = Predecessor(
                 next_base=end,
                 topic_uuid=before.topic_uuid,
                 topic=before.topic,
@@ -264,8 +269,10 @@ class SlabChain:
                 cut=0,
                 greatest_us=max(before.greatest_us, slab.greatest_us),
             )
-            slab.file.close()
+            # No call between these, and none before them that cannot be repeated: signals.
+            self._before = behind
             self.slab = None
+            slab.file.close()
 
     def begin_slab(self) -> None:
         """The next slab is there, header and name durable. After an error: call again."""

@@ -17,7 +17,8 @@ those that go, each that leaves opens a gate, also one whose wait a signal ends 
 open: so one gate more than have left is open, and one who may go is still there, until all are
 gone. So it is enough that the work ends. It may take any lock, as nobody may hold one of these when
 asking. A signal whose handler raises (KeyboardInterrupt) may end `_leave` itself: it is then done
-again, which is why each of its steps may be repeated.
+again, which is why each of its steps may be repeated. A handler that asks itself, or a finalizer,
+would wait for the thread that it keeps from going on: it is refused.
 
 It knows nothing of logs: the work, and what is settled, are the caller's.
 """
@@ -27,6 +28,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from aolog.errors import nested_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,15 +66,19 @@ class GroupCommit(Generic[_Given]):
         self._leader: _Waiter | None = None
         self._line: deque[_Waiter] = deque()
         self._going: deque[_Waiter] = deque()  # out of the line, their gates not opened yet
+        self._threads: set[int] = set()  # of those that ask
 
     def reach(self, target: int, given: _Given) -> None:
         """Returns once the target is settled. Does the work if nobody else does, or when its turn
         comes, and is given what is passed here; what that raises is raised here, and whoever leads
-        next tries for itself."""
+        next tries for itself. Raises UsageError from within a call of the same thread's."""
+        self.refuse_nested()
         one = _Waiter()
         one.target = target
         one.gate = None
+        thread = threading.get_ident()
         try:
+            self._threads.add(thread)
             with self._mutex:
                 if self._leader is None:
                     self._leader = one
@@ -89,6 +96,13 @@ class GroupCommit(Generic[_Given]):
             except BaseException:  # KeyboardInterrupt, for instance
                 self._leave(one)
                 raise
+            finally:
+                self._threads.discard(thread)
+
+    def refuse_nested(self) -> None:
+        """Raises UsageError if the thread that calls is in the middle of `reach`."""
+        if threading.get_ident() in self._threads:
+            raise nested_call()
 
     def _leave(self, one: _Waiter) -> None:
         """Whoever it was, nobody waits for it any more on return, and the next one may go."""

@@ -48,6 +48,7 @@ __all__ = [
 _T = TypeVar("_T")
 
 VERSION = 1
+BYTES_MAX = 1 << 30  # of a file that is taken for a manifest: millions of lines
 DEPTH_MAX = 99  # directories from a log up to its root; two digits in a name
 
 
@@ -149,12 +150,16 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
                 case _:
                     raise ValueError("a line is neither a slab nor a transaction")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptionError(
-            f"the manifest is damaged: {error}",
-            hint="restore it: it says which pending slabs are published, and what was committed",
-            path=path,
-        ) from None
+        raise _damaged(str(error), path) from None
     return manifest
+
+
+def _damaged(why: str, path: str) -> CorruptionError:
+    return CorruptionError(
+        f"the manifest is damaged: {why}",
+        hint="restore it: it says which pending slabs are published, and what was committed",
+        path=path,
+    )
 
 
 def read_manifest(root: str, storage: Storage) -> Manifest:
@@ -175,13 +180,17 @@ def steadily(root: str, look: Callable[[], _T], storage: Storage) -> _T:
 
 
 def _content(root: str, storage: Storage) -> bytes | None:
-    """Of the manifest; never the same twice, as each names other pending slabs or versions."""
+    """Of the manifest; never the same twice, as each names other pending slabs or versions. Raises
+    CorruptionError."""
     try:
         file = storage.open_read(f"{root}/{MANIFEST_NAME}")
     except FileNotFoundError:
         return None
     try:
-        return file.pread(file.stat().size, 0)
+        size = file.stat().size
+        if size > BYTES_MAX:  # said before any of it is in memory
+            raise _damaged(f"it has {size} bytes", file.path)
+        return file.pread(size, 0)
     finally:
         file.close()
 

@@ -50,6 +50,7 @@ class PythonGate:
     """
 
     _lock: threading.RLock  # knows whose it is: see `append`
+    _is_locked: Callable[[], bool]  # by the thread that asks
     _append: Callable[..., int]  # as `append`
     _append_value: Callable[[bytes], int]  # the same of nothing but bytes
     _joined: list[Any] | None = None
@@ -92,6 +93,7 @@ class PythonGate:
             and not headers
             and timestamp is None
             and topic is None
+            and not self._is_locked()  # a signal's handler calls, which joins nothing half done
         ):
             lock = self._lock
             try:  # half the time of `with`

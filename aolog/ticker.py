@@ -60,6 +60,7 @@ def _run(ticked: weakref.ref[Ticked], event: threading.Event, ticker: Ticker) ->
             event.clear()
         target = ticked()
         if target is None or ticker._stopped:  # noqa: SLF001 -- the thread's own half of Ticker
+            event.set()  # for another one: where a signal ended `wake`, the next one started it
             return
         delay = target._tick()  # noqa: SLF001 -- as above
         if delay is not None:

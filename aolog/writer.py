@@ -8,7 +8,6 @@ chain.py. Errors of the writer's own thread surface at the next call.
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex
 
 from aolog import clock, lifetime
@@ -32,6 +31,7 @@ from aolog.errors import (
     StorageError,
     SyncFailed,
     UsageError,
+    nested_call,
 )
 from aolog.retention import Retention
 from aolog.storage import Storage, absolute
@@ -66,7 +66,8 @@ class Writer(Upkeep):
     by the extra `compression`; compression_level: zstd's 1 to 22 (1 unless given), or lz4's 1 to 12
     for its slow mode. Small bodies, and such that do not shrink, are stored as they are.
 
-    Thread-safe. In a forked child it refuses every call (Forked) and touches nothing.
+    Thread-safe. In a forked child it refuses every call (Forked) and touches nothing. A signal's
+    handler, or a finalizer, that calls it in the middle of another call is refused (UsageError).
     Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError,
     CodecUnavailable.
     """
@@ -180,12 +181,18 @@ class Writer(Upkeep):
         """Everything before this address survives power loss."""
         return self._chain.durable
 
+    def _refuse_nested(self) -> None:
+        if self._is_locked():
+            raise nested_call()
+
     # --- appending --------------------------------------------------------------------------
 
     # `append` is Gate's: a value joins the open batch, or comes to `_append_value`, anything else
     # to `_append`.
 
     def _append_value(self, value: bytes) -> int:
+        if self._is_locked():
+            raise nested_call()
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
@@ -209,6 +216,8 @@ class Writer(Upkeep):
         timestamp: SupportsIndex | None = None,
         topic: str | None = None,
     ) -> int:
+        if self._is_locked():
+            raise nested_call()
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
@@ -232,6 +241,7 @@ class Writer(Upkeep):
         1 has no batches: there each value is a frame, and an error may come between two.)"""
         import numpy as np
 
+        self._refuse_nested()
         listed = check_values(values, self._max_record_bytes)
         if listed and not self._format_1:
             columns, parts = encode_columns(listed)
@@ -262,6 +272,7 @@ class Writer(Upkeep):
         addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
         import numpy as np
 
+        self._refuse_nested()
         taken = load_arrow().from_arrow(record_batch, self._max_record_bytes, clock.now_us())
         codec, parts = self._pack(taken.records, taken.parts)
         with self._lock:
@@ -290,6 +301,7 @@ class Writer(Upkeep):
         """Everything appended is in the operating system on return: it survives a crash of the
         process, not of the machine. The end address. Raises StorageFull, StorageFailed: nothing
         is lost, call again."""
+        self._refuse_nested()
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
@@ -303,6 +315,7 @@ class Writer(Upkeep):
         """Everything appended is on the device on return: it survives power loss. The durable
         address. Concurrent callers share one frame, one write and one fdatasync. Raises
         SyncFailed: see `durable`, and what `flush` raises."""
+        self._refuse_nested()
         if self._trouble is not None:
             with self._lock:
                 self._face_trouble()
@@ -316,6 +329,8 @@ class Writer(Upkeep):
         SyncFailed, also for one that the writer's own thread met, with the log given free."""
         if isinstance(self._trouble, LogClosed | Forked):
             return
+        self._refuse_nested()
+        self._chain.refuse_nested()  # the writer's own thread may wait for this one's sync
         self._ticker.stop()
         with self._lock:
             if isinstance(self._trouble, LogClosed):  # by another thread meanwhile
@@ -343,7 +358,7 @@ class Writer(Upkeep):
     def after_fork_in_child(self) -> None:
         """Called by `lifetime` in a forked child: the parent's file, buffers and lock are none
         of ours. Takes no lock: a thread of the parent's may have held it at the fork."""
-        self._lock = threading.RLock()
+        self._take_lock()
         self._batch = None
         self._chain.release()
         self._is_open = False

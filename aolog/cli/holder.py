@@ -51,7 +51,7 @@ class Holders:
         self._pids: dict[tuple[int, int], int] = {}
         self.known = False
         try:
-            fd = os.open(probe, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(probe, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe hangs nobody
         except OSError:
             return
         try:

@@ -254,7 +254,7 @@ def _print(
     if epoch is not None and fields["first_epoch"] != epoch:
         epoch = f"{fields['first_epoch']} to {epoch}"
     records = None if found.records is None else f"{found.records:,}"
-    if found.first_ordinal:
+    if records is not None and found.first_ordinal:
         records = f"{records} (ordinals {found.first_ordinal:,} to {found.end_ordinal:,})"
     pid = fields["writer_pid"]
     writer = {True: f"open, process {pid}" if pid else "open", False: "none", None: "unknown"}

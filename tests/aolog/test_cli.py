@@ -65,6 +65,17 @@ def test_info_tells_extent_times_cursors_and_what_was_set_aside(log_path):
         assert part in shown, part
 
 
+def test_info_shows_a_pruned_log_whose_last_header_is_lost(log_path):
+    fill(log_path, [b"x" * 400] * 60, slab_bytes=9000, batch_bytes=0)
+    slabs = slab_files(log_path)
+    slabs[0].unlink()
+    slabs[-1].write_bytes(bytes(9000))
+    found = answer("info", log_path)
+    assert found["first_ordinal"] > 0
+    assert (found["end_ordinal"], found["records"]) == (None, None)
+    well("info", log_path)
+
+
 def test_info_says_whether_bodies_may_be_compressed(log_path):
     with aolog.Writer(log_path, compression="lz4") as log:
         log.append(b"x")
@@ -457,3 +468,25 @@ def test_text_for_people_is_short_and_stays_on_its_line():
     assert one_line("a\tb\x9b ø") == "a\\tb\\x9b ø"
     assert table(("A", "NAME"), [(1, "x\n"), (22, None)]) == " A  NAME\n 1  x\\n\n22  -"
     assert iso_time(1 << 62) is None
+
+
+@pytest.mark.parametrize("command", [("verify",), ("info",), ("cursor", "list"), ("repair",)])
+def test_a_pipe_in_the_place_of_a_slab_hangs_no_command(tmp_path, command):
+    log = tmp_path / "log"
+    for _ in range(2):
+        well("append", log, given="one\n")
+    first = slab_files(log)[0]
+    first.unlink()
+    os.mkfifo(first)
+    with started(*command, log) as child:
+        child.communicate(timeout=SOON_S)
+    assert child.returncode in {0, 3, 4}
+
+
+@pytest.mark.parametrize("program", ["aolog", "bridge"])
+def test_an_interrupt_while_modules_are_loaded_is_a_status_and_no_traceback(tmp_path, program):
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = [sys.executable, "-m", program, "--help"]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+import pytest
+
 import aolog
 from tests.aolog.conftest import in_thread
 
@@ -46,15 +48,20 @@ def append(writer: aolog.Writer, taken: dict[int, tuple[bytes, bytes | None]]) -
         taken[writer.append(value, key=key)] = (value, key)
 
 
+# In a finalizer Python tells and forgets it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("slab_bytes", [64 << 20, 8400])
 def test_an_interrupt_at_any_place_of_append_costs_and_changes_nothing_taken_before(
-    tmp_path: Path,
+    tmp_path: Path, slab_bytes: int
 ) -> None:
-    """Four seconds."""
+    """Four seconds, and six where slabs are sealed too."""
     n, came = 0, True
     while came:
         log = tmp_path / str(n)
         taken: dict[int, tuple[bytes, bytes | None]] = {}
-        writer = aolog.Writer(log, batch_bytes=60, flush_seconds=None, sync="never")
+        writer = aolog.Writer(
+            log, batch_bytes=60, flush_seconds=None, sync="never", slab_bytes=slab_bytes
+        )
         writer.append(b"first")
         interrupt = Interrupt(n)
         sys.setprofile(interrupt)

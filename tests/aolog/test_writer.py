@@ -789,7 +789,7 @@ def test_flushes_do_not_wake_the_writers_thread_and_an_idle_one_sleeps(log_path:
 
     with Watched(log_path, sync="never", flush_seconds=600) as writer:
         with writer._lock:  # so that all is flushed again when the thread looks
-            writer.append(b"x")
+            writer._gather(b"x", None, (), None, None, 5)
             writer._flush_locked()
         eventually(lambda: len(delays) == 1)
         for _ in range(20):
