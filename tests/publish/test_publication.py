@@ -717,6 +717,25 @@ def test_a_pending_slab_is_no_damage_and_is_told(tmp_path):
     assert [finding.code for finding in report.findings] == ["pending_file"]
 
 
+def test_a_root_on_a_read_only_file_system_is_refused_before_a_job_and_in_a_task_by_the_first_error():
+    system = begun()
+    storage = Storage(system)
+    before = system.files()
+    check_free(ROOT, ["a"], storage)
+    assert system.files() == before
+    system.faults = [
+        Fault("open", f"{ROOT}/{MANIFEST_NAME}.tmp", times=None, errno=errno.EROFS),
+        Fault("open", "*.pending", times=None, errno=errno.EROFS),
+        Fault("unlink", "*.pending", times=None, errno=errno.EROFS),
+    ]
+    with pytest.raises(
+        aolog.PermissionDenied, match=f"{ROOT}/{MANIFEST_NAME}.tmp: open: Read-only"
+    ):
+        check_free(ROOT, ["a"], storage)
+    with pytest.raises(aolog.PermissionDenied, match="pending: open: Read-only"):
+        write(storage, {"a": ["1"]})
+
+
 def test_a_root_that_may_not_be_written_is_refused(tmp_path):
     if os.geteuid() == 0:
         pytest.skip("root may write anywhere")
