@@ -7,6 +7,7 @@ slab has a name that nobody else ever uses, and nobody reads it before it is pub
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aolog import clock
@@ -14,7 +15,7 @@ from aolog.active import FormatTwoSlab
 from aolog.batch import load_arrow
 from aolog.checks import check_options
 from aolog.codec import packer
-from aolog.errors import UsageError
+from aolog.errors import StorageError, UsageError
 from aolog.manifest import DEPTH_MAX, pending_name
 from aolog.opening import reach_behind
 from aolog.slab import DATA_BEGIN, NO_BASE, SlabHeader, slab_base
@@ -214,6 +215,7 @@ class PendingLog:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            self.discard()
+            with suppress(StorageError):  # the first error counts; what stays is a leftover
+                self.discard()
         else:
             self.finish()

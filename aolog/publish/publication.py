@@ -110,8 +110,12 @@ def check_free(
     storage.make_directory(where)
     logs = list(logs)
     _refuse_nested(where, logs, storage)
-    lock_root(where, storage, is_log="." in logs).close()
-    read_manifest(where, storage)
+    held = lock_root(where, storage, is_log="." in logs)
+    try:
+        read_manifest(where, storage)
+        _try_to_write(where, storage)
+    finally:
+        held.close()
     for log in logs:
         path = log_path(where, log)
         if not storage.exists(path):
@@ -123,6 +127,13 @@ def check_free(
             refuse_foreign(opened, format_1=False)
         finally:
             opened.close()
+
+
+def _try_to_write(root: str, storage: Storage) -> None:
+    """A directory may be locked that may not be written to. Raises StorageError."""
+    name = f"{root}/{MANIFEST_NAME}.tmp"  # as the manifest is begun, and under the same lock
+    storage.create(name).close()
+    storage.unlink(name)
 
 
 def lock_root(root: str, storage: Storage, *, is_log: bool) -> Directory:

@@ -56,6 +56,8 @@ def list_logs(options: Options) -> list[Listed]:
     """The logs that the options mean, by name: all of them before a publication or all behind it.
     Raises UsageError where there is none, StorageError where one cannot be read."""
     storage = Storage()
+    for path in options.paths:
+        storage.open_directory(path).close()  # else a file is met as its manifest's directory
     return steadily_all(options.paths, lambda: _list(options, storage), storage)
 
 

@@ -170,7 +170,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
     """The options of a read. stream: whether it is one without an end; None: either. Raises
     UsageError, which names the option."""
     given = {key.lower(): value for key, value in given.items()}
-    if "provider" in given and "location" in given:
+    if "provider" in given and given.keys() & {"location", "owner"}:
         raise UsageError(
             "CREATE TABLE ... USING aolog is not supported: Spark forgets the table's path",
             hint="use CREATE TEMPORARY VIEW name USING aolog OPTIONS (path '...')",

@@ -7,12 +7,13 @@ is bounded.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aolog.errors import UsageError
+from aolog.errors import StorageError, UsageError
 from aolog.publish.pending import FRAME_BYTES, PendingLog, PendingSlab
 
 if TYPE_CHECKING:
@@ -129,9 +130,10 @@ class Router:
         return [slab for pending in self._logs.values() for slab in pending.finish()]
 
     def discard(self) -> None:
-        """Removes what was written."""
+        """Removes what was written, as far as that can be: what stays is a leftover."""
         for pending in self._logs.values():
-            pending.discard()
+            with suppress(StorageError):
+                pending.discard()
 
     def __enter__(self) -> Self:
         return self

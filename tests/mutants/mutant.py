@@ -17,7 +17,7 @@ class Edit(NamedTuple):
 
 class Mutant(NamedTuple):
     """A defect. clause: of the promise, which it breaks. tests: `file::test` below tests/aolog
-    (without `test_` before the file and `.py` behind it); at least one must fail. edits: one, but
+    (without `test_` before the file and `.py` behind it), or `folder/test_file::test`; at least one must fail. edits: one, but
     where the code does the same in two places (a loop without calls beside the plain function)."""
 
     name: str

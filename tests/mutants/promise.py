@@ -51,6 +51,5 @@ def _names(cell: str) -> set[str]:
 
 def place_of(short: str) -> tuple[str, str]:
     """File and function of `file::test` or `folder/test_file::test`."""
-    file, _, test = short.partition("::")
-    path = f"tests/{file}.py" if "/" in file else test_path(short).partition("::")[0]
+    path, _, test = test_path(short).partition("::")
     return path, test.partition("[")[0]

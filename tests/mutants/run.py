@@ -30,7 +30,10 @@ from tests.mutants.mutant import Mutant
 __all__ = ["ROOT", "Outcome", "changed_text", "run_all", "test_path"]
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("aolog", "fuzz", "tests/aolog", "tests/golden", "tests/kafka")
+COPIED = (
+    "aolog", "bridge", "fuzz",
+    "tests/aolog", "tests/golden", "tests/kafka", "tests/publish", "tests/spark",
+)  # fmt: skip  # a list
 COPIED_FILES = ("pyproject.toml", "README.md", "tests/conftest.py")
 OURS = {"aolog", "bridge", "fuzz", "tests"}
 TIMEOUT_S = 20  # of one test
@@ -48,8 +51,10 @@ class Outcome(NamedTuple):
 
 
 def test_path(short: str) -> str:
-    """From `writer::test_x` to what pytest takes."""
+    """From `writer::test_x`, or `folder/test_writer::test_x`, to what pytest takes."""
     file, _, test = short.partition("::")
+    if "/" in file:
+        return f"tests/{file}.py::{test}"
     return f"tests/aolog/test_{file}.py::{test}"
 
 

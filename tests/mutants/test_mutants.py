@@ -51,10 +51,11 @@ def test_a_mutant_names_tests_that_exist_and_still_applies():
 
 
 def test_names_of_mutants_are_unique():
+    from tests.mutants.publishing import PUBLISHING
     from tests.mutants.reading import READING
     from tests.mutants.writing import WRITING
 
-    assert len(MUTANTS) == len(READING) + len(WRITING) >= 25
+    assert len(MUTANTS) == len(READING) + len(WRITING) + len(PUBLISHING) >= 25
 
 
 MADE = """

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import pickle
 import stat
+import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 
 import pyarrow as pa
 import pytest
@@ -24,6 +27,7 @@ from aolog.manifest import (
     encode_manifest,
     job_of,
     pending_name,
+    read_manifest,
     root_of,
 )
 from aolog.publish.leftovers import abort, sweep
@@ -34,6 +38,7 @@ from aolog.storage import Storage
 from aolog.system import REAL, RealSystem
 from aolog.testing import Fault, Killed, SimulatedSystem
 from bridge.tree import find_logs, growth
+from tests.aolog.conftest import SOON_S
 from tests.publish.job import (
     FIRST,
     JOB,
@@ -376,6 +381,13 @@ def test_transactions_survive_pruning(tmp_path):
     assert publish(tmp_path, JOB, [], transaction=Transaction("query/x", 3)).repeated
 
 
+def test_transactions_of_others_are_kept(tmp_path):
+    publish(tmp_path, JOB, task(tmp_path, "a", "1"), transaction=FIRST)
+    publish(tmp_path, OTHER, [], transaction=Transaction("app/other", 1))
+    assert publish(tmp_path, JOB, task(tmp_path, "a", "1"), transaction=FIRST).repeated
+    assert read(tmp_path / "a") == ["1"]
+
+
 def test_a_transaction_of_nothing_is_committed_too(tmp_path):
     assert publish(tmp_path, JOB, [], transaction=FIRST) == (False, 0, 0, 0)
     assert publish(tmp_path, JOB, [], transaction=FIRST).repeated
@@ -478,6 +490,61 @@ def test_a_failing_device_behind_the_commit_leaves_the_renames_to_the_next(call)
     assert seen(storage, "ad") == {"a": [*OLD["a"], "1"], "d": [*OLD["d"], "2"]}
 
 
+def test_a_manifest_is_durable_before_it_replaces_the_other():
+    """A power cut just behind the rename leaves the old one or the new one, and no part of one."""
+    system = begun()
+    storage = Storage(system)
+    publish(ROOT, JOB, write(storage, {"a": ["1"]}), transaction=FIRST, storage=storage)
+    before = read_manifest(ROOT, storage)
+    slabs = write(storage, {"d": ["2"]}, OTHER)
+
+    replaced = False
+
+    def stop(call: object) -> None:
+        nonlocal replaced
+        if replaced:
+            raise Killed
+        replaced = call.name == "replace" and call.path.endswith(MANIFEST_NAME)
+
+    system.before = stop
+    with pytest.raises(Killed):
+        publish(ROOT, OTHER, slabs, transaction=FIRST._replace(version=2), storage=storage)
+    system.before = None
+    found = [read_manifest(ROOT, Storage(left.system)) for left in system.power_cut(100)]
+    versions = {manifest.versions["app/nightly"] for manifest in found}
+    assert versions == {1, 2}
+    assert all(m == before for m in found if m.versions["app/nightly"] == 1)
+
+
+def test_a_publication_waits_for_another(tmp_path):
+    """Else the second manifest would leave out what the first says."""
+    slabs = task(tmp_path, "a", "1")
+    told: SimpleQueue[str] = SimpleQueue()
+
+    class Waits(type(REAL)):
+        def flock(self, fd, operation):
+            if not operation & fcntl.LOCK_NB:
+                told.put("waits")
+            fcntl.flock(fd, operation)
+
+    def other() -> None:
+        publish(tmp_path, JOB, slabs, storage=Storage(Waits()))
+        told.put("published")
+
+    first = Storage().open_directory(str(tmp_path))
+    assert first.try_lock()
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        assert told.get(timeout=SOON_S) == "waits"
+        assert not (tmp_path / MANIFEST_NAME).exists()
+    finally:
+        first.close()
+        thread.join()
+    assert told.get(timeout=SOON_S) == "published"
+    assert read(tmp_path / "a") == ["1"]
+
+
 # --- readers beside it ----------------------------------------------------------------------------
 
 
@@ -501,7 +568,9 @@ def test_a_reader_goes_on_over_the_renames():
         assert reader.read().value == b"a0"
         with aolog.Writer(f"{ROOT}/a", storage=Storage(system), flush_seconds=None) as log:
             log.append(b"later")
-        assert pending_names(system) != []  # of the other logs
+        of_a = [path for path in pending_names(system) if path.startswith(f"{ROOT}/a/")]
+        assert len(of_a) == 1  # which nobody published
+        assert len(pending_names(system)) > 2  # the other logs'
         assert [r.value for r in reader] == [b"a1", b"p0", b"p1", b"p2", b"later"]
         assert reader.gaps == []
 
@@ -683,6 +752,25 @@ def test_a_pending_slab_is_no_damage_and_is_told(tmp_path):
     assert report.ok
     assert [left.kind for left in report.leftovers] == ["pending"]
     assert [finding.code for finding in report.findings] == ["pending_file"]
+
+
+def test_a_root_on_a_read_only_file_system_is_refused_before_a_job_and_in_a_task_by_the_first_error():
+    system = begun()
+    storage = Storage(system)
+    before = system.files()
+    check_free(ROOT, ["a"], storage)
+    assert system.files() == before
+    system.faults = [
+        Fault("open", f"{ROOT}/{MANIFEST_NAME}.tmp", times=None, errno=errno.EROFS),
+        Fault("open", "*.pending", times=None, errno=errno.EROFS),
+        Fault("unlink", "*.pending", times=None, errno=errno.EROFS),
+    ]
+    with pytest.raises(
+        aolog.PermissionDenied, match=f"{ROOT}/{MANIFEST_NAME}.tmp: open: Read-only"
+    ):
+        check_free(ROOT, ["a"], storage)
+    with pytest.raises(aolog.PermissionDenied, match="pending: open: Read-only"):
+        write(storage, {"a": ["1"]})
 
 
 def test_a_root_that_may_not_be_written_is_refused(tmp_path):

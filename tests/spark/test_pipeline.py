@@ -190,6 +190,35 @@ def test_a_cluster_that_goes_away_is_an_error_and_the_rows_come_with_the_next_ru
     assert values == set(range(20))
 
 
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully:FutureWarning")
+def test_apache_kafka_has_each_record_of_a_run_whose_task_was_killed(tmp_path, spark, kafka, topic):
+    """The next run sends all of it. test_kafka_sink.py looks at the task itself."""
+    fill(tmp_path / "logs" / "a", 200)
+    died = tmp_path / "died"
+
+    def dying(batches):
+        for batch in batches:
+            yield batch
+            if not died.exists():
+                died.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    wanted = Transfer(
+        str(tmp_path / "logs"), "kafka", topic(2), bootstrap=kafka.bootstrap_servers,
+        transforms=(lambda frame: frame.mapInArrow(dying, frame.schema),),
+        checkpoint=str(tmp_path / "state"),
+    )  # fmt: skip  # one call
+    with pytest.raises(JobFailed, match="STREAM_FAILED"), in_our_words():
+        run_transfer(spark, wanted)
+    assert died.exists()
+    assert run_transfer(spark, wanted).records_out == 200
+    stamps = [decode_stamp(message.headers) for message in consume(kafka, wanted.place)]
+    with aolog.Reader(tmp_path / "logs" / "a") as reader:
+        assert {stamp.address for stamp in stamps} == {record.address for record in reader}
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -14,7 +14,7 @@ from pyspark.cloudpickle import dumps
 
 import aolog
 import aolog.spark
-from aolog.errors import AologError, GapFound, UsageError
+from aolog.errors import AologError, GapFound, NotALog, UsageError
 from aolog.spark.datasource import Pieces
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
 
@@ -467,6 +467,13 @@ def test_filters_narrow_what_is_read(tmp_path):
     assert early == of_a[:90]
     assert len(read(spark.Not(spark.EqualTo(log, "a")))) == 110, "not understood: all is read"
     assert len(read(spark.StringStartsWith(log, "a"), spark.IsNotNull(log))) == 110
+
+
+def test_a_path_that_is_a_file_is_refused_as_one(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for path, problem in (("file", "file: is a file, not"), ("none", "none: no such directory")):
+        with pytest.raises(NotALog, match=problem):
+            table(tmp_path / path)
 
 
 def arrow(schema) -> pa.Schema:

@@ -25,7 +25,7 @@ from aolog.errors import UsageError
 from aolog.publish.publication import publish
 from aolog.spark import routing
 from aolog.spark.routing import Router
-from aolog.spark.sink import batch_writer, stream_writer
+from aolog.spark.sink import Written, batch_writer, stream_writer
 from aolog.spark.sink_options import SinkOptions, check_columns, read_sink_options
 
 JOB = "ab" * 16
@@ -81,6 +81,25 @@ def test_a_stream_has_no_transaction_of_its_own(tmp_path):
     given = {"path": str(tmp_path), "txnAppId": "x", "txnVersion": "1"}
     with pytest.raises(UsageError, match="txnAppId: is a batch's"):
         stream_writer(given, VALUE, False)
+
+
+def test_what_would_replace_is_refused(tmp_path):
+    given = {"path": str(tmp_path / "root")}
+    with pytest.raises(UsageError, match='mode "overwrite": a log is appended to'):
+        batch_writer(given, VALUE, True)
+    with pytest.raises(UsageError, match='output mode "complete": a log is appended to'):
+        stream_writer(given, VALUE, True)
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_live_writer_is_met_before_a_task_is_begun(tmp_path):
+    given = {"path": str(tmp_path)}
+    with (
+        aolog.Writer(tmp_path / "default"),
+        pytest.raises(aolog.LogLocked, match="default: another writer"),
+    ):
+        batch_writer(given, VALUE, False)
+    batch_writer(given, VALUE, False)
 
 
 def test_rows_without_a_log_go_to_the_path_if_it_is_one(tmp_path):
@@ -146,6 +165,29 @@ def test_a_stream_s_task_outside_of_a_stream_is_refused(tmp_path):
         writer.write(iter([]))
     writer.commit([], 0)
     writer.abort([None], 0)
+
+
+def test_a_batch_is_committed_with_its_own_messages_and_once(tmp_path):
+    """As Spark repeats a batch whose commit it did not note: new files, the same query and number."""
+    writer = stream_writer({"path": str(tmp_path)}, VALUE, False)
+
+    def written(batch: int, query: str = "q") -> Written:
+        with Router(SinkOptions(str(tmp_path), "a"), JOB) as router:
+            router.write(pa.record_batch({"value": [str(batch)]}))
+            return Written(tuple(router.finish()), query, batch)
+
+    def values() -> list[bytes]:
+        with aolog.Reader(tmp_path / "a") as reader:
+            return [record.value for record in reader]
+
+    for batch in (0, 0, 1, 1, 0):
+        writer.commit([written(batch), None], batch)
+    assert values() == [b"0", b"1"]
+    with pytest.raises(UsageError, match="batch 3 was given messages of"):
+        writer.commit([written(2)], 3)
+    with pytest.raises(UsageError, match="batch 2 was given messages of"):
+        writer.commit([written(2), written(2, "other")], 2)
+    assert values() == [b"0", b"1"]
 
 
 def test_a_task_with_rows_for_many_logs_keeps_few_slabs_open(tmp_path, monkeypatch):

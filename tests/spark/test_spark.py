@@ -62,6 +62,8 @@ def test_views_of_sql_work_and_tables_are_refused(tmp_path, spark):
     assert spark.sql("SELECT count(*) FROM logs").first()[0] == 10
     with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE TABLE logs_table USING aolog OPTIONS (path '{tmp_path}')")
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        spark.sql("CREATE TABLE logs_table USING aolog")
     spark.sql("DROP VIEW logs")
 
 

@@ -1,0 +1,149 @@
+"""The pipeline's Kafka sink against Apache Kafka: its tasks and its driver's checks, without a Spark.
+About 10 s, beside the start of Kafka."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import aolog
+from aolog.errors import UsageError
+from aolog.spark import kafka_sink
+from aolog.spark.kafka_sink import JobFailed, KafkaTarget, check_topic
+from tests.bridge.against_kafka import messages_in
+from tests.bridge.conftest import NOWHERE, SOON_S
+from tests.spark.conftest import ROOT
+from tests.spark.sending import rows, send
+
+pytestmark = pytest.mark.kafka
+
+FIRST_US = 1_700_000_000_000_000
+COUNT = 2_000
+
+
+def fill(path: Path, count: int = COUNT) -> None:
+    """Keys that repeat and none, values and none, headers twice of one name and without a value."""
+    with aolog.Writer(path) as log:
+        for i in range(count):
+            log.append(
+                None if i % 50 == 7 else b"%d" % i,
+                key=None if i % 5 == 0 else b"k%d" % (i % 7),
+                headers=(("h", b"%d" % i), ("h", None), ("ü", b"")) if i % 3 == 0 else (),
+                timestamp=FIRST_US + i * 1_234,
+            )
+
+
+def target(kafka, topic: str, root: Path, **settings: str) -> KafkaTarget:
+    return KafkaTarget(kafka.bootstrap_servers, topic, settings, str(root))
+
+
+def origins(root: Path) -> dict[tuple[bytes, int], aolog.Record]:
+    """Records by what a stamp says of them."""
+    found = {}
+    for path in root.iterdir():
+        with aolog.Reader(path) as reader:
+            found |= {(reader.topic_uuid, record.address): record for record in reader}
+    return found
+
+
+def test_a_message_has_all_of_its_record_and_keys_keep_their_order(kafka, topic, tmp_path):
+    fill(tmp_path / "a")
+    fill(tmp_path / "b", 10)
+    to = target(kafka, topic(3), tmp_path)
+    check_topic(to)
+    assert send(to, iter(rows(str(tmp_path)))) == COUNT + 10
+    arrived = messages_in(kafka, to.topic, 3)
+    records = origins(tmp_path)
+    assert len(arrived) == len(records) == COUNT + 10
+    by_key: dict[tuple[bytes, bytes], list[int]] = {}
+    partitions: dict[bytes, set[int]] = {}
+    for message in arrived:
+        record = records.pop((message.uuid, message.address))
+        assert (message.key, message.value) == (record.key, record.value)
+        assert message.headers == record.headers
+        assert (message.timestamp_us, message.epoch) == (record.timestamp, 1)
+        assert message.timestamp_ms == record.timestamp // 1000
+        if message.key is not None:
+            by_key.setdefault((message.uuid, message.key), []).append(message.address)
+            partitions.setdefault(message.key, set()).add(message.partition)
+    assert records == {}
+    assert all(addresses == sorted(addresses) for addresses in by_key.values())
+    assert {len(found) for found in partitions.values()} == {1}
+    assert len({message.partition for message in arrived if message.key is None}) == 3
+
+
+def test_a_task_that_is_killed_and_repeated_leaves_each_record_at_least_once(
+    kafka, topic, tmp_path
+):
+    """Killed when part of what it was handed has arrived. The copies have the stamps of the first."""
+    root = tmp_path / "logs"
+    fill(root / "a")
+    to = target(kafka, topic(2), root)
+    command = [sys.executable, "-m", "tests.spark.sending", str(root), to.bootstrap, to.topic, "8"]
+    killed = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with killed:
+        assert killed.stdout.readline() == "half\n"
+        until_s = time.monotonic() + SOON_S
+        while len(messages_in(kafka, to.topic, 2)) < 800:
+            assert time.monotonic() < until_s
+        killed.kill()
+    assert len(messages_in(kafka, to.topic, 2)) == 800
+    assert send(to, iter(rows(str(root)))) == COUNT
+    arrived = messages_in(kafka, to.topic, 2)
+    assert len(arrived) == COUNT + 800
+    records = origins(root)
+    assert {(m.uuid, m.address) for m in arrived} == set(records)
+    for message in arrived:
+        record = records[message.uuid, message.address]
+        assert (message.key, message.value) == (record.key, record.value)
+
+
+def test_a_cluster_that_stops_answering_fails_the_task_and_the_next_attempt_sends_all(
+    kafka, topic, tmp_path
+):
+    fill(tmp_path / "a", 300)
+    to = target(kafka, topic(), tmp_path, **{"message.timeout.ms": "1000"})
+
+    def frozen():
+        for number, batch in enumerate(rows(str(tmp_path))):
+            if number == 1:
+                kafka.pause()
+            yield batch
+
+    with pytest.raises(JobFailed, match=rf"{to.bootstrap}: topic {to.topic}: .*timed out") as told:
+        send(to, frozen())
+    assert "run it again" in str(told.value)
+    kafka.resume()
+    assert send(to._replace(settings={}), iter(rows(str(tmp_path)))) == 300
+    arrived = messages_in(kafka, to.topic)
+    assert {(m.uuid, m.address) for m in arrived} == set(origins(tmp_path))
+
+
+def test_a_record_that_kafka_refuses_is_an_error_and_not_left_out(kafka, topic, tmp_path):
+    with aolog.Writer(tmp_path / "a") as log:
+        log.append(b"small")
+        log.append(b"x" * 5_000)
+    to = target(kafka, topic(config={"max.message.bytes": "1000"}), tmp_path)
+    with pytest.raises(JobFailed, match=rf"topic {to.topic}: .*[Mm]essage size too large"):
+        send(to, iter(rows(str(tmp_path))))
+
+
+def test_a_topic_that_is_not_there_is_refused_before_a_task(kafka, topic, tmp_path):
+    with pytest.raises(UsageError, match=r"topic nowhere-at-all: .*Unknown topic"):
+        check_topic(target(kafka, "nowhere-at-all", tmp_path))
+    with pytest.raises(UsageError, match=r"topic no/name: .*Invalid topic"):
+        check_topic(target(kafka, "no/name", tmp_path))
+
+
+def test_a_cluster_that_is_not_there_is_told_with_its_address(tmp_path, monkeypatch):
+    monkeypatch.setattr(kafka_sink, "_ANSWER_S", 1.0)
+    with pytest.raises(JobFailed, match=f"^Kafka at {NOWHERE}: .+"):
+        check_topic(KafkaTarget(NOWHERE, "t", {}, str(tmp_path)))
