@@ -23,6 +23,9 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
     meanwhile."""
     end = seek.latest(log)
     here = max(address, log.bases[0])
+    behind = _behind_hole(log, here)
+    if behind is not None:
+        ordinal = behind
     records = None
     if end.ordinal is not None and ordinal is not None:
         records = max(0, end.ordinal - ordinal)
@@ -36,6 +39,16 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
     if frame is None or not frame.address <= here < frame.end:
         frame = _first_frame(log, here)
     return Lag(records, size, None if frame is None else _age_s(frame, here))
+
+
+def _behind_hole(log: Log, address: int) -> int | None:
+    """Records of the log before an address that no slab holds, by the slab behind it: who came
+    there counted on another course, if the log was restored from a copy. Else None."""
+    i = log.position(address)
+    if not 0 <= i < len(log.bases) - 1 or address - log.bases[i] <= log.slab(i).end_offset:
+        return None
+    header = log.slab(i + 1).header
+    return None if header is None or header.ordinal_unsure else header.base_ordinal
 
 
 def _first_frame(log: Log, address: int) -> RecordFrame | None:

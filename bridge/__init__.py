@@ -2,9 +2,8 @@
 
     log ► read ► route ► lanes ► Kafka ► acknowledged ► cursor ► prune
 
-`engine` decides and is pure; `run` reads, sends and commits as it says; `kafka` is the one
-module that speaks to a cluster. `Buffer` is for programs that send live. See the README for what
-is guaranteed.
+`engine` decides and is pure; `at_least_once` reads, sends and commits as it says; `kafka` is the
+producer. `Buffer` is for programs that send live. See the README for what is guaranteed.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.buffer import Buffer
+from bridge.errors import NotDelivered
 from bridge.provider import (
     FaultyProvider,
     FileProvider,
@@ -31,6 +31,7 @@ __all__ = [
     "KafkaProvider",
     "MemoryProvider",
     "Message",
+    "NotDelivered",
     "Provider",
     "Rejected",
 ]

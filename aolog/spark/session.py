@@ -23,6 +23,7 @@ __all__ = ["in_our_words", "session"]
 # As Python ends a traceback, which Spark hands on as text from process to process.
 _RAISED = re.compile(r"^(?:[\w.]*: )?aolog\.[\w.]*?\.?(\w+): (.+)$", re.MULTILINE)
 _MESSAGE_MAX = 500  # Spark's can go on for pages
+_STAGE = re.compile(r"Job aborted due to stage failure: [^\n]+")
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set where spark-submit has started the JVM
 
 
@@ -75,6 +76,8 @@ def in_our_words() -> Iterator[None]:
         if ours is not None:
             raise ours from error
         words = " ".join(text.partition("\n\n")[0].split())[:_MESSAGE_MAX]
+        if (stage := _STAGE.search(text)) is not None and stage[0][:60] not in words:
+            words += f": {' '.join(stage[0].split())[:_MESSAGE_MAX]}"
         if isinstance(error, AnalysisException):
             raise UsageError(words) from error
         raise JobFailed(words) from error

@@ -379,6 +379,30 @@ def test_a_log_that_took_another_course_below_the_cursor_is_told(
     assert states == {"c": "ok", "d": "diverged", "e": "diverged"}
 
 
+def test_the_lag_of_a_cursor_that_waits_above_a_restored_log_counts_what_it_will_read(
+    log_path: str, tmp_path: Path
+) -> None:
+    """Its ordinal is of the course that was lost."""
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"%d" % i for i in range(10)])
+    backup = tmp_path / "backup"
+    shutil.copytree(log_path, backup)
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"%d" % i for i in range(10, 30)])
+    with aolog.Reader(log_path, cursor="c") as reader:
+        assert len(list(reader)) == 30
+        reader.commit()
+    (Path(log_path) / "cursors").rename(backup / "cursors")
+    shutil.rmtree(log_path)
+    backup.rename(log_path)
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"x"] * 5)
+    with aolog.Reader(log_path, cursor="c") as reader:
+        assert reader.lag().records == 5
+        assert len(list(reader)) == 5
+        assert reader.lag().records == 0
+
+
 def reader_position_above(path: str, address: int) -> int:
     """Makes cursor d: of the log's first epoch, standing above its second; and e, another's."""
     from aolog.cursor import CursorFile

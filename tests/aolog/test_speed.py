@@ -36,6 +36,7 @@ class PythonTaker(speed.PythonGate):
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._is_locked = self._lock._is_owned  # type: ignore[attr-defined]  # threading's own
         self.passed_on: list[tuple[object, dict[str, object]]] = []
 
     def _append(self, value: bytes | None, **other: Any) -> int:

@@ -10,6 +10,7 @@ U.S. Geological Survey's feeds in GeoJSON have them under `features`.
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,12 +42,12 @@ _SHOWN = 5  # networks in the picture with a colour each
 
 class Example(NamedTuple):
     """messages: appended. events: of them, those with an id and a time, in the logs. hours: rows of
-    counts, an hour and a network each. plot: path of the picture."""
+    counts, an hour and a network each. plot: path of the picture, None without matplotlib."""
 
     messages: int
     events: int
     hours: int
-    plot: str
+    plot: str | None
 
 
 # --- transforms -----------------------------------------------------------------------------
@@ -116,8 +117,9 @@ def run(spark: SparkSession, into: str, messages: Iterable[bytes]) -> Example:
     routed = run_transfer(spark, Transfer(f"{into}/feed", "aolog", networks, (by_network,)))
     counted = run_transfer(spark, Transfer(networks, "parquet", table, (hourly,)))
     rows = spark.read.parquet(table).orderBy("hour").collect()
-    path = f"{into}/earthquakes.svg"
-    plot(rows, path)
+    path = f"{into}/earthquakes.svg" if find_spec("matplotlib") else None
+    if path is not None:
+        plot(rows, path)
     return Example(count, routed.records_out, counted.records_out, path)
 
 
@@ -210,7 +212,8 @@ def earthquakes(into: str, events: int, path: str | None, as_json: bool) -> None
     else:
         out.line(
             f"{done.messages:,} messages, {done.events:,} events in {into}/networks, "
-            f"{done.hours:,} rows in {into}/hourly, {done.plot}"
+            f"{done.hours:,} rows in {into}/hourly, "
+            + (done.plot or "no picture: pip install matplotlib")
         )
 
 
