@@ -357,7 +357,7 @@ def test_warnings_of_the_library_come_as_lines_and_as_json(log_path, ten):
         os.truncate(slab, slab.stat().st_size - 1)
         told = well("append", log_path, *options, given=b"x\n").stderr.splitlines()[0]
         if options:
-            assert "unclean" in json.loads(told)["warning"]["message"]
+            assert "the last write was torn" in json.loads(told)["warning"]["message"]
         else:
             assert told.startswith("aolog: warning: ")
 
