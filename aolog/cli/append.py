@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from aolog.appending import BATCH_BYTES
+from aolog.cli.options import has_options, in_options, said_in_options
 from aolog.cli.output import counted, json_option, out, progress, to_stderr
 from aolog.cli.parse import DURATION, SIZE, SIZE_OR_ZERO, log_argument
 from aolog.cli.pick import PICK, Pick, Picks
-from aolog.cli.resuming import Inputs, has_options
+from aolog.cli.resuming import Inputs
 from aolog.cli.source import STDIN, Source, total_bytes
 from aolog.cli.split import DELIMITERS, Delimiter, splitter
 from aolog.cli.stopping import Stopping, closed_when_stuck
@@ -92,7 +93,7 @@ class Appending:
                 what = "line" if self._delimiter == "line" else "record"
                 raise _told(
                     error,
-                    f"{source.name}, {what} {number}: {error.reason}",
+                    f"{source.name}, {what} {number}: {in_options(error.reason)}",
                     input=source.name,
                     number=number,
                 ) from error
@@ -214,7 +215,7 @@ def _tell(log: str, tally: Tally, writer: Writer, stopping: Stopping, *, as_json
     ):
         text += f"; {count} {what}" if count else ""
     if tally.unappended_bytes:
-        text += f"; {tally.unappended_bytes} bytes that were read were not appended"
+        text += f"; {counted(tally.unappended_bytes, 'byte')} read but not appended"
     if signum is not None:
         text = f"stopped by {signum.name}: {text}"
     to_stderr(text)
@@ -356,30 +357,32 @@ def append(
     format_ = format_ or _format_of(log)
     if format_ == "queuefka" and (picks.any or topic is not None):
         raise click.UsageError("format 1 (queuefka) has no place for keys, topics or timestamps")
+    if compression_level is not None and compression == "none":
+        raise click.UsageError("--compression-level needs --compression")
     retention = Retention(retention_max_bytes, retention_max_age, retention_max_slabs, when_full)
     paths = files or (STDIN,)
     total = total_bytes(paths)
     if STDIN in paths:
         Source(STDIN).close()  # closed from the start: said before the log is created
     with Stopping() as stopping:
-        writer = Writer(
-            log,
-            slab_bytes=slab_bytes,
-            slab_seconds=slab_seconds,
-            batch_bytes=batch_bytes,
-            flush_seconds=flush_seconds,
-            sync=sync,
-            sync_seconds=sync_seconds,
-            retention=retention,
-            format=format_,
-            topic=topic,
-            max_record_bytes=max_record_bytes,
-            compression=compression,
-            compression_level=compression_level,
-            preallocate=preallocate,
-        )
-        options = has_options(click.get_current_context())
-        inputs = Inputs(log, paths, delimiter, has_options=options)
+        with said_in_options():
+            writer = Writer(
+                log,
+                slab_bytes=slab_bytes,
+                slab_seconds=slab_seconds,
+                batch_bytes=batch_bytes,
+                flush_seconds=flush_seconds,
+                sync=sync,
+                sync_seconds=sync_seconds,
+                retention=retention,
+                format=format_,
+                topic=topic,
+                max_record_bytes=max_record_bytes,
+                compression=compression,
+                compression_level=compression_level,
+                preallocate=preallocate,
+            )
+        inputs = Inputs(log, paths, delimiter, has_options=has_options())
         appending = Appending(writer, stopping, picks, delimiter, max_record_bytes, inputs)
         may_stick = when_full == "block"
 

@@ -7,9 +7,6 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
-from click.core import ParameterSource
-
 from aolog.cli.output import counted
 from aolog.cli.source import STDIN
 
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
 
     from aolog.cli.split import Delimiter
 
-__all__ = ["Inputs", "has_options"]
+__all__ = ["Inputs"]
 
 
 class _Input(NamedTuple):
@@ -93,12 +90,3 @@ def _is_file(path: str) -> bool:
 
 def _no_option(path: str) -> str:
     return f"./{path}" if path.startswith("-") else path
-
-
-def has_options(context: click.Context) -> bool:
-    """Whether any was given but --json, which changes nothing of what is appended."""
-    return any(
-        context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        for option in context.command.params
-        if isinstance(option, click.Option) and option.name != "as_json"
-    )

@@ -365,3 +365,20 @@ def test_a_total_that_is_reached_says_where_to_resume(log_path, tmp_path):
     assert f"{inside} records are in the log and durable, up to line {inside} of {lines};" in told
     command = f"tail -n +{inside + 1} {lines} | aolog append {log_path} (with the same options)"
     assert told.endswith(f"raise --retention-max-bytes, then: {command}")
+
+
+def test_errors_name_the_commands_own_options(log_path):
+    fill(log_path, [b"x"])
+    wrong = [
+        ("--format queuefka", "open it with --format aolog"),
+        ("--compression zstd --compression-level 99", "--compression-level 99"),
+        ("--compression-level 9", "--compression-level needs --compression"),
+        ("--slab-bytes 1k --retention-max-bytes 1k", "--retention-max-bytes 1024 leaves no room"),
+        ("--batch-bytes 5G", "--batch-bytes 5368709120"),
+        ("--max-record-bytes 2", "is over --max-record-bytes 2"),
+    ]
+    for options, told in wrong:
+        error = failure("append", log_path, *options.split(), given=b"aaaa\n")
+        assert told in f"{error['message']}; {error['hint']}"
+        assert "=" not in error["message"]
+    assert values(log_path) == [b"x"]

@@ -227,10 +227,11 @@ def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
     with aolog.Writer(copied) as writer:
         assert writer.opening.case == "@K copied"
         assert writer.opening.epoch == 2
-        assert caplog.messages == [
+        (told,) = caplog.messages
+        assert told == (
             f"{copied}: is a copy or was restored: addresses go on at {writer.opening.next_base}, "
             "in epoch 2; nothing was cut [@K copied]"
-        ]
+        )
         assert writer.append(b"copy") > theirs[-1]
     assert values(copied) == [b"a", b"copy"]
     assert_clean(copied)
