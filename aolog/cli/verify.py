@@ -13,6 +13,7 @@ from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError
 from aolog.log import Log
 from aolog.storage import Storage
+from aolog.verify import GAP_CAUSES
 
 if TYPE_CHECKING:
     from aolog.verify import Report
@@ -84,10 +85,16 @@ def _print(log: str, report: Report) -> None:
         out.line("")
         rows = [(gap.begin, gap.end, gap.records_lost, gap.reason) for gap in report.gaps]
         out.line(table(("BEGIN", "END", "RECORDS LOST", "REASON"), rows))
-    if report.problems:
-        out.line("\nDamage that costs no record:")
-        for problem in report.problems:
-            out.line(f"  {one_line(problem)}")
+    damage = [found for found in report.findings if found.damage]
+    causes = [found for found in damage if found.code in GAP_CAUSES and report.gaps]
+    for head, part in (
+        ("Damage that is why records are lost", causes),
+        ("Damage that costs no record", [found for found in damage if found not in causes]),
+    ):
+        if part:
+            out.line(f"\n{head}:")
+        for found in part:
+            out.line(f"  {one_line(found.message)}")
     notes = [
         found.message for found in report.findings if not found.damage and found.code != "tail"
     ]

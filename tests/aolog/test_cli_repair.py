@@ -42,6 +42,17 @@ def test_a_repair_says_what_was_done_and_where_the_originals_are(log: str) -> No
     assert "Damage that costs no record" not in verified.stdout
 
 
+def test_a_header_that_is_lost_is_told_as_the_cause_of_its_gap(log):
+    for slab in slab_files(log):
+        data = bytearray(slab.read_bytes())
+        data[:8192] = bytes(8192)
+        slab.write_bytes(data[:-100])
+    said = run("verify", log).stdout
+    assert "Damage that is why records are lost:\n" in said
+    assert "no copy of the header is intact: nothing in it can be read" in said
+    assert "Damage that costs no record" not in said
+
+
 def test_json_has_everything(log: str) -> None:
     said = answer("repair", log, "--json")
     assert [slab["base"] for slab in said["slabs"]] == [0]
