@@ -1,4 +1,5 @@
-"""LOG/aside/repair-NNNN/: what a repair keeps. Nothing of it is ever read again, or removed, by us.
+"""LOG/aside/repair-NNNN/: what a repair keeps. Nothing of it is ever removed by us, nor
+read again but for the gaps that its report tells.
 
 %020d.slab      originals that were replaced
 NAME.cursor     the damaged copy of a cursor, 4096 bytes
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from aolog.repair import Repaired
     from aolog.storage import Directory, Storage
 
-__all__ = ["Aside", "directory_name"]
+__all__ = ["Aside", "directory_name", "recorded_gaps"]
 
 REPORT_NAME = "report.json"
 SALVAGE_NAME = "salvage.jsonl"
@@ -36,6 +37,34 @@ _PREFIX = "repair-"
 def directory_name(number: int) -> str:
     """Of the n-th repair's."""
     return f"{_PREFIX}{number:04d}"
+
+
+def recorded_gaps(log_path: str, storage: Storage) -> dict[tuple[int, int], str]:
+    """(begin, end) of the gaps that finished repairs left, and the directory's name of the first
+    that did. Addresses stay, and such a gap's bytes are zeros: one of the same range is the same.
+    A report that cannot be read tells nothing. Raises StorageError."""
+    found: dict[tuple[int, int], str] = {}
+    parent = f"{log_path}/{ASIDE_DIRECTORY}"
+    if not storage.exists(parent):
+        return found
+    for name in sorted(storage.list_names(parent)):
+        if not name.startswith(_PREFIX):
+            continue
+        try:
+            file = storage.open_read(f"{parent}/{name}/{REPORT_NAME}")
+        except FileNotFoundError:  # it was killed
+            continue
+        try:
+            text = file.pread(file.stat().size, 0)
+        finally:
+            file.close()
+        try:
+            gaps = [(int(gap["begin"]), int(gap["end"])) for gap in json.loads(text)["gaps"]]
+        except (ValueError, TypeError, KeyError):
+            continue
+        for gap in gaps:
+            found.setdefault(gap, name)
+    return found
 
 
 class Aside:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog import speed
 from aolog.columns import lone
 from aolog.errors import UsageError
+from aolog.notices import counted
 from aolog.record import Record
 
 if TYPE_CHECKING:
@@ -154,4 +155,4 @@ class Batch:
         return made
 
     def __repr__(self) -> str:
-        return f"<aolog.Batch of {len(self)} records>"
+        return f"<aolog.Batch of {counted(len(self), 'record')}>"

@@ -31,6 +31,7 @@ from aolog.opening import (
     open_for_append,
 )
 from aolog.slab import ADDRESS_END
+from aolog.walk import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -348,6 +349,39 @@ class SlabChain:
         return pruned.slabs > 0
 
     # --- the end ------------------------------------------------------------------------------
+
+    def keep_whole_frames(self) -> int:
+        """For when what is pending cannot be written: the slab's file ends behind the last whole
+        frame that is in it, on the device too, so that half a frame is no torn end and costs no
+        address. The address there: what is before it is read, nothing behind it is. To be released
+        next. Errors are told, and leave `durable` where it was."""
+        slab = self.slab
+        if slab is None or self.failed is not None:
+            return self.durable
+        end = self.durable
+        try:
+            end = self._end_of_whole_frames(slab.base)
+            with self._sync_lock:
+                slab.file.truncate(end - slab.base)
+                self._datasync(slab)
+                self.durable = end
+        except AologError as error:
+            notices.warn("%s: %s", self.path, error)
+        return end
+
+    def _end_of_whole_frames(self, base: int) -> int:
+        log = Log(self.path, self._storage)
+        try:
+            slab = log.open_slab(log.position(base))
+        finally:
+            log.close()
+        try:
+            walker = slab.walker()
+            while not isinstance(outcome := walker.next(), Tail):
+                pass
+            return base + outcome.begin
+        finally:
+            slab.close()
 
     def release(self) -> None:
         """Gives files and the log's lock free, as they are. Idempotent. Also in a forked child,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from aolog.errors import CodecUnavailable, NewerFormat, NotALog, StorageFailed
 from aolog.frame import KIND_RECORDS, KIND_SEAL, Frame
 from aolog.listing import list_slabs
+from aolog.notices import counted
 from aolog.slab import (
     DATA_BEGIN,
     HEADER_COPIES,
@@ -146,7 +147,8 @@ class Slab:
         """The error, saying which records are meant."""
         address = self.base + frame.offset
         return CodecUnavailable(
-            f"the {frame.header.records} records at address {address} cannot be read: {error.reason}",
+            f"{counted(frame.header.records, 'record')} at address {address} cannot be read: "
+            f"{error.reason}",
             hint=error.hint,
             **error.details,
             path=self.file.path,
@@ -273,7 +275,9 @@ class Log:
         """Raises NotALog if there is none."""
         if not self.bases:
             raise NotALog(
-                "no log: the directory holds no slab", hint="a Writer creates it", path=self.path
+                "no log: the directory holds no slab",
+                hint="the first append creates it",
+                path=self.path,
             )
 
     def listed(self, look: Callable[[], _T]) -> _T:

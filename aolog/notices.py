@@ -6,7 +6,7 @@ of what importing this costs.
 
 from __future__ import annotations
 
-__all__ = ["fault", "warn"]
+__all__ = ["counted", "fault", "records_lost", "warn"]
 
 _CALLER = 2  # frames up: the line that is told is theirs
 
@@ -23,3 +23,13 @@ def fault(message: str, *args: object) -> None:
     import logging
 
     logging.getLogger("aolog").error(message, *args, stacklevel=_CALLER)
+
+
+def counted(count: int, noun: str, spec: str = "") -> str:
+    """'1 record', '2 records'; spec: of the number, as `format` has it."""
+    return f"{count:{spec}} {noun}{'' if count == 1 else 's'}"
+
+
+def records_lost(count: int | None) -> str:
+    """'1 record', 'an unknown number of records': a gap's."""
+    return "an unknown number of records" if count is None else counted(count, "record")

@@ -15,8 +15,8 @@ from aolog.cursor import cursor_names, read_position
 from aolog.errors import AologError, HeaderLost, StorageFull, TopicMismatch, UsageError
 from aolog.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, padding
 from aolog.log import ASIDE_DIRECTORY
-from aolog.notices import warn
-from aolog.recovery import Case, Decision, LastSlab, decide
+from aolog.notices import counted, warn
+from aolog.recovery import FOUND, Case, Decision, LastSlab, decide
 from aolog.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader, slab_name
 from aolog.walk import QueuefkaWalker, Tail
 
@@ -345,14 +345,19 @@ def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
 
 def _report(log: Log, opening: Opening) -> Opening:
     if opening.case not in {Case.SEALED.value, Case.QUEUEFKA.value}:
+        if opening.cut_bytes:
+            cut = f"{counted(opening.cut_bytes, 'byte')} {'was' if opening.cut_bytes == 1 else 'were'}"
+            cut += f" cut, kept in {opening.aside_path}"
+        else:
+            cut = "nothing was cut"
         warn(
-            "%s: opened after an unclean stop, case %s: %d bytes cut%s; epoch %d goes on at %d",
+            "%s: %s: addresses go on at %d%s; %s [%s]",
             log.path,
-            opening.case,
-            opening.cut_bytes,
-            f", kept in {opening.aside_path}" if opening.aside_path else "",
-            opening.epoch,
+            FOUND[Case(opening.case)],
             opening.next_base,
+            f", in epoch {opening.epoch}" if opening.epoch else "",
+            cut,
+            opening.case,
         )
     return opening
 

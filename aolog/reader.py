@@ -27,6 +27,7 @@ from aolog.errors import (
 )
 from aolog.lag import lag
 from aolog.log import Log
+from aolog.notices import records_lost
 from aolog.resume import check_end, identity, resume
 from aolog.scan import Scan
 from aolog.storage import Storage, absolute
@@ -300,10 +301,11 @@ class Reader:
         if self._on_gap is not None:
             self._on_gap(gap)
         if self._strict:
-            lost = "an unknown number of" if gap.records_lost is None else gap.records_lost
             raise GapFound(
-                f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): {lost} records",
-                hint="read again to go on behind them; `aolog verify` shows all",
+                f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): "
+                f"{records_lost(gap.records_lost)}",
+                hint="read again to go on behind them"
+                + ("" if gap.reason == "pruned" else "; `aolog verify` shows all"),
                 path=self.path,
                 gap=gap,
             )

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Case", "Decision", "LastSlab", "decide"]
+__all__ = ["FOUND", "Case", "Decision", "LastSlab", "decide"]
 
 _ALIGNMENT = 8
 
@@ -53,6 +53,20 @@ class Case(Enum):
     QUEUEFKA = "@Q queuefka"
     QUEUEFKA_TORN = "@R queuefka_torn"
     QUEUEFKA_BAD = "@S queuefka_bad"
+
+
+_UNCLOSED = "its last writer did not close it"
+# What was found, for people: of the rows that are told.
+FOUND = {
+    Case.SEALED_TAIL: "its last slab had something behind its seal",
+    Case.UNSEALED: _UNCLOSED,
+    Case.UNSEALED_BLANK: _UNCLOSED,
+    Case.UNSEALED_TORN: f"{_UNCLOSED}, and the last write was torn",
+    Case.HEADER_LOST: "every copy of its last slab's header is damaged",
+    Case.COPIED: "is a copy or was restored",
+    Case.QUEUEFKA_TORN: "the last write was torn",
+    Case.QUEUEFKA_BAD: "its last slab is damaged, and stays as it is",
+}
 
 
 class LastSlab(NamedTuple):

@@ -56,7 +56,7 @@ def translate(error: OSError, path: str, what: str) -> StorageError:
     kind: type[StorageError] = StorageFailed
     hint = "see the system's log; intact records stay readable"
     if error.errno in _NO_ROOM:
-        kind, hint = StorageFull, "free some space and try again: nothing is lost"
+        kind, hint = StorageFull, "free some space and try again"
     elif error.errno in _NO_PERMISSION:
         kind, hint = PermissionDenied, "check the owner and mode of the file and its directory"
     reason = f"{what}: {os.strerror(error.errno)}" if error.errno else f"{what}: {error}"

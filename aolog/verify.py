@@ -16,6 +16,7 @@ from aolog.cursor import Cursor, cursor_names, cursor_path, read_copies, read_po
 from aolog.errors import CursorDiverged, CursorForeign
 from aolog.listing import PENDING_SUFFIX, list_slabs
 from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, MANIFEST_NAME, RETENTION_LOCK, Log
+from aolog.notices import counted
 from aolog.record import Gap, Lag
 from aolog.resume import check_course
 from aolog.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader, slab_base
@@ -27,10 +28,27 @@ if TYPE_CHECKING:
     from aolog.audit import Audit, SlabAudit
     from aolog.cursor import Position
 
-__all__ = ["CursorHealth", "Finding", "Leftover", "Report", "SlabHealth", "cursors", "verify"]
+__all__ = [
+    "GAP_CAUSES",
+    "CursorHealth",
+    "Finding",
+    "Leftover",
+    "Report",
+    "SlabHealth",
+    "cursors",
+    "verify",
+]
 
 SealState: TypeAlias = Literal["intact", "differs", "damaged", "none"]
 _ZERO_UUID = bytes(16)
+NOTES_SUFFIX = ".lanes"  # of what the bridge keeps beside a cursor: no damage, and none of ours
+_LEFT = {
+    "temporary": "a temporary file",
+    "pending": "a slab that no job has published",
+    "notes": "the bridge's notes on a cursor that is not there",
+}
+# Findings that say why a gap is there.
+GAP_CAUSES = {"header_lost", "renamed"}
 _NAMES = {RETENTION_LOCK, MANIFEST_NAME, "lost+found"}  # beside slabs and directories
 
 
@@ -71,8 +89,8 @@ class CursorHealth(NamedTuple):
 
 
 class Leftover(NamedTuple):
-    """A file that is no part of the log. kind: "temporary", "pending", "aside" or
-    "unknown"."""
+    """A file that is no part of the log. kind: "temporary", "pending", "notes" (of the bridge, on a
+    cursor that is not there), "aside" or "unknown"."""
 
     kind: str
     path: str
@@ -83,7 +101,8 @@ class Report(NamedTuple):
     """What `verify` found. ok: no gap and nothing damaged. bytes: of slab files. end: address
     behind the last intact frame. durable: address up to which a mark or a seal says that
     everything was synced; more may be. tail_bytes: behind `end`, not blank: an append that is going
-    on, or a torn end that the next writer sets aside. problems: damage that costs no record.
+    on, or a torn end that the next writer sets aside. problems: damage that costs no record, or
+    (GAP_CAUSES) why records are lost.
     notes: what is no damage. findings: both, with codes."""
 
     ok: bool
@@ -153,12 +172,11 @@ def judge(log: Log, found: Audit) -> Report:
     leftovers = find_leftovers(log.path, log.storage)
     for left in leftovers:
         if left.kind != "aside":
-            what = {"temporary": "a temporary file", "pending": "a slab that no job has published"}
-            said = what.get(left.kind, "no file of a log's")
+            said = _LEFT.get(left.kind, "no file of a log's")
             findings.append(Finding(f"{left.kind}_file", left.path, f"{left.path}: {said}", False))
     if found.tail_bytes:
         message = (
-            f"{found.tail_bytes} bytes behind the end: an append that is going on, or a torn end "
+            f"{counted(found.tail_bytes, 'byte')} behind the end: an append that is going on, or a torn end "
             "that the next writer sets aside"
         )
         findings.append(Finding("tail", found.slabs[-1].path, message, False))
@@ -222,7 +240,7 @@ def _of_slab(slab: SlabAudit, seal: SealState, uuid: bytes) -> list[Finding]:
     elif slab.is_emptied:
         tell("emptied", "holds nothing; a gap tells what was lost", damage=False)
     elif slab.header is None:
-        tell("header_lost", "no copy of the header is intact")
+        tell("header_lost", "no copy of the header is intact: nothing in it can be read")
     else:
         bad = [at for at, c in zip(HEADER_COPIES, slab.copies, strict=True) if c != slab.header]
         if bad:
@@ -318,10 +336,11 @@ def find_leftovers(path: str, storage: Storage) -> list[Leftover]:
         elif name.endswith(PENDING_SUFFIX) and name not in published:
             tell("pending", where)
         elif name == CURSOR_DIRECTORY:
-            known = {f"{cursor}.cursor" for cursor in cursor_names(path, storage)}
+            cursors = cursor_names(path, storage)
+            known = {f"{cursor}{end}" for cursor in cursors for end in (".cursor", NOTES_SUFFIX)}
             for inner in sorted(set(storage.list_names(where)) - known):
-                kind = "temporary" if inner.endswith(".tmp") else "unknown"
-                tell(kind, f"{where}/{inner}")
+                kind = "notes" if inner.endswith(NOTES_SUFFIX) else "unknown"
+                tell("temporary" if inner.endswith(".tmp") else kind, f"{where}/{inner}")
         elif name == ASIDE_DIRECTORY:
             for inner in _files_below(where, storage):
                 tell("aside", inner)

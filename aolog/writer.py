@@ -348,6 +348,22 @@ class Writer(Upkeep):
                 raise
             self._release()
 
+    def give_up(self) -> int:
+        """Instead of `close`, where that raises StorageFull or StorageFailed and nobody will call
+        it again: gives the log free with the whole frames that are in its files, and drops what is
+        in memory only. The address behind those frames: records before it are in the log, and
+        durable if `durable` says so; others are not, and may be appended again. Idempotent; never
+        raises."""
+        self._ticker.stop()
+        with self._lock:
+            if isinstance(self._trouble, LogClosed | Forked):
+                return self._chain.durable
+            self._close_gate()
+            self._batch = None
+            end = self._chain.keep_whole_frames()
+            self._release()
+            return end
+
     def _release(self) -> None:
         self._chain.release()
         self._meet(LogClosed("the writer is closed", hint="open another", path=self.path))

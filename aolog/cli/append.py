@@ -7,23 +7,32 @@ before is closed properly, and the last words say how many records are durable.
 
 from __future__ import annotations
 
-import logging
-import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from aolog import lifetime
 from aolog.appending import BATCH_BYTES
+from aolog.cli.options import has_options, in_options, said_in_options
 from aolog.cli.output import counted, json_option, out, progress, to_stderr
 from aolog.cli.parse import DURATION, SIZE, SIZE_OR_ZERO, log_argument
 from aolog.cli.pick import PICK, Pick, Picks
+from aolog.cli.resuming import Inputs
 from aolog.cli.source import STDIN, Source, total_bytes
 from aolog.cli.split import DELIMITERS, Delimiter, splitter
-from aolog.cli.stopping import Stopping
+from aolog.cli.stopping import Stopping, closed_when_stuck
 from aolog.cli.tally import Tally
-from aolog.errors import AologError, LogClosed, NotALog, RecordTooLarge, StorageError, UsageError
+from aolog.errors import (
+    AologError,
+    LogClosed,
+    NotALog,
+    RecordTooLarge,
+    RetentionFull,
+    StorageError,
+    StorageFull,
+    SyncFailed,
+    UsageError,
+)
 from aolog.log import Log
 from aolog.retention import Retention
 from aolog.storage import Storage
@@ -36,8 +45,12 @@ if TYPE_CHECKING:
 
 __all__ = ["append"]
 
-_GRACE_S = 1.0  # how long a signal waits for an append that waits for room
-_LOOK_S = 0.1  # how often it is looked for one, in that mode only
+# Else an error's own hint, which is for who can call again.
+_TO_DO: dict[type[AologError], str] = {
+    StorageFull: "free some space",
+    RetentionFull: "let the cursors catch up, delete those not used (aolog cursor delete), or raise "
+    "--retention-max-bytes",
+}
 
 
 class Appending:
@@ -50,8 +63,10 @@ class Appending:
         picks: Picks,
         delimiter: Delimiter,
         record_bytes_max: int,
+        inputs: Inputs,
     ) -> None:
         self.tally = Tally()
+        self.inputs = inputs
         self._writer = writer
         self._stopping = stopping
         self._picks = picks
@@ -66,6 +81,7 @@ class Appending:
                 return
             source = Source(path)
             before = self.tally.records
+            self.inputs.begin(path, source.name, before)
             try:
                 self._take(source, update)
             except (UsageError, LogClosed) as error:
@@ -77,12 +93,13 @@ class Appending:
                 what = "line" if self._delimiter == "line" else "record"
                 raise _told(
                     error,
-                    f"{source.name}, {what} {number}: {error.reason}",
+                    f"{source.name}, {what} {number}: {in_options(error.reason)}",
                     input=source.name,
                     number=number,
                 ) from error
             finally:
                 source.close()
+        self.inputs.ended = self._stopping.signum is None
 
     def _take(self, source: Source, update: Callable[[int], None]) -> None:
         tally, split = self.tally, splitter(self._delimiter, self._max)
@@ -116,30 +133,9 @@ def _told(error: AologError, reason: str, **details: object) -> AologError:
     return type(error)(reason, hint=error.hint, **{**error.details, **details})
 
 
-@contextmanager
-def _closed_when_stuck(writer: Writer, stopping: Stopping) -> Iterator[None]:
-    """An append that waits for room (when_full "block") cannot see that it is asked to stop:
-    closing the writer from beside ends its wait."""
-    finished = threading.Event()
-
-    def look() -> None:
-        while not finished.wait(_LOOK_S):
-            if stopping.signum is not None:
-                if not finished.wait(_GRACE_S):
-                    _close(writer)
-                return
-
-    thread = threading.Thread(target=look, name="aolog-append-stop", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        thread.join()
-
-
 def _run(appending: Appending, writer: Writer, take: Callable[[], None]) -> None:
-    """Takes, then closes in any case. Raises what went wrong, with how many records are durable."""
+    """Takes, then closes in any case. Raises what went wrong, with how many records are in the log
+    and, where the disk was to blame, how the rest gets there."""
     problem: AologError | None = None
     try:
         take()
@@ -148,28 +144,34 @@ def _run(appending: Appending, writer: Writer, take: Callable[[], None]) -> None
     except BaseException:
         _close(writer)
         raise
-    closing = _close(writer)
+    closing, end = _close(writer)
     if isinstance(closing, StorageError) or problem is None:
         problem = closing or problem  # losing what was taken is worse than not taking more
     if problem is None:
         return
     tally = appending.tally
     durable = tally.records_before(writer.durable)
-    lost = tally.records - durable
+    if isinstance(problem, StorageError) and not isinstance(problem, SyncFailed):
+        records = tally.records_before(end)
+        text, how, fields = appending.inputs.told(records, durable, tally.records)
+        problem.hint = _TO_DO.get(type(problem)) or problem.hint
+        if how is not None:
+            problem.hint = f"{problem.hint}, then: {how}" if problem.hint else f"go on with: {how}"
+        raise _told(problem, f"{problem.reason}; {text}", records=tally.records, **fields)
     reason = f"{problem.reason}; {counted(durable, 'record')} appended before it and durable"
-    if lost:
+    if lost := tally.records - durable:
         reason += f", {lost} more may be lost"
     raise _told(problem, reason, records=tally.records, records_durable=durable) from problem
 
 
-def _close(writer: Writer) -> AologError | None:
+def _close(writer: Writer) -> tuple[AologError | None, int]:
+    """What stood in the way, and the address behind the last record that is in the log."""
+    problem: AologError | None = None
     try:
         writer.close()
     except AologError as error:
-        lifetime.closed(writer)  # it failed now: at exit it is tried once more, and not told again
-        logging.getLogger("aolog").addHandler(logging.NullHandler())
-        return error
-    return None
+        problem = error
+    return problem, writer.give_up()  # nobody will come to close it again
 
 
 def _format_of(log: str) -> Literal["aolog", "queuefka"]:
@@ -213,7 +215,7 @@ def _tell(log: str, tally: Tally, writer: Writer, stopping: Stopping, *, as_json
     ):
         text += f"; {count} {what}" if count else ""
     if tally.unappended_bytes:
-        text += f"; {tally.unappended_bytes} bytes that were read were not appended"
+        text += f"; {counted(tally.unappended_bytes, 'byte')} read but not appended"
     if signum is not None:
         text = f"stopped by {signum.name}: {text}"
     to_stderr(text)
@@ -355,35 +357,39 @@ def append(
     format_ = format_ or _format_of(log)
     if format_ == "queuefka" and (picks.any or topic is not None):
         raise click.UsageError("format 1 (queuefka) has no place for keys, topics or timestamps")
+    if compression_level is not None and compression == "none":
+        raise click.UsageError("--compression-level needs --compression")
     retention = Retention(retention_max_bytes, retention_max_age, retention_max_slabs, when_full)
     paths = files or (STDIN,)
     total = total_bytes(paths)
     if STDIN in paths:
         Source(STDIN).close()  # closed from the start: said before the log is created
     with Stopping() as stopping:
-        writer = Writer(
-            log,
-            slab_bytes=slab_bytes,
-            slab_seconds=slab_seconds,
-            batch_bytes=batch_bytes,
-            flush_seconds=flush_seconds,
-            sync=sync,
-            sync_seconds=sync_seconds,
-            retention=retention,
-            format=format_,
-            topic=topic,
-            max_record_bytes=max_record_bytes,
-            compression=compression,
-            compression_level=compression_level,
-            preallocate=preallocate,
-        )
-        appending = Appending(writer, stopping, picks, delimiter, max_record_bytes)
+        with said_in_options():
+            writer = Writer(
+                log,
+                slab_bytes=slab_bytes,
+                slab_seconds=slab_seconds,
+                batch_bytes=batch_bytes,
+                flush_seconds=flush_seconds,
+                sync=sync,
+                sync_seconds=sync_seconds,
+                retention=retention,
+                format=format_,
+                topic=topic,
+                max_record_bytes=max_record_bytes,
+                compression=compression,
+                compression_level=compression_level,
+                preallocate=preallocate,
+            )
+        inputs = Inputs(log, paths, delimiter, has_options=has_options())
+        appending = Appending(writer, stopping, picks, delimiter, max_record_bytes, inputs)
         may_stick = when_full == "block"
 
         def take() -> None:
             with (
                 progress("append", total, shown=not as_json) as update,
-                _closed_when_stuck(writer, stopping) if may_stick else nullcontext(),
+                closed_when_stuck(writer.close, stopping) if may_stick else nullcontext(),
             ):
                 appending.take_all(paths, update)
 

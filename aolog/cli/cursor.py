@@ -13,7 +13,7 @@ import click
 
 from aolog.cli.failing import CONTEXT_SETTINGS
 from aolog.cli.holder import Holders, require_log
-from aolog.cli.output import json_option, one_line, out, table, to_stderr
+from aolog.cli.output import counted, json_option, one_line, out, table, to_stderr
 from aolog.cli.parse import WHERE, Where, cursor_argument, log_argument
 from aolog.cli.positions import HEAD, Standing, row, standing, standings
 from aolog.cursor import cursor_names, cursor_path, read_position
@@ -151,7 +151,9 @@ def delete(log: str, name: str, yes: bool, as_json: bool) -> None:  # noqa: FBT0
 
 def _confirmed(found: Standing) -> bool:
     lag = found.lag
-    behind = "" if lag is None or lag.records is None else f", {lag.records} records behind"
+    behind = (
+        "" if lag is None or lag.records is None else f", {counted(lag.records, 'record')} behind"
+    )
     question = f"Delete cursor {found.name}{behind}? [y/N] "
     if sys.stdin is None:
         return False

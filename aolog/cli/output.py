@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.errors import StorageError
+from aolog.notices import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -210,11 +211,6 @@ def iso_time(timestamp_us: int) -> str | None:
 
 
 # --- text for people ------------------------------------------------------------------------
-
-
-def counted(count: int, noun: str, spec: str = "") -> str:
-    """'1 record', '2 records'; spec: of the number, as `format` has it."""
-    return f"{count:{spec}} {noun}{'' if count == 1 else 's'}"
 
 
 def human_bytes(count: int) -> str:

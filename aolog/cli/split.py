@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from aolog.cli.failing import InputTruncated
 from aolog.errors import RecordTooLarge
+from aolog.notices import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +104,7 @@ class _Measured:
     def finish(self) -> Iterator[bytes]:
         if self.pending_bytes:
             raise InputTruncated(
-                f"the input ends {self.pending_bytes} bytes into a record of {self._needed}, "
+                f"the input ends {counted(self.pending_bytes, 'byte')} into a record of {self._needed}, "
                 "length included",
                 hint="is it length-delimited (u32le), and whole?",
             )

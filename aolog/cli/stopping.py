@@ -11,13 +11,19 @@ import os
 import select
 import signal
 import threading
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
+from aolog.errors import AologError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
-__all__ = ["Stopping"]
+__all__ = ["Stopping", "closed_when_stuck"]
 
+_GRACE_S = 1.0  # how long a signal waits for an append that waits for room
+_LOOK_S = 0.1  # how often it is looked for one, in that mode only
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -66,3 +72,26 @@ class Stopping:
         """As a shell names a death by this signal."""
         assert self.signum is not None
         return 128 + self.signum
+
+
+@contextmanager
+def closed_when_stuck(close: Callable[[], None], stopping: Stopping) -> Iterator[None]:
+    """An append that waits for room (when_full "block") cannot see that it is asked to stop:
+    closing the writer from beside ends its wait. An error of that is met again at its own end."""
+    finished = threading.Event()
+
+    def look() -> None:
+        while not finished.wait(_LOOK_S):
+            if stopping.signum is not None:
+                if not finished.wait(_GRACE_S):
+                    with suppress(AologError):
+                        close()
+                return
+
+    thread = threading.Thread(target=look, name="aolog-append-stop", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import aolog
+from aolog.aside import recorded_gaps
 from aolog.cli.output import counted, human_bytes, json_option, one_line, out, progress, table
 from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError
 from aolog.log import Log
 from aolog.storage import Storage
+from aolog.verify import GAP_CAUSES
 
 if TYPE_CHECKING:
     from aolog.verify import Report
@@ -25,11 +27,12 @@ __all__ = ["report_to_json", "total_bytes", "verify"]
 Examples:
   aolog verify LOG
   aolog verify LOG --json | jq '.gaps[]'
-  aolog verify LOG || mail -s 'log damaged' ops@example.org < /dev/null
+  aolog verify LOG --known || mail -s 'log damaged' ops@example.org < /dev/null
 
 Exit status 0 if all is intact, 3 if anything is damaged: what lost records is listed apart from
-what did not (a header copy, a seal, a cursor copy), which `aolog repair` mends. Verifying changes
-nothing, and may run beside a writer."""
+what did not (a header copy, a seal, a cursor copy), which `aolog repair` mends. A lost record stays
+lost, so a repaired log stays DAMAGED; with --known only new damage counts, as long as LOG/aside
+keeps the repair's report. Verifying changes nothing, and may run beside a writer."""
 )
 @log_argument
 @click.option(
@@ -37,16 +40,25 @@ nothing, and may run beside a writer."""
     is_flag=True,
     help="Format 1 only: behind damage, guess where the next record begins.",
 )
+@click.option("--known", is_flag=True, help="Gaps that a repair has recorded are no damage.")
 @json_option
-def verify(log: str, resync: bool, as_json: bool) -> int:  # noqa: FBT001 -- click passes by name
+def verify(
+    log: str,
+    resync: bool,  # noqa: FBT001 -- click passes options by name
+    known: bool,  # noqa: FBT001 -- the same
+    as_json: bool,  # noqa: FBT001 -- the same
+) -> int:
     """Check every byte of LOG; list gaps and damage."""
     with progress("verify", total_bytes(log), shown=not as_json) as update:
         report = aolog.verify(log, resync=resync, progress=lambda done, _: update(done))
+    recorded = recorded_gaps(log, Storage()) if report.gaps else {}
+    since = [recorded[at] for gap in report.gaps if (at := (gap.begin, gap.end)) in recorded]
+    ok = report.ok or (known and len(since) == len(report.gaps) and not report.problems)
     if as_json:
-        out.json({"log": log, **report_to_json(report)})
+        out.json({"log": log, **report_to_json(report), "known_gaps": len(since)})
     else:
-        _print(log, report)
-    return 0 if report.ok else CorruptionError.exit_status
+        _print(log, report, since, ok=ok)
+    return 0 if ok else CorruptionError.exit_status
 
 
 def report_to_json(report: Report) -> dict[str, Any]:
@@ -69,8 +81,10 @@ def total_bytes(log: str) -> int:
         listed.close()
 
 
-def _print(log: str, report: Report) -> None:
-    out.line(f"{one_line(log)}: {'ok' if report.ok else 'DAMAGED'}")
+def _print(log: str, report: Report, since: list[str], *, ok: bool) -> None:
+    """since: the repair that recorded it, of each gap that one did."""
+    state = "ok" if report.ok else "ok but for known gaps"
+    out.line(f"{one_line(log)}: {state if ok else 'DAMAGED'}")
     records, frames = counted(report.records, "record", ","), counted(report.frames, "frame", ",")
     slabs = counted(report.slabs, "slab", ",")
     out.line(f"{records} in {frames}, {slabs}, {human_bytes(report.bytes)}")
@@ -84,10 +98,20 @@ def _print(log: str, report: Report) -> None:
         out.line("")
         rows = [(gap.begin, gap.end, gap.records_lost, gap.reason) for gap in report.gaps]
         out.line(table(("BEGIN", "END", "RECORDS LOST", "REASON"), rows))
-    if report.problems:
-        out.line("\nDamage that costs no record:")
-        for problem in report.problems:
-            out.line(f"  {one_line(problem)}")
+        if since:
+            new = len(report.gaps) - len(since)
+            gaps = f"{counted(len(since), 'gap')} known since {max(since)}"
+            out.line(f"{gaps}, {new or 'none'} new")
+    damage = [found for found in report.findings if found.damage]
+    causes = [found for found in damage if found.code in GAP_CAUSES and report.gaps]
+    for head, part in (
+        ("Damage that is why records are lost", causes),
+        ("Damage that costs no record", [found for found in damage if found not in causes]),
+    ):
+        if part:
+            out.line(f"\n{head}:")
+        for found in part:
+            out.line(f"  {one_line(found.message)}")
     notes = [
         found.message for found in report.findings if not found.damage and found.code != "tail"
     ]

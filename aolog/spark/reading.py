@@ -17,7 +17,7 @@ from aolog.arrow import to_arrow
 from aolog.batch import RecordFrame
 from aolog.errors import GapFound, NotALog
 from aolog.log import Log
-from aolog.notices import warn
+from aolog.notices import counted, records_lost, warn
 from aolog.ranges import read_range
 from aolog.record import Gap
 from aolog.spark.filters import ALL, Bounds
@@ -90,7 +90,8 @@ def _read(piece: Piece, log: Log, how: Reading) -> Iterator[pa.RecordBatch]:
     if frames:
         yield from _batches(frames, size, piece, how.schema)
     if gaps:
-        warn("%s: %d gaps, at least %d records lost", piece.path, gaps, lost)
+        count = counted(gaps, "gap")
+        warn("%s: %s, at least %s lost", piece.path, count, counted(lost, "record"))
 
 
 def _widths(schema: pa.Schema, piece: Piece) -> tuple[int, bool]:
@@ -108,8 +109,7 @@ def _widths(schema: pa.Schema, piece: Piece) -> tuple[int, bool]:
 
 def _judge(piece: Piece, gap: Gap, how: Reading) -> None:
     """Raises if the gap is to fail. A torn end never does: nobody was told that it is safe."""
-    lost = "an unknown number of" if gap.records_lost is None else gap.records_lost
-    text = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): {lost} records"
+    text = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): {records_lost(gap.records_lost)}"
     missed = gap.reason in {"pruned", "missing"}
     if gap.reason != "torn" and (how.fail_on_loss if missed else how.fail_on_corruption):
         hint = "set failOnDataLoss to false" if missed else "set onCorruption to skip"

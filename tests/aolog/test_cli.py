@@ -172,7 +172,15 @@ def test_prune_leaves_what_a_cursor_needs_unless_it_is_forced(log_path, slabs):
     assert slab_files(log_path) == slabs[3:]
     well("prune", log_path, "--max-bytes", "20k", "--force")
     assert slab_files(log_path) == slabs[-2:]
-    assert run("read", log_path, "--cursor", "slow").exit_code == 3
+    result = run("read", log_path, "--cursor", "slow")
+    assert result.exit_code == 3
+    assert "verify" not in result.stderr  # which knows nothing of what was pruned
+    assert "1 gap met: " in result.stderr
+    gone = "was let go by retention or `aolog prune`"
+    assert result.stderr.endswith(f"; what is intact was read; what is missing {gone}\n")
+    damage(log_path, b"x" * 1000)
+    told = run("read", log_path, "--cursor", "slow").stderr.splitlines()[-1]
+    assert told.endswith(f"read; `aolog verify` shows all but what {gone}")
 
 
 # --- cursor ------------------------------------------------------------------------------------
@@ -368,7 +376,7 @@ def test_warnings_of_the_library_come_as_lines_and_as_json(log_path, ten):
         os.truncate(slab, slab.stat().st_size - 1)
         told = well("append", log_path, *options, given=b"x\n").stderr.splitlines()[0]
         if options:
-            assert "unclean" in json.loads(told)["warning"]["message"]
+            assert "the last write was torn" in json.loads(told)["warning"]["message"]
         else:
             assert told.startswith("aolog: warning: ")
 

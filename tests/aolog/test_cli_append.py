@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from aolog.cli.split import DELIMITERS, splitter
 from aolog.cli.tally import Tally
 from aolog.errors import RecordTooLarge
 from tests.aolog.commands import answer, ended, failure, fill, run, started, well
-from tests.aolog.conftest import eventually, read_all, slab_files, snapshot, values
+from tests.aolog.conftest import ROOT, SOON_S, eventually, read_all, slab_files, snapshot, values
 
 
 def test_lines_become_records_and_the_last_needs_no_newline(log_path):
@@ -289,19 +291,94 @@ def test_a_durable_address_tells_how_many_records_are_durable():
             assert tally.records_before(durable) == before, durable
 
 
+def full_append(*args: object, given: bytes | None = None) -> str:
+    """The last words of an append that finds no room."""
+    with started("append", *args) as child:
+        out, err = child.communicate(given, timeout=SOON_S)
+    assert (child.returncode, out) == (4, b"")
+    assert b"nothing is lost" not in err
+    return err.decode().splitlines()[-1]
+
+
+@pytest.mark.parametrize("format_", ["aolog", "queuefka"])
 @pytest.mark.parametrize("slab_bytes", ["200k", "64M"])  # full between slabs, and within one
-def test_a_full_disk_is_an_error_that_says_how_many_records_are_durable(
-    small_disk, tmp_path, slab_bytes
+def test_a_full_disk_is_an_error_that_says_what_is_in_the_log_and_how_to_go_on(
+    small_disk, tmp_path, slab_bytes, format_
 ):
-    log = str(small_disk(3 << 20) / "log")
-    lines = tmp_path / "in"
+    disk = small_disk(3 << 20)
+    log, lines = str(disk / "log"), tmp_path / "in put"
     lines.write_bytes(b"".join(b"%09d" % i + b"x" * 990 + b"\n" for i in range(6000)))
-    options = ("--json", "--slab-bytes", slab_bytes, "--sync", "flush")
-    with started("append", log, lines, *options) as child:
-        status, out, err = ended(child)
-    error = json.loads(err.splitlines()[-1])["error"]
-    assert (status, out, error["code"]) == (4, "", "storage_full")
-    durable, taken = error["records_durable"], error["records"]
-    assert 1000 < durable <= taken < 4200  # a MiB may wait in memory
-    assert (f"{taken - durable} more may be lost" in error["message"]) is (durable < taken)
-    assert values(log, strict=True)[:durable] == lines.read_bytes().splitlines()[:durable]
+    wanted = lines.read_bytes().splitlines()
+    options = ("--slab-bytes", slab_bytes, "--format", format_)
+    error = json.loads(full_append(log, lines, "--json", *options))["error"]
+    inside = error["records_in_log"]
+    assert (error["code"], error["records_durable"]) == ("storage_full", inside)
+    assert 1000 < inside <= error["records"] < 4200  # a MiB may wait in memory
+    assert error["resume"] == {"input": str(lines), "line": inside + 1}
+    assert values(log, strict=True) == wanted[:inside]
+    subprocess.run(["mount", "-o", "remount,size=20m", disk], check=True)
+    do = error["hint"].removeprefix("free some space, then: ")
+    assert do.endswith(f"'{lines}' | aolog append {log} (with the same options)")
+    do = do.replace("aolog append", f"{sys.executable} -m aolog append")
+    do = do.replace("(with the same options)", " ".join(options))
+    subprocess.run(["sh", "-c", do], check=True, cwd=ROOT, stderr=subprocess.DEVNULL)
+    assert values(log, strict=True) == wanted
+    assert answer("verify", log)["ok"]
+
+
+def test_the_rest_of_several_inputs_and_of_a_pipe_is_told(small_disk, tmp_path):
+    disk = small_disk(2 << 20)
+    log, files = str(disk / "log"), [tmp_path / name for name in ("a", "b", "c")]
+    for file, count in zip(files, (500, 3000, 5), strict=True):
+        file.write_bytes((b"x" * 999 + b"\n") * count)
+    told = full_append(log, *files)
+    inside = len(values(log, strict=True))
+    line = inside - 500
+    assert 0 < line < 3000
+    assert (
+        f"{inside:,} records are in the log and durable, up to line {line} of {files[1]};" in told
+    )
+    assert told.endswith(
+        "; the rest of the input was not appended; free some space, then: "
+        f"tail -n +{line + 1} {files[1]} | aolog append {log} - {files[2]}"
+    )
+    Path(log, "00000000000000000000.slab").unlink()
+    told = full_append(log, "-d", "nul", given=(b"y" * 999 + b"\0") * 3000)
+    inside = len(values(log, strict=True))
+    assert f"{inside:,} records are in the log and durable, up to record {inside} of st" in told
+    assert told.endswith(
+        "; the rest of the input was not appended; free some space, then: append standard input "
+        f"from record {inside + 1} on (with the same options)"
+    )
+
+
+def test_a_total_that_is_reached_says_where_to_resume(log_path, tmp_path):
+    fill(log_path, [b"x"])
+    well("cursor", "set", log_path, "slow", "earliest")
+    lines = tmp_path / "in"
+    lines.write_bytes((b"y" * 999 + b"\n") * 100)
+    options = ("--slab-bytes", "10k", "--retention-max-bytes", "30k", "--when-full", "error")
+    result = run("append", log_path, lines, *options)
+    inside = len(values(log_path)) - 1
+    told = result.stderr.splitlines()[-1]
+    assert (result.exit_code, 0 < inside < 100) == (4, True)
+    assert f"{inside} records are in the log and durable, up to line {inside} of {lines};" in told
+    command = f"tail -n +{inside + 1} {lines} | aolog append {log_path} (with the same options)"
+    assert told.endswith(f"raise --retention-max-bytes, then: {command}")
+
+
+def test_errors_name_the_commands_own_options(log_path):
+    fill(log_path, [b"x"])
+    wrong = [
+        ("--format queuefka", "open it with --format aolog"),
+        ("--compression zstd --compression-level 99", "--compression-level 99"),
+        ("--compression-level 9", "--compression-level needs --compression"),
+        ("--slab-bytes 1k --retention-max-bytes 1k", "--retention-max-bytes 1024 leaves no room"),
+        ("--batch-bytes 5G", "--batch-bytes 5368709120"),
+        ("--max-record-bytes 2", "is over --max-record-bytes 2"),
+    ]
+    for options, told in wrong:
+        error = failure("append", log_path, *options.split(), given=b"aaaa\n")
+        assert told in f"{error['message']}; {error['hint']}"
+        assert "=" not in error["message"]
+    assert values(log_path) == [b"x"]

@@ -42,6 +42,36 @@ def test_a_repair_says_what_was_done_and_where_the_originals_are(log: str) -> No
     assert "Damage that costs no record" not in verified.stdout
 
 
+def test_a_header_that_is_lost_is_told_as_the_cause_of_its_gap(log):
+    for slab in slab_files(log):
+        data = bytearray(slab.read_bytes())
+        data[:8192] = bytes(8192)
+        slab.write_bytes(data[:-100])
+    said = run("verify", log).stdout
+    assert "Damage that is why records are lost:\n" in said
+    assert "no copy of the header is intact: nothing in it can be read" in said
+    assert "Damage that costs no record" not in said
+
+
+def test_gaps_that_a_repair_has_recorded_are_known_and_a_new_one_is_not(log):
+    assert run("verify", log, "--known").exit_code == 3
+    well("repair", log)
+    assert run("verify", log).exit_code == 3  # a record stays lost
+    said = well("verify", log, "--known").stdout
+    assert said.startswith(f"{log}: ok but for known gaps\n")
+    assert "\n1 gap known since repair-0001, none new\n" in said
+    assert answer("verify", log, "--known")["known_gaps"] == 1
+    intact = next(value for value in values(log) if value)
+    damage(log, intact)
+    result = run("verify", log, "--known")
+    assert result.exit_code == 3
+    assert result.stdout.startswith(f"{log}: DAMAGED\n")
+    well("repair", log)
+    assert "gaps known since repair-0002, none new" in well("verify", log, "--known").stdout
+    Path(log, "aside", "repair-0002", "report.json").write_text("{")
+    assert run("verify", log, "--known").exit_code == 3
+
+
 def test_json_has_everything(log: str) -> None:
     said = answer("repair", log, "--json")
     assert [slab["base"] for slab in said["slabs"]] == [0]

@@ -122,7 +122,7 @@ def test_a_new_epoch_is_told_in_a_warning(log_path: str, caplog: pytest.LogCaptu
     abandoned(log_path)
     with aolog.Writer(log_path) as writer:
         (told,) = caplog.messages
-        assert f"epoch 2 goes on at {writer.opening.next_base}" in told
+        assert f"addresses go on at {writer.opening.next_base}, in epoch 2" in told
 
 
 def test_a_preallocated_log_that_was_not_closed_is_case_e(log_path: str) -> None:
@@ -140,7 +140,9 @@ def test_a_preallocated_log_that_was_not_closed_is_case_e(log_path: str) -> None
     assert aside(log_path) == []
 
 
-def test_a_torn_frame_is_case_f_cut_copied_and_told(log_path: str) -> None:
+def test_a_torn_frame_is_case_f_cut_copied_and_told(
+    log_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
     abandoned(log_path, batch_bytes=0)
     slab = slab_files(log_path)[0]
     last = frames_of(log_path)[-1]
@@ -151,6 +153,11 @@ def test_a_torn_frame_is_case_f_cut_copied_and_told(log_path: str) -> None:
         assert opening.case == "@F unsealed_torn"
         assert opening.cut_bytes == len(torn)
         assert opening.aside_path == f"{log_path}/aside/{last.address:020d}.torn"
+        assert caplog.messages[-1] == (
+            f"{log_path}: its last writer did not close it, and the last write was torn: addresses "
+            f"go on at {opening.next_base}, in epoch 2; {len(torn)} bytes were cut, kept in "
+            f"{opening.aside_path} [@F unsealed_torn]"
+        )
         address = writer.append(b"next")
         assert address >= last.address + len(torn)
     assert Path(opening.aside_path).read_bytes() == torn
@@ -209,7 +216,7 @@ def test_an_only_slab_without_header_is_case_h_and_refused(log_path: str) -> Non
 
 
 def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
-    log_path: str, tmp_path: Path
+    log_path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with aolog.Writer(log_path) as writer:
         writer.append(b"a")
@@ -220,6 +227,11 @@ def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
     with aolog.Writer(copied) as writer:
         assert writer.opening.case == "@K copied"
         assert writer.opening.epoch == 2
+        (told,) = caplog.messages
+        assert told == (
+            f"{copied}: is a copy or was restored: addresses go on at {writer.opening.next_base}, "
+            "in epoch 2; nothing was cut [@K copied]"
+        )
         assert writer.append(b"copy") > theirs[-1]
     assert values(copied) == [b"a", b"copy"]
     assert_clean(copied)

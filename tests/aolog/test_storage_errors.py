@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,47 @@ def test_closing_on_a_full_disk_raises_and_may_be_repeated(
     writer.close()
     assert [value[:1] for value in values(path)] == [b"a", b"b", b"c"]
     assert_clean(path)
+
+
+@pytest.mark.parametrize("failing", [None, "ftruncate", "fdatasync"])
+@pytest.mark.parametrize("kind", ["plain", "preallocate", "queuefka"])
+def test_a_writer_that_gives_up_says_what_is_in_the_log(kind: str, failing: str | None) -> None:
+    """The disk is full behind any byte of the last frames; or it also fails as that is cut."""
+    options: dict[str, Any] = NEVER | {"batch_bytes": 0, "slab_bytes": 1 << 14}
+    options |= {"plain": {}, "queuefka": {"format": kind}}.get(kind, {kind: True})
+    ends = set()
+    for room in range(1, 320 if kind == "queuefka" else 500, 7):  # behind it: a seal's, if any
+        system = SimulatedSystem()
+        storage = Storage(system)
+        writer = aolog.Writer("/log", storage=storage, **options)
+        taken = {writer.append(b"durable"): b"durable"}
+        durable = writer.sync()
+        taken |= {writer.append(bytes([i]) * 100): bytes([i]) * 100 for i in range(3)}
+        no_room = Fault("pwritev", "*.slab", nth=2, times=None, errno=errno.ENOSPC)
+        system.faults = [Fault("pwritev", "*.slab", short=room), no_room]
+        with pytest.raises(aolog.StorageFull):
+            writer.close()
+        if failing:
+            system.faults = [Fault(failing, "*.slab", times=None, errno=errno.EIO)]
+        end = writer.give_up()
+        system.faults = []
+        ends.add(end)
+        assert durable <= writer.durable <= end
+        assert failing or writer.durable == end
+        assert writer.give_up() == writer.durable
+        with pytest.raises(aolog.LogClosed):
+            writer.append(b"no")
+        inside = {at: value for at, value in taken.items() if at < end}
+        with aolog.Reader("/log", storage=storage) as reader:
+            assert {record.address: record.value for record in reader} == inside
+        if not failing:
+            options.pop("preallocate", None)
+            with aolog.Writer("/log", storage=storage, **options) as again:
+                assert again.opening.cut_bytes == 0
+                assert again.append(b"next") >= end
+            with aolog.Reader("/log", storage=storage, strict=True) as reader:
+                assert [record.value for record in reader] == [*inside.values(), b"next"]
+    assert len(ends) == (3 if kind == "queuefka" else 4)  # behind each of the frames
 
 
 def test_a_writer_that_could_not_be_closed_flushes_by_itself_again(

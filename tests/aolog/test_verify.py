@@ -290,6 +290,7 @@ def test_leftovers_are_listed_and_are_no_damage(log: Built) -> None:
         "notes.txt": ("unknown", 3),
         "cursors/x.cursor.tmp": ("temporary", 1),
         "cursors/-x.cursor": ("unknown", 2),
+        "cursors/gone.lanes": ("notes", 4),
         "aside/00000000000000000000.torn": ("aside", 7),
         "aside/repair-0001/00000000000000000000.slab": ("aside", 9),
     }
@@ -297,11 +298,14 @@ def test_leftovers_are_listed_and_are_no_damage(log: Built) -> None:
         at = Path(log.path, name)
         at.parent.mkdir(parents=True, exist_ok=True)
         at.write_bytes(bytes(size))
+    Path(log.path, "cursors/c.lanes").write_bytes(b"{}")  # the bridge's, and its cursor is there
     report = aolog.verify(log.path)
     found = {left.path: (left.kind, left.bytes) for left in report.leftovers}
     assert found == {f"{log.path}/{name}": what for name, what in there.items()}
     assert report.ok
-    assert len(report.notes) == 4
+    assert len(report.notes) == 5
+    notes = f"{log.path}/cursors/gone.lanes: the bridge's notes on a cursor that is not there"
+    assert notes in report.notes
 
 
 def test_a_torn_end_is_a_note(log_path: str) -> None:

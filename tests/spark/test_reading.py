@@ -242,7 +242,7 @@ def test_damage_fails_a_load_unless_it_is_to_be_skipped(tmp_path, caplog):
     assert raised.value.details["gap"].records_lost == 1
     assert offsets(tmp_path / "log", onCorruption="skip", minPartitions=4) == left
     assert [
-        r.getMessage() for r in caplog.records if "1 gaps, at least 1 records" in r.getMessage()
+        r.getMessage() for r in caplog.records if "1 gap, at least 1 record lost" in r.getMessage()
     ]
 
 
