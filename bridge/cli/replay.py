@@ -186,6 +186,7 @@ def _run(forwarder: Forwarder, *, as_json: bool) -> None:
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s"
     )
+    logging.getLogger("aolog").handlers.clear()  # the command line's own: what warns, warns once
     logging.getLogger("bridge.librdkafka").setLevel(logging.CRITICAL)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

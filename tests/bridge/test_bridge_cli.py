@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+import aolog
 from aolog import Reader, Writer
+from aolog.cli import main as aolog_main
 from bridge import report as report_module
+from bridge.cli import main
 from bridge.errors import WrongSetting
 from bridge.kafka import check
 from bridge.report import reporter
@@ -120,8 +124,65 @@ def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(
 ) -> None:
     fill(log, 1)
     before = state_of(log)
-    assert "Usage:" in refuse("--topic", "t", *arguments)
+    said = refuse("--topic", "t", *arguments)
+    assert said.startswith("aolog-bridge: usage: ")
+    assert said.endswith("run --help\n")
+    assert len(said.splitlines()) == 1
     assert state_of(log) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["frob"], "No such command 'frob'"),
+        (["run", "--nope"], "No such option"),
+        (["seek", "LOG"], "Missing option '--to'"),
+        (["run", "--log", "l", "--poison", "x"], "Invalid value for '--poison'"),
+        (["run", "--log", "l", "--root", "r"], "name a --log or a --root, not both"),
+        (["status", "--log", "l", "--root", "r"], "name one of --http, --config, --log"),
+    ],
+    ids=" ".join,
+)
+def test_a_usage_error_has_its_code_and_with_json_the_same_fields_as_one_of_aolog(
+    arguments: list[str], said: str
+) -> None:
+    words = CliRunner().invoke(main, arguments)
+    assert (words.exit_code, words.stdout) == (2, "")
+    assert words.stderr.startswith(f"aolog-bridge: usage: {said}")
+    assert "; see aolog-bridge" in words.stderr
+    found = CliRunner().invoke(main, [*arguments, "--json"])
+    assert (found.exit_code, found.stdout) == (2, "")
+    told = json.loads(found.stderr)["error"]
+    of_aolog = json.loads(CliRunner().invoke(aolog_main, ["frob", "--json"]).stderr)["error"]
+    assert told.keys() == of_aolog.keys()
+    assert (told["code"], told["exit_status"]) == ("usage", 2)
+    assert said in told["message"]
+    assert told["hint"].startswith("see aolog-bridge")
+
+
+def test_without_arguments_it_shows_its_help() -> None:
+    bare = CliRunner().invoke(main, [])
+    assert (bare.exit_code, bare.stderr) == (0, "")
+    assert bare.stdout == CliRunner().invoke(main, ["--help"]).stdout
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
+def test_problems_of_a_configuration_are_told_one_a_line_and_as_a_list(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text("colour = 1\nport = 2\n")
+    result = CliRunner().invoke(main, ["check-config", str(file), *flags])
+    assert result.exit_code == 2
+    if flags:
+        told = json.loads(result.stderr)["error"]
+        assert (told["code"], told["path"]) == ("wrong_configuration", str(file))
+        assert len(told["problems"]) > 1
+    else:
+        first, *problems = result.stderr.splitlines()
+        assert first.startswith(f"aolog-bridge: wrong_configuration: {file}: ")
+        assert f": {len(problems)} problems" in first
+        assert all(problem.startswith("  ") for problem in problems)
 
 
 @pytest.mark.parametrize(
@@ -397,7 +458,7 @@ def test_it_completes_in_every_shell_that_click_knows(bridge: Callable[..., Proc
 def test_it_says_its_version(bridge: Callable[..., Process]) -> None:
     process = bridge("--version")
     assert process.end(30) == 0
-    assert process.lines[0].startswith("aolog-bridge, version ")
+    assert process.lines == [f"aolog-bridge {aolog.__version__}\n"]
 
 
 @pytest.mark.slow
