@@ -193,6 +193,7 @@ def test_problems_of_a_configuration_are_told_one_a_line_and_as_a_list(
         (["--root", "r", "--bootstrap-servers", "k:1", "-X", "acks=1"], "acks is set by the"),
         (["--root", "r", "--bootstrap-servers", "k:1", "--http", "x"], "'x' is no HOST:PORT"),
         (["--log", "l", "--bootstrap-servers", "k:1", "--http", "x"], "not_a_log"),
+        (["--root", "r", "--bootstrap-servers", "k:1", "--drain"], "not_a_log: r: no such dir"),
     ],
 )
 def test_where_many_logs_are_asked_for_it_is_checked_whole_first(
