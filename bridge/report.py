@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["reporter"]
 
 _log = logging.getLogger("bridge")
+_EVERY_S = 60.0
 
 
 @contextmanager
@@ -66,14 +68,20 @@ def _show(progress: Progress, task: TaskID, status: Status | Overview) -> None:
 
 
 class _Said:
-    """Log lines: one when the state changes, one a minute, one at the end."""
+    """Log lines: one when the state changes, one a minute, one at the end. An error that comes
+    while the state stays is said at once, and then with the line of the minute."""
 
     def __init__(self) -> None:
         self._state: str | None = None
-        self._calls = 0
+        self._due_s = self._error_due_s = 0.0
 
     def __call__(self, status: Status | Overview) -> None:
-        self._calls += 1
-        if status.state != self._state or self._calls % 60 == 0:
-            self._state = status.state
-            _log.info("%s: %s", status.state, _words(status))
+        now_s = time.monotonic()
+        due_s = self._due_s if status.error is None else min(self._due_s, self._error_due_s)
+        if status.state == self._state and now_s < due_s:
+            return
+        self._state = status.state
+        self._due_s = now_s + _EVERY_S
+        if status.error is not None:
+            self._error_due_s = now_s + _EVERY_S
+        _log.info("%s: %s", status.state, _words(status))

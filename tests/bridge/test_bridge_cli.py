@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,9 +24,10 @@ from bridge import report as report_module
 from bridge.cli import main
 from bridge.errors import WrongSetting
 from bridge.kafka import check
+from bridge.librdkafka import away
 from bridge.report import reporter
 from bridge.status import Status
-from tests.bridge.conftest import Process, append, cursor_of, fill
+from tests.bridge.conftest import Process, append, cursor_of, fill, wait_until
 
 if TYPE_CHECKING:
     from bridge.embedded import EmbeddedBroker
@@ -415,6 +417,74 @@ STATUS = Status(
     outstanding=0, lag_records=5, lag_bytes=9, lag_seconds=0.1, lost_records=0, gaps=0,
     error=None, rate=3.0, delivery="at_least_once",
 )  # fmt: skip  # one value
+
+
+def test_an_error_is_said_when_it_comes_and_not_again_each_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
+    now_s = 1000.0
+    monkeypatch.setattr(report_module.time, "monotonic", lambda: now_s)
+    with reporter(as_json=False, drain=False) as say:
+        for _ in range(150):
+            away = (
+                f"k{int(now_s) % 2}:9: connection refused; trying again" if now_s > 1000 else None
+            )
+            say(STATUS._replace(state="connecting", reachable=False, error=away))
+            now_s += 1.0
+    said = [record.message for record in caplog.records]
+    assert [("refused" in line) for line in said] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            (
+                "127.0.0.1:9/bootstrap: Connect to ipv4#127.0.0.1:9 failed: Connection refused"
+                " (after 0ms in state CONNECT)"
+            ),
+            "127.0.0.1:9: connection refused",
+        ),
+        (
+            (
+                "sasl_ssl://[::1]:9/3: Connect to ipv6#[::1]:9 failed: Connection refused"
+                " (after 0ms in state CONNECT, 4 identical error(s) suppressed)"
+            ),
+            "[::1]:9: connection refused",
+        ),
+        (
+            (
+                "no.host:9092/bootstrap: Failed to resolve 'no.host:9092': Name or service not known"
+                " (after 3ms in state CONNECT)"
+            ),
+            "no.host:9092: name or service not known",
+        ),
+        ("ssl://k:1/1: SSL handshake failed: x", "k:1: SSL handshake failed: x"),
+        ("1/2 brokers are down", "1/2 brokers are down"),
+    ],
+)
+def test_of_what_the_client_says_which_broker_and_why_is_left(said: str, words: str) -> None:
+    assert away(said) == words
+
+
+@pytest.mark.parametrize("records", [0, 10])
+def test_a_cluster_that_cannot_be_reached_is_named_at_once_with_the_reason(
+    bridge: Callable[..., Process], log: Path, records: int
+) -> None:
+    fill(log, records)
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--bootstrap-servers", f"{NOWHERE},localhost:1",
+        "--status-seconds", "0.05",
+    )  # fmt: skip  # a command line
+    refused = re.compile(
+        r"(connecting|backing_off): .*(127\.0\.0\.1|localhost):1: connection refused; trying"
+    )
+    wait_until(lambda: refused.search(process.stderr), seconds=10)
+    assert process.terminate() == 0
+    assert "brokers are down" not in process.stderr
+    assert "Failed to get metadata" not in process.stderr
 
 
 def test_log_lines_come_with_a_change_of_state_and_seldom_else(
