@@ -124,11 +124,12 @@ class Overview(NamedTuple):
     dropped: int
     error: str | None
     rate: float
+    ahead_records: int = 0
 
 
 def state_of(status: Status) -> str:
     """A forwarder's state in the words above."""
-    if status.state == "stopped":
+    if status.state in {"stopped", "failed"}:
         return "stopped"
     if not status.reachable:
         return "connecting"
@@ -181,6 +182,7 @@ def overview(
         dropped=sum(log.dropped for log in logs),
         error=waits or next((f"{log.log}: {log.error}" for log in logs if log.error), None),
         rate=sum(s.rate for s in running),
+        ahead_records=sum(s.ahead_records for s in known),
     )
 
 

@@ -105,6 +105,8 @@ def run(
     takes nothing holds up no other. SIGHUP reads the configuration file again, and has lanes
     that stand before a refused record try it again.
 
+    States are connecting, draining, live, blocked and stopped; `status --help` says what they mean.
+
     With --delivery exactly_once, records and the cursor are committed together in transactions,
     and consumers that read committed records see each of them once, whatever is killed. It is
     refused where the cluster does not isolate transactions.

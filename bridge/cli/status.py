@@ -120,7 +120,8 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
 def _tell(found: dict[str, Any]) -> None:
     whole = found.get("overview")
     if whole is not None:
-        pending = "?" if whole["lag_records"] is None else f"{whole['lag_records']:,}"
+        lag = whole["lag_records"]
+        pending = "?" if lag is None else f"{lag - whole.get('ahead_records', 0):,}"
         out.line(
             f"{whole['state']}: {counted(whole['logs'], 'log')}, "
             f"{whole['acknowledged']:,} acknowledged, {pending} pending"

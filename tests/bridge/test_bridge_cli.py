@@ -303,7 +303,7 @@ def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
         "skipped": int, "outstanding": int, "lag_records": int, "lag_bytes": int,
         "lag_seconds": float, "lost_records": int, "gaps": int, "error": type(None), "rate": float,
         "dead_lettered": int, "dropped": int, "standing": int, "held_back": int,
-        "delivery": str,
+        "delivery": str, "ahead_records": int,
     }  # fmt: skip
     assert tuple(kinds) == Status._fields
     assert len(process.lines) >= 2
@@ -419,6 +419,22 @@ STATUS = Status(
 )  # fmt: skip  # one value
 
 
+def test_the_last_line_adds_up_where_a_lane_stands_and_where_a_record_is_set_aside(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> None:
+    with Writer(log) as writer:
+        for number in range(12):
+            writer.append(b"%d" % number, topic=None if number == 6 else "t")
+    arguments = ("run", "--log", log, "--drain", "--bootstrap-servers", broker.bootstrap_servers)
+    process = bridge(*arguments)
+    assert process.end() == 6
+    (last,) = [line for line in process.stderr.splitlines() if " stopped: " in line]
+    assert "stopped: 11 acknowledged, 1 pending, " in last
+    aside = bridge(*arguments, "--poison", "dead-letter")
+    assert aside.end() == 0
+    assert "there already, 1 set aside, 0 pending, " in aside.stderr.splitlines()[-1]
+
+
 def test_an_error_is_said_when_it_comes_and_not_again_each_time(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -478,9 +494,7 @@ def test_a_cluster_that_cannot_be_reached_is_named_at_once_with_the_reason(
         "run", "--log", log, "--topic", "t", "--bootstrap-servers", f"{NOWHERE},localhost:1",
         "--status-seconds", "0.05",
     )  # fmt: skip  # a command line
-    refused = re.compile(
-        r"(connecting|backing_off): .*(127\.0\.0\.1|localhost):1: connection refused; trying"
-    )
+    refused = re.compile(r"connecting: .*(127\.0\.0\.1|localhost):1: connection refused; trying")
     wait_until(lambda: refused.search(process.stderr), seconds=10)
     assert process.terminate() == 0
     assert "brokers are down" not in process.stderr
@@ -497,10 +511,14 @@ def test_log_lines_come_with_a_change_of_state_and_seldom_else(
             say(STATUS)
         say(STATUS._replace(state="backing_off", error="away"))
         say(STATUS._replace(lag_records=None, gaps=2, lost_records=7))
+        counts = {"skipped": 2, "dead_lettered": 1, "dropped": 3, "gaps": 1, "lost_records": 512}
+        say(STATUS._replace(state="stopped", ahead_records=1, **counts))
     assert [record.message for record in caplog.records] == [
-        "sending: 10 acknowledged, 5 pending, 3/s",
-        "backing_off: 10 acknowledged, 5 pending, 3/s (away)",
-        "sending: 10 acknowledged, ? pending, 3/s, 7 lost in 2 gaps of the log",
+        "live: 10 acknowledged, 5 pending, 3/s",
+        "blocked: 10 acknowledged, 5 pending, 3/s (away)",
+        "live: 10 acknowledged, ? pending, 3/s, 7 lost in 2 gaps of the log",
+        ("stopped: 10 acknowledged, 2 there already, 1 set aside, 3 dropped, 4 pending, 3/s, "
+        "512 lost in 1 gap of the log"),
     ]
 
 
