@@ -74,6 +74,7 @@ def test_a_seek_back_sends_what_lies_between_once_more(
         "address": delivered[600],
         "forgot": True,
         "done": True,
+        "records": 400,
     }
     assert cursor_of(log) == delivered[600]
     assert forward(drain=True).end().acknowledged == 400
@@ -84,6 +85,32 @@ def test_a_seek_back_sends_what_lies_between_once_more(
 def cursor_before(log: Path) -> int:
     with Reader(log) as reader:
         return reader.end()
+
+
+def test_a_seek_says_how_many_records_lie_between_and_what_becomes_of_them(log: Path) -> None:
+    fill(log, 100)
+    addresses = [record.address for record in records_of(log)]
+
+    def says(*arguments: object) -> str:
+        result = run("seek", log, "--to", *arguments)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout.removesuffix("\n")
+
+    ten, eleven = addresses[10], addresses[11]
+    assert says(ten) == (
+        f"cursor bridge moved from nowhere to address {ten}; "
+        "10 records from the log's beginning are never sent"
+    )
+    moved = f"moved from address {ten} to address {eleven}; 1 record between"
+    assert says(eleven, "--dry-run") == f"cursor bridge would be {moved} would never be sent"
+    assert says(eleven) == f"cursor bridge {moved} is never sent"
+    assert says(eleven) == f"cursor bridge is at address {eleven} already"
+    back = f"address {eleven} to address {addresses[0]}"
+    assert says("earliest", "--dry-run", "--only-missing") == (
+        f"cursor bridge would be moved from {back}; "
+        "of 11 records between, those that are missing in Kafka are sent"
+    )
+    assert says("earliest") == f"cursor bridge moved from {back}; 11 records between are sent again"
 
 
 def test_a_seek_back_for_what_is_missing_sends_only_that(
