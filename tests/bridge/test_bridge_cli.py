@@ -430,6 +430,13 @@ def test_the_last_line_adds_up_where_a_lane_stands_and_where_a_record_is_set_asi
     assert process.end() == 6
     (last,) = [line for line in process.stderr.splitlines() if " stopped: " in line]
     assert "stopped: 11 acknowledged, 1 pending, " in last
+    with Reader(log) as reader:
+        address = [record.address for record in reader][6]
+    said = (
+        f"the record at {address} names no topic, and there is no default; give --topic; a reload"
+    )
+    assert said in process.stderr
+    assert "no topic stands" not in process.stderr
     aside = bridge(*arguments, "--poison", "dead-letter")
     assert aside.end() == 0
     assert "there already, 1 set aside, 0 pending, " in aside.stderr.splitlines()[-1]
@@ -517,8 +524,10 @@ def test_log_lines_come_with_a_change_of_state_and_seldom_else(
         "live: 10 acknowledged, 5 pending, 3/s",
         "blocked: 10 acknowledged, 5 pending, 3/s (away)",
         "live: 10 acknowledged, ? pending, 3/s, 7 lost in 2 gaps of the log",
-        ("stopped: 10 acknowledged, 2 there already, 1 set aside, 3 dropped, 4 pending, 3/s, "
-        "512 lost in 1 gap of the log"),
+        (
+            "stopped: 10 acknowledged, 2 there already, 1 set aside, 3 dropped, 4 pending, 3/s, "
+            "512 lost in 1 gap of the log"
+        ),
     ]
 
 

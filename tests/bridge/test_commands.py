@@ -253,6 +253,22 @@ def test_a_range_may_go_to_another_topic(
     assert [m.address for m in consume(broker.bootstrap_servers, "again", 1)] == delivered[5:9]
 
 
+def test_a_replay_says_what_it_sent_and_from_where_to_where(
+    broker: EmbeddedBroker, log: Path, delivered: list[int], committed: dict[str, list[int]]
+) -> None:
+    begin, end = delivered[10], delivered[12]
+    arguments = ("replay", log, "--from", begin, "--topic", TOPIC,
+                 "--bootstrap-servers", broker.bootstrap_servers)  # fmt: skip  # a command line
+    said = run(*arguments, "--to", end).stdout
+    assert said == f"2 records were sent again, from address {begin} to {end}\n"
+    committed.clear()
+    said = run(*arguments, "--to", delivered[11]).stdout
+    assert said == f"1 record was sent again, from address {begin} to {delivered[11]}\n"
+    committed.clear()
+    last = told(*arguments, "--to", end)
+    assert (last["records"], last["begin"], last["end"]) == (2, begin, end)
+
+
 def test_what_the_bridge_has_not_passed_is_not_replayed(
     broker: EmbeddedBroker, log: Path, delivered: list[int]
 ) -> None:
@@ -285,7 +301,7 @@ def test_a_replay_that_says_nothing_clear_is_refused(log: Path, arguments: tuple
 
 
 def test_dead_letters_go_where_they_were_meant_to_and_only_once(
-    broker: EmbeddedBroker, log: Path, forward: Forward
+    broker: EmbeddedBroker, log: Path, forward: Forward, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.create_topic("own", 2)
     large = []
@@ -306,10 +322,17 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
         ("own", large[1]),
         (TOPIC, large[2]),
     ]
-    assert "1 records are" not in refused(*arguments, status=6)  # they are too large as before
+    says = refused(*arguments, status=6)  # they are too large as before
+    assert "or pass it with --poison drop" in says
+    assert "another replay tries again" in caplog.text
+    assert "SIGHUP" not in caplog.text
+    assert "--poison dead-letter" not in says
     larger = (*arguments, "-X", "message.max.bytes=4000000")
     assert told(*larger)["acknowledged"] == 3
-    assert told(*larger)["acknowledged"] == 0
+    assert run(*larger).stdout == "0 dead letters were sent again\n"
+    assert run(*larger, "--dry-run").stdout == (
+        "there are no dead letters that were not sent again\n"
+    )
     own = consume(broker.bootstrap_servers, "own", 2)
     here = [m for m in consume(broker.bootstrap_servers) if len(m.value or b"") > 1000]
     assert [m.value for m in own] == [b"1" * 2_000_000]
