@@ -24,6 +24,7 @@ from bridge.cli.options import (
     config_option,
     cursor_option,
     settings_option,
+    topic_name,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ Exit status: 0 all was acknowledged, 2 usage, 5 a replay runs already, 6 records
     is_flag=True,
     help="The dead letters of LOG instead, or LOG is a log of them, as a Buffer's.",
 )
-@click.option("--topic", help="Topic for records that name none. Default: the log's own.")
+@click.option(
+    "--topic", callback=topic_name,
+    help="Topic for records that name none. Default: the log's own.",
+)  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @config_option
 @cluster_option

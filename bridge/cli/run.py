@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bridge.cli.options import settings_of
+from bridge.cli.options import settings_of, topic_name
 from bridge.cli.running import run_many, run_one
 
 __all__ = ["run"]
@@ -18,7 +18,10 @@ __all__ = ["run"]
 @click.option(
     "--config", "file", type=click.Path(), help="A file in TOML or JSON; options go over it."
 )
-@click.option("--topic", help="Topic for records that name none. Default: the log's own.")
+@click.option(
+    "--topic", callback=topic_name,
+    help="Topic for records that name none. Default: the log's own.",
+)  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @click.option("--drain", is_flag=True, help="End when all that is there now is acknowledged.")
 @click.option("--cursor", help="Name of the cursor.  [default: bridge]")
@@ -31,7 +34,7 @@ __all__ = ["run"]
     help="What is promised.  [default: at_least_once]",
 )  # fmt: skip  # as above
 @click.option(
-    "--cursor-topic", metavar="TOPIC",
+    "--cursor-topic", metavar="TOPIC", callback=topic_name,
     help="exactly_once: the compacted topic of cursor records.  [default: aolog-bridge-cursors]",
 )  # fmt: skip  # as above
 @click.option(
