@@ -36,11 +36,20 @@ __all__ = ["AtLeastOnce"]
 
 _log = logging.getLogger("bridge")
 _AGAIN = "a reload (SIGHUP) or a restart tries again"
+_INSTEAD = "start with --poison dead-letter"
+_REPLAY_AGAIN = "another replay tries again"
+_REPLAY_INSTEAD = "pass it with --poison drop"
 
 
 def _name(key: LaneKey) -> str:
     topic, partition = key
     return f"{topic}/{partition}" if partition >= 0 else topic or "no topic"
+
+
+def _stands(key: LaneKey, how: str, address: int, reason: str) -> str:
+    if not key[0]:
+        return f"the record at {address} names no topic, and there is no default; give --topic"
+    return f"{_name(key)} {how} address {address}: {reason}"
 
 
 class AtLeastOnce:
@@ -111,6 +120,9 @@ class AtLeastOnce:
             view=view,
             keyless=keyless,
         )
+        replays = until is not None or view is not None  # it has another command, which ends
+        self._again = _REPLAY_AGAIN if replays else _AGAIN
+        self._instead = _REPLAY_INSTEAD if replays else _INSTEAD
         self._draining = False
         self._stood: set[LaneKey] = set()
 
@@ -188,7 +200,7 @@ class AtLeastOnce:
             self._source.reader.path,
             lane.closed.reason,
             lane.behind.address,
-            instead="start with --poison dead-letter",
+            instead=self._instead,
             lanes=len(standing),
             refusal=lane.closed.code,
             topic=key[0],
@@ -226,11 +238,8 @@ class AtLeastOnce:
         """What keeps some lane from going on."""
         for key, lane in self._engine.lanes.items():
             if lane.closed is not None and lane.behind is not None:
-                until = "" if lane.closed.passing else f"; {_AGAIN}"
-                return (
-                    f"{_name(key)} waits at address {lane.behind.address}: "
-                    f"{lane.closed.reason}{until}"
-                )
+                until = "" if lane.closed.passing else f"; {self._again}"
+                return _stands(key, "waits at", lane.behind.address, lane.closed.reason) + until
         return None
 
     def _tell_standing(self) -> None:
@@ -240,11 +249,9 @@ class AtLeastOnce:
             lane = standing[key]
             if lane.closed is not None and lane.behind is not None and key not in self._topics:
                 _log.warning(
-                    "%s stands before address %d: %s; %s",
-                    _name(key),
-                    lane.behind.address,
-                    lane.closed.reason,
-                    _AGAIN,
+                    "%s; %s",
+                    _stands(key, "stands before", lane.behind.address, lane.closed.reason),
+                    self._again,
                     extra={"event": "lane_stands", "code": lane.closed.code},
                 )
         self._stood = set(standing)

@@ -27,14 +27,14 @@ from aolog.cursor import check_name
 from aolog.errors import AologError
 from aolog.retention import Retention
 from bridge.errors import WrongSetting
-from bridge.routing import PartitionRule, Rule
+from bridge.routing import TOPIC_NAME, PartitionRule, Rule
 from bridge.settings import Setting, nearest, read_settings
 
 __all__ = ["Cluster", "Config", "Prune", "Route"]
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
 _PATH = r"^[^\x00]*$"  # the system's rule
-_TOPIC = r"^[A-Za-z0-9._-]{1,249}$"  # Kafka's rule
+_TOPIC = f"^{TOPIC_NAME}$"
 
 
 class _Table(BaseModel):

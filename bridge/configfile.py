@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "load_text"]
 
+_NEAR = 0.7  # of difflib: a slip of the keys; with less, "colour" is near to "cluster"
+
 
 def load(path: str | os.PathLike[str] | None, over: Mapping[str, Any] | None = None) -> Config:
     """The configuration of a file, or of nothing but what goes over it: values by dotted keys,
@@ -168,7 +170,7 @@ def _known(loc: tuple[int | str, ...]) -> list[str]:
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
 
 

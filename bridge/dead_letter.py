@@ -208,9 +208,9 @@ class DeadLetters:
         they are. Raises what Writer raises; where that may pass, it can be called again."""
         first = asides[0]
         _log.warning(
-            "%s %d records from address %d on: %s",
+            "%s %s from address %d on: %s",
             "dropped" if self._drop else "set aside",
-            len(asides),
+            "1 record" if len(asides) == 1 else f"{len(asides):,} records",
             first.position.address,
             first.refusal.reason,
         )

@@ -76,8 +76,9 @@ class NotDelivered(DestinationError):
     code = "not_delivered"
 
     def __init__(self, name: str, why: str, undelivered: Sequence[Message]) -> None:
+        many = "1 message was" if len(undelivered) == 1 else f"{len(undelivered):,} messages were"
         super().__init__(
-            f"{len(undelivered):,} messages were not delivered to {name}: {why}",
+            f"{many} not delivered to {name}: {why}",
             hint="send `undelivered` again, in order",
         )
         self.undelivered = list(undelivered)

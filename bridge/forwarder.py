@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aolog import Record
     from aolog.retention import Retention
     from aolog.storage import Storage
+    from bridge.delivery import Progress
     from bridge.protocol import Poison
 
 __all__ = ["DELIVERIES", "OPTIONS", "Forwarder"]
@@ -154,6 +155,7 @@ class Forwarder:
         except BaseException:
             self._source.close()
             raise
+        self._begun_at = self._source.position.ordinal
         self._rate_from = (time.monotonic(), 0)
         self._rate = 0.0
 
@@ -241,7 +243,17 @@ class Forwarder:
             standing=progress.standing,
             held_back=progress.held_back,
             delivery=self._delivery_name,
+            ahead_records=self._ahead(progress, lag.records),
         )
+
+    def _ahead(self, progress: Progress, lag_records: int | None) -> int:
+        """What was done with, less what lies up to the position. Records that gaps took, or that
+        are another cluster's, make it less than it is, never more."""
+        at = progress.position.ordinal
+        if at is None or self._begun_at is None or lag_records is None:
+            return 0
+        done = progress.acknowledged + progress.skipped + progress.dead_lettered + progress.dropped
+        return min(lag_records, max(0, done - (at - self._begun_at)))
 
 
 def _check_notes(notes: LaneNotes, delivery: str) -> None:

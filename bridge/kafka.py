@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import time
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -27,6 +28,7 @@ from bridge.librdkafka import (
     NO_TOPIC,
     NotReachable,
     Refused,
+    away,
     words,
 )
 from bridge.read_back import ReadBack
@@ -65,6 +67,13 @@ _FOLLOWS = {  # another error, which is told by itself
     KafkaError._FATAL,  # noqa: SLF001 -- the library's public names begin so
     KafkaError._PURGE_QUEUE,  # noqa: SLF001 -- as above
     KafkaError._PURGE_INFLIGHT,  # noqa: SLF001 -- as above
+}
+
+
+_ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 -- the library's public names begin so
+_AWAY = {
+    KafkaError._TRANSPORT,  # noqa: SLF001 -- as above
+    KafkaError._RESOLVE,  # noqa: SLF001 -- as above
 }
 
 
@@ -132,6 +141,7 @@ class Cluster:
 
     def __init__(self, bootstrap_servers: str, settings: dict[str, str]) -> None:
         self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
+        self._servers = bootstrap_servers
         self._producer: Producer | None = None
         self._generation = 0
         self._careful = False
@@ -139,6 +149,8 @@ class Cluster:
         self._events: deque[KafkaEvent] = deque()
         self.reachable = False
         self.last_error: str | None = None
+        self._away: str | None = None  # which broker cannot be reached and why, while none is
+        self._made_s = 0.0
         self.forbidden: str | None = None
         self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
 
@@ -158,6 +170,7 @@ class Cluster:
 
     def _make(self, fixed: dict[str, Any]) -> None:
         self._generation += 1
+        self._made_s = time.monotonic()
         self._producer = Producer(
             {
                 **DEFAULTS,
@@ -243,13 +256,19 @@ class Cluster:
         for nothing."""
         if self.forbidden is not None:
             return f"{self.forbidden}; check credentials and rights"
-        return failure or (None if self.reachable else self.last_error)
+        if self.reachable:
+            return failure
+        if self._away is not None:  # says more than a failure that follows from it
+            return f"{self._away}; trying again"
+        late = time.monotonic() - self._made_s > ANSWER_S
+        silent = f"{self._servers}: no answer; trying again" if late else None
+        return failure or self.last_error or silent
 
     def unanswered(self, error: Exception) -> str:
         """Why a question was not answered, for status and logs. That the cluster does not let us
         in comes another way than the answer, so it is listened for."""
         self.serve()
-        self.last_error = self.forbidden or str(error)
+        self.last_error = self.forbidden or self._away or str(error)
         return self.last_error
 
     def serve(self, timeout_s: float = 0.0) -> None:
@@ -295,10 +314,13 @@ class Cluster:
             self._events.append(Delivered(lane, address, -1 if offset is None else offset))
 
     def _on_error(self, generation: int, error: KafkaError) -> None:
-        self.last_error = error.str()
+        if error.code() in _AWAY:
+            self.last_error = self._away = away(error.str())
+        elif error.code() != _ALL_DOWN or self.last_error is None:
+            self.last_error = error.str()  # how many are down says less than why one is
         if generation != self._generation:
             return
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 -- a public name
+        if error.code() == _ALL_DOWN:
             self.reachable = False
         if error.fatal() or error.code() in FORBIDDEN:
             self._fail(error, None)
@@ -321,7 +343,7 @@ class Cluster:
         up = [b for b in brokers if b["state"] == "UP" and b["nodeid"] >= 0]
         self.reachable = bool(up)
         if up:
-            self.forbidden = None
+            self.forbidden = self._away = self.last_error = None
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -332,9 +354,10 @@ class Cluster:
         try:
             found = self._producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
-            raise NotReachable(words(error)) from error
+            raise NotReachable(f"{self._servers}: {words(error)}") from error
         if found.error is None:
             self.reachable = True
+            self._away = None
             return len(found.partitions)
         code = found.error.code()
         if code in FORBIDDEN:

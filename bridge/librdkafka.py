@@ -9,6 +9,7 @@ report has no headers, so what a callback stands for is bound to it.
 from __future__ import annotations
 
 import logging
+import re
 
 from confluent_kafka import KafkaError
 
@@ -27,6 +28,7 @@ __all__ = [
     "NoAnswer",
     "NotReachable",
     "Refused",
+    "away",
     "words",
 ]
 
@@ -81,6 +83,13 @@ FORBIDDEN = {  # by the cluster as a whole
 }
 
 
+_AWAY = re.compile(
+    r"(?:\w+://)?(?P<broker>\S+?)(?:/(?:bootstrap|-?\d+))?: "
+    r"(?:Connect to \S+ failed: |Failed to resolve '\S+': )?"
+    r"(?P<why>.+?)(?: \(after \d+ms in state \w+.*\))?"
+)
+
+
 class NotReachable(Exception):
     """The cluster did not answer, or not yet as it will. Try again later."""
 
@@ -95,6 +104,18 @@ class Refused(Exception):
     def __init__(self, reason: str, code: str) -> None:
         super().__init__(reason)
         self.code = code
+
+
+def away(said: str) -> str:
+    """Which broker cannot be reached and why, of what the client says of it:
+
+    host:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 0ms in ...)
+    """
+    found = _AWAY.fullmatch(said)
+    if found is None:
+        return said
+    why = found["why"]
+    return f"{found['broker']}: {why if why[:2].isupper() else why[:1].lower() + why[1:]}"
 
 
 def words(error: Exception) -> str:

@@ -65,4 +65,5 @@ def set_up(*, as_json: bool, verbose: bool) -> None:
     text = _Text("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(_Json() if as_json else text)
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO)
+    logging.getLogger("aolog").handlers.clear()  # the command line's own: what warns, warns once
     logging.getLogger("bridge.librdkafka").setLevel(logging.INFO if verbose else logging.CRITICAL)

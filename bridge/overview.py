@@ -124,11 +124,12 @@ class Overview(NamedTuple):
     dropped: int
     error: str | None
     rate: float
+    ahead_records: int = 0
 
 
 def state_of(status: Status) -> str:
     """A forwarder's state in the words above."""
-    if status.state == "stopped":
+    if status.state in {"stopped", "failed"}:
         return "stopped"
     if not status.reachable:
         return "connecting"
@@ -146,14 +147,19 @@ def state_of(status: Status) -> str:
     return "live" if sent or soon else "draining"
 
 
-def overview(logs: Sequence[LogStatus], *, stopped: bool = False) -> Overview:
-    """Of all. Its state is the worst of theirs."""
+def overview(
+    logs: Sequence[LogStatus], *, stopped: bool = False, waits: str | None = None
+) -> Overview:
+    """Of all. Its state is the worst of theirs. waits: for what that was named and is not there
+    yet, in words."""
     phases = [log.phase for log in logs]
     known = [log.status for log in logs if log.status is not None]
     ages = [s.lag_seconds for s in known if s.lag_seconds is not None]
     records = [log.lag_records for log in logs]
     sizes = [log.lag_bytes for log in logs]
     states = {log.state for log in logs} - {"stopped"}
+    if waits is not None:
+        states.add("blocked")
     worst = next((s for s in ("blocked", "connecting", "draining") if s in states), "live")
     running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
     return Overview(
@@ -174,8 +180,9 @@ def overview(logs: Sequence[LogStatus], *, stopped: bool = False) -> Overview:
         gaps=sum(log.gaps for log in logs),
         dead_lettered=sum(log.dead_lettered for log in logs),
         dropped=sum(log.dropped for log in logs),
-        error=next((f"{log.log}: {log.error}" for log in logs if log.error), None),
+        error=waits or next((f"{log.log}: {log.error}" for log in logs if log.error), None),
         rate=sum(s.rate for s in running),
+        ahead_records=sum(s.ahead_records for s in known),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,23 +13,25 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from bridge.overview import Overview, state_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridge.overview import Overview
     from bridge.status import Status
 
 __all__ = ["reporter"]
 
 _log = logging.getLogger("bridge")
+_EVERY_S = 60.0
 
 
 @contextmanager
 def reporter(*, as_json: bool, drain: bool) -> Iterator[Callable[[Status | Overview], None]]:
-    """A function to be given each status: JSON lines on standard output; a live line where
+    """A function to be given each status, for users: its state is one of bridge.overview's. JSON lines on standard output; a live line where
     standard error is a terminal; else a log line when the state changes and at the end."""
     if as_json:
-        yield lambda status: click.echo(json.dumps(status._asdict()))
+        yield lambda status: click.echo(json.dumps(_told(status)._asdict()))
         return
     if sys.stderr.isatty():
         with Progress(
@@ -39,23 +42,41 @@ def reporter(*, as_json: bool, drain: bool) -> Iterator[Callable[[Status | Overv
             console=Console(stderr=True),
         ) as progress:
             task = progress.add_task("starting", total=None, said="")
-            yield lambda status: _show(progress, task, status)
+            yield lambda status: _show(progress, task, _told(status))
         return
     said = _Said()
     yield said
 
 
+def _told(status: Status | Overview) -> Status | Overview:
+    """With its state in the words that are the same everywhere."""
+    if isinstance(status, Overview):
+        return status
+    return status._replace(state=state_of(status))
+
+
 def _words(status: Status | Overview) -> str:
-    lag = "?" if status.lag_records is None else f"{status.lag_records:,}"
-    text = f"{status.acknowledged:,} acknowledged, {lag} pending, {status.rate:,.0f}/s"
+    """They add up: what is pending is not done with in any other way."""
+    text = f"{status.acknowledged:,} acknowledged"
+    for count, what in (
+        (status.skipped, "there already"),
+        (status.dead_lettered, "set aside"),
+        (status.dropped, "dropped"),
+    ):
+        text += f", {count:,} {what}" if count else ""
+    lag = status.lag_records
+    pending = "?" if lag is None else f"{lag - status.ahead_records:,}"
+    text += f", {pending} pending, {status.rate:,.0f}/s"
     if status.lost_records or status.gaps:
-        text += f", {status.lost_records:,} lost in {status.gaps} gaps of the log"
+        gaps = "1 gap" if status.gaps == 1 else f"{status.gaps:,} gaps"
+        text += f", {status.lost_records:,} lost in {gaps} of the log"
     return text + (f" ({status.error})" if status.error else "")
 
 
 def _show(progress: Progress, task: TaskID, status: Status | Overview) -> None:
-    done = status.acknowledged + status.skipped
-    total = None if status.lag_records is None else done + status.lag_records
+    done = status.acknowledged + status.skipped + status.dead_lettered + status.dropped
+    lag = status.lag_records
+    total = None if lag is None else done + lag - status.ahead_records
     progress.update(
         task,
         description=status.state,
@@ -66,14 +87,21 @@ def _show(progress: Progress, task: TaskID, status: Status | Overview) -> None:
 
 
 class _Said:
-    """Log lines: one when the state changes, one a minute, one at the end."""
+    """Log lines: one when the state changes, one a minute, one at the end. An error that comes
+    while the state stays is said at once, and then with the line of the minute."""
 
     def __init__(self) -> None:
         self._state: str | None = None
-        self._calls = 0
+        self._due_s = self._error_due_s = 0.0
 
     def __call__(self, status: Status | Overview) -> None:
-        self._calls += 1
-        if status.state != self._state or self._calls % 60 == 0:
-            self._state = status.state
-            _log.info("%s: %s", status.state, _words(status))
+        status = _told(status)
+        now_s = time.monotonic()
+        due_s = self._due_s if status.error is None else min(self._due_s, self._error_due_s)
+        if status.state == self._state and now_s < due_s:
+            return
+        self._state = status.state
+        self._due_s = now_s + _EVERY_S
+        if status.error is not None:
+            self._error_due_s = now_s + _EVERY_S
+        _log.info("%s: %s", status.state, _words(status))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEY_BYTES_REMEMBERED",
+    "TOPIC_NAME",
     "Destination",
     "PartitionRule",
     "Routing",
@@ -39,6 +40,9 @@ __all__ = [
 
 PartitionRule: TypeAlias = Literal["key", "round-robin"] | int
 """How a record's partition is chosen; a number is the partition itself."""
+
+TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
+"""What a topic may be called: Kafka's rule, as a regular expression."""
 
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF

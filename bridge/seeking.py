@@ -20,6 +20,7 @@ from bridge.lanes import LaneNotes, notes_path
 from bridge.librdkafka import NotReachable
 
 if TYPE_CHECKING:
+    from aolog import Gap
     from aolog.reader import Start
 
 __all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "seek"]
@@ -29,13 +30,15 @@ _KAFKA = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]+)@(?P<offse
 
 class Moved(NamedTuple):
     """What a seek did, or would do. before: None if the cursor is a new one. forgot: whether
-    what lies in the destination will be sent again."""
+    what lies in the destination will be sent again. records: between where it was (the log's
+    beginning, if it is new) and the address; None where the log does not count them."""
 
     cursor: str
     before: int | None
     address: int
     forgot: bool
     done: bool
+    records: int | None = None
 
 
 def bridge_cursors(path: str, storage: Storage) -> list[str]:
@@ -71,9 +74,15 @@ def address_in_kafka(
 
 
 def place(path: str, start: Start, ordinal: int | None = None) -> int:
-    """The address of a place in a log, as Reader takes it. Raises what Reader raises."""
-    with Reader(path, "earliest" if ordinal is not None else start) as reader:
-        return reader.seek(ordinal=ordinal) if ordinal is not None else reader.tell()
+    """The address of a place in a log, as Reader takes it; of the earliest, its first record's,
+    unless a gap is before it, which the bridge is to meet. Raises what Reader raises."""
+    gaps: list[Gap] = []
+    with Reader(path, "earliest" if ordinal is not None else start, on_gap=gaps.append) as reader:
+        if ordinal is not None:
+            return reader.seek(ordinal=ordinal)
+        begin = reader.tell()
+        first = reader.read() if start == "earliest" else None
+        return begin if first is None or gaps else first.address
 
 
 def seek(
@@ -86,9 +95,10 @@ def seek(
     """
     storage = Storage()
     try:
-        before = read_position(path, cursor, storage).address
+        before, passed = read_position(path, cursor, storage)[:2]
     except NoSuchCursor:
-        before = None
+        with Reader(path) as earliest:
+            before, passed = None, earliest.ordinal
     back = before is not None and address < before
     forgets = back and not only_missing
     with _held(path, address, cursor) as reader:
@@ -97,7 +107,10 @@ def seek(
                 forget(reader, cursor, storage)  # first: with the cursor moved they would hold
             reader.seek(address)
             reader.commit()
-    return Moved(cursor, before, address, forgets, not dry_run)
+    with Reader(path, address) as there:
+        at = there.ordinal
+        records = None if at is None or passed is None else abs(at - passed)
+    return Moved(cursor, before, address, forgets, not dry_run, records)
 
 
 def _held(path: str, address: int, cursor: str) -> Reader:

@@ -14,8 +14,10 @@ NOTHING: dict[str, Any] = dict.fromkeys(COUNTED, 0)
 class Status(NamedTuple):
     """A moment in a forwarder's life, for progress and machines.
 
+    state: of the machine that delivers; to users it is said in the words of bridge.overview.
     acknowledged, skipped: records since it started; skipped were in Kafka already. lag_records,
-    lag_bytes, lag_seconds: not yet acknowledged. lost_records: in gaps that it had to pass.
+    lag_bytes, lag_seconds: behind the first that is not acknowledged yet. ahead_records: of those,
+    at least so many are done with already, as lanes that do not wait have gone on. lost_records: in gaps that it had to pass.
     dead_lettered, dropped: records that will never be taken, since it started. held_back: lanes
     whose records wait in the log; standing: those of them that wait until somebody acts (a reload
     or a restart tries them again).
@@ -41,6 +43,7 @@ class Status(NamedTuple):
     standing: int = 0
     held_back: int = 0
     delivery: str = "at_least_once"
+    ahead_records: int = 0
 
     def counted(self) -> dict[str, Any]:
         """What COUNTED names."""

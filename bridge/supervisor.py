@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aolog import Reader
-from aolog.errors import AologError
+from aolog.errors import AologError, NotALog
 from bridge.errors import WrongConfiguration
 from bridge.forwarder import OPTIONS
 from bridge.overview import LogStatus, Overview, Phase, overview
 from bridge.pace import Pace
 from bridge.routing import clusters_of
 from bridge.task import Plan, Task
-from bridge.tree import Tree, growth
+from bridge.tree import Tree, growth, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +73,7 @@ class Supervisor:
         self._scan_due_s = 0.0
         self._news = False
         self._missed: set[str] = set()
+        self._no_root: str | None = None
         self._over = False
 
     def stop(self) -> None:
@@ -89,13 +90,23 @@ class Supervisor:
 
     def overview(self) -> Overview:
         """How all stand together."""
-        return overview(self.look(), stopped=self._over)
+        return overview(self.look(), stopped=self._over, waits=self.waits())
+
+    def waits(self) -> str | None:
+        """What was named and is not there yet, in words; None if all is. From any thread."""
+        if self._no_root is not None:
+            return f"{self._no_root}: {self._config.root}; waiting for it"
+        missed = sorted(self._missed)
+        return f"there is no log at {missed[0]} yet; waiting for it" if missed else None
 
     def run(self, report: Callable[[Overview], None] | None = None, every_s: float = 1.0) -> int:
-        """Until the end; the exit status: 0, or that of the worst failure that is left."""
+        """Until the end; the exit status: 0, or that of the worst failure that is left. Raises
+        NotALog where there is no root to drain."""
         report_due_s = 0.0
         try:
             self._scan()
+            if self._drain and self._no_root is not None:
+                raise NotALog(self._no_root, path=self._config.root)
             while not self._ended():
                 self._turn()
                 if report is not None and time.monotonic() >= report_due_s:
@@ -174,6 +185,7 @@ class Supervisor:
         self._news = False
         begun_s = time.monotonic()
         found = self._tree.scan()
+        self._look_for_root()
         pause_s = max(self._config.rescan_seconds, _SCAN_SHARE * (time.monotonic() - begun_s))
         self._scan_due_s = time.monotonic() + pause_s
         for path in self._config.logs:
@@ -195,6 +207,16 @@ class Supervisor:
             _log.info("%s goes to %s", name, cluster, extra={"event": "log_found"})
         for key in self._tasks.keys() - wanted:
             self._let_go(key)
+
+    def _look_for_root(self) -> None:
+        root, before = self._config.root, self._no_root
+        self._no_root = None if self._tree.root is None else missing(self._tree.root)
+        if self._no_root == before or self._drain:
+            return
+        if self._no_root is not None:
+            _log.warning("%s", self.waits(), extra={"event": "root_missing"})
+        else:
+            _log.info("%s is there", root, extra={"event": "root_found"})
 
     def _clusters(self, name: str, path: str) -> set[str]:
         rules = self._config.rules

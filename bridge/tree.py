@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from inotify_simple import INotify
 
-__all__ = ["Growth", "Tree", "find_logs"]
+__all__ = ["Growth", "Tree", "find_logs", "missing"]
 
 
 class Growth(NamedTuple):
@@ -39,6 +39,16 @@ def find_logs(
 ) -> dict[str, str]:
     """Name and path of each log under the root, sorted. What cannot be listed holds none."""
     return _walk(root, include, exclude)[0]
+
+
+def missing(root: str) -> str | None:
+    """Why nothing is to be found there; None where there is a directory that can be listed."""
+    try:
+        os.scandir(root).close()
+    except OSError as error:
+        none = isinstance(error, FileNotFoundError)
+        return "no such directory" if none else os.strerror(error.errno or 0)
+    return None
 
 
 def _walk(

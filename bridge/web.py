@@ -1,7 +1,8 @@
 """The endpoint: /metrics for Prometheus, /healthz, /readyz, and /status as JSON.
 
     /healthz   200 while every thread moves, else 503 with what hangs
-    /readyz    200 while everything that runs is connected and nothing stands, else 503
+    /readyz    200 while all that was named is there, everything that runs is connected and nothing
+               stands, else 503
     /status    {"overview": ..., "logs": [...]}: what `aolog-bridge status` shows
 
 Answers are made of the statuses that the forwarders last told; nothing here asks a cluster or a
@@ -44,12 +45,14 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def serving(where: str, look: Callable[[], list[LogStatus]]) -> Iterator[tuple[str, int]]:
-    """Serves in threads of its own; the address that it listens on. Raises UsageError where it
-    cannot listen."""
+def serving(
+    where: str, look: Callable[[], list[LogStatus]], waits: Callable[[], str | None] = lambda: None
+) -> Iterator[tuple[str, int]]:
+    """Serves in threads of its own; the address that it listens on. waits: see overview. Raises
+    UsageError where it cannot listen."""
     host, port = address_of(where)
     try:
-        server = _Server((host, port), look)
+        server = _Server((host, port), look, waits)
     except OSError as error:
         raise UsageError(
             f"cannot listen on {where}: {error.strerror}", hint="choose another HOST:PORT"
@@ -73,10 +76,16 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # a client that lingers does not hold up a stop
 
-    def __init__(self, at: tuple[str, int], look: Callable[[], list[LogStatus]]) -> None:
+    def __init__(
+        self,
+        at: tuple[str, int],
+        look: Callable[[], list[LogStatus]],
+        waits: Callable[[], str | None],
+    ) -> None:
         import socket
 
         self.look = look
+        self.waits = waits
         self.address_family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
         super().__init__(at, _Handler)
 
@@ -98,21 +107,27 @@ class _Handler(BaseHTTPRequestHandler):
             body, kind = exposition(logs)
             self._answer(200, body, kind)
         elif path == "/healthz":
-            self._judge("stuck", [log for log in logs if log.stuck])
+            self._judge("stuck", [log for log in logs if log.stuck], None)
         elif path == "/readyz":
-            self._judge("not_ready", [log for log in logs if not log.ready])
+            self._judge("not_ready", [x for x in logs if not x.ready], self.server.waits())
         elif path == "/status":
-            found = {"overview": overview(logs)._asdict(), "logs": [x.as_json() for x in logs]}
+            whole = overview(logs, waits=self.server.waits())
+            found = {"overview": whole._asdict(), "logs": [x.as_json() for x in logs]}
             self._answer(200, json.dumps(found).encode(), _JSON)
         else:
             self._answer(404, b'{"error": "not found"}', _JSON)
 
-    def _judge(self, name: str, found: list[LogStatus]) -> None:
-        told = [
-            {"log": x.log, "cluster": x.cluster, "state": x.state, "error": x.error} for x in found
-        ]
-        body = json.dumps({"ok": not found, name: told}).encode()
-        self._answer(503 if found else 200, body, _JSON)
+    def _judge(self, name: str, found: list[LogStatus], waits: str | None) -> None:
+        told: dict[str, Any] = {
+            "ok": not found and waits is None,
+            name: [
+                {"log": x.log, "cluster": x.cluster, "state": x.state, "error": x.error}
+                for x in found
+            ],
+        }
+        if waits is not None:
+            told["error"] = waits
+        self._answer(200 if told["ok"] else 503, json.dumps(told).encode(), _JSON)
 
     def _answer(self, status: int, body: bytes, kind: str) -> None:
         self.send_response(status)

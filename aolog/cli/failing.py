@@ -4,7 +4,8 @@
     {"error": {"code": ..., "message": ..., ...}}         with --json
 
 Codes and statuses are the errors' own (aolog/errors.py); this module adds those that only a
-command line can meet. Warnings of the library's logger come the same way.
+command line can meet. Warnings of the library's logger come the same way. The bridge's command
+line does as this one, under its own name.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ class Program(click.Command):
     """A command that is a program by itself: ends the process with the status of what happened."""
 
     program: str | None = None  # its name in usage lines; None: as it was called
+    says: str = "aolog"  # its name before errors
+
+    def lines(self, error: AologError) -> list[str]:
+        """What people are told, behind the code."""
+        return [str(error)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """A command's status; interrupts and closed pipes are no errors of click's."""
@@ -91,11 +97,11 @@ class Program(click.Command):
         # Looked for by hand: a command line that does not parse has no parsed options.
         as_json = "--json" in itertools.takewhile(lambda arg: arg != "--", given)
         out.forget()
-        with _warnings(as_json=as_json):
+        with _warnings(self.says, as_json=as_json):
             try:
                 status = run()
             except Exception as error:  # noqa: BLE001 -- the last resort: no traceback
-                status = _report(error, as_json=as_json)
+                status = _report(error, self, as_json=as_json)
         sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -105,12 +111,14 @@ class Root(Program, click.Group):
     program = "aolog"
 
 
-def _report(error: Exception, *, as_json: bool) -> int:
+def _report(error: Exception, program: Program, *, as_json: bool) -> int:
     """Tells what happened; the exit status."""
     found: dict[str, Any]
+    lines: list[str] | None = None
     match error:
         case AologError():
-            found = {"code": error.code, "message": error.reason if as_json else str(error)}
+            found = {"code": error.code, "message": error.reason}
+            lines = program.lines(error)
             found |= {"hint": error.hint, **_plain(error.details)}
             found["exit_status"] = error.exit_status
         case click.Abort():
@@ -127,12 +135,15 @@ def _report(error: Exception, *, as_json: bool) -> int:
             what = "out of memory: the records are too large for this machine"
             found = {"code": AologError.code, "message": what, "exit_status": INTERNAL}
         case _:
-            found = _internal_error(error)
+            found = _internal_error(error, program.says)
     status = int(found["exit_status"])
     if as_json:
         to_stderr(to_json({"error": found}))
     else:
-        to_stderr(f"aolog: {found['code']}: {found['message']}")
+        first, *more = lines or [found["message"]]
+        to_stderr(f"{program.says}: {found['code']}: {first}")
+        for line in more:
+            to_stderr(f"  {line}")
     return status
 
 
@@ -145,10 +156,10 @@ def _click_error(error: click.ClickException) -> dict[str, Any]:
     return {"code": UsageError.code, "message": message, "hint": hint, "exit_status": status}
 
 
-def _internal_error(error: Exception) -> dict[str, Any]:
+def _internal_error(error: Exception, program: str) -> dict[str, Any]:
     if os.environ.get(TRACEBACK_VARIABLE):
         traceback.print_exception(error)
-    hint = f"this is a fault of aolog; {TRACEBACK_VARIABLE}=1 shows where"
+    hint = f"this is a fault of {program}; {TRACEBACK_VARIABLE}=1 shows where"
     message = f"{type(error).__name__}: {error}; {hint}"
     return {"code": AologError.code, "message": message, "hint": hint, "exit_status": INTERNAL}
 
@@ -165,8 +176,9 @@ def _plain(details: dict[str, object]) -> dict[str, Any]:
 
 
 class _ToStderr(logging.Handler):
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, program: str, *, as_json: bool) -> None:
         super().__init__(logging.WARNING)
+        self._program = program
         self._as_json = as_json
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -174,14 +186,14 @@ class _ToStderr(logging.Handler):
         if self._as_json:
             to_stderr(to_json({level: {"message": message, "logger": record.name}}))
         else:
-            to_stderr(f"aolog: {level}: {message}")
+            to_stderr(f"{self._program}: {level}: {message}")
 
 
 @contextmanager
-def _warnings(*, as_json: bool) -> Iterator[None]:
+def _warnings(program: str, *, as_json: bool) -> Iterator[None]:
     """The library's warnings go to standard error while a command runs."""
     logger = logging.getLogger("aolog")
-    handler = _ToStderr(as_json=as_json)
+    handler = _ToStderr(program, as_json=as_json)
     logger.addHandler(handler)
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,7 @@ __all__ = [
     "cursor_option",
     "settings_of",
     "settings_option",
+    "topic_name",
 ]
 
 
@@ -42,6 +44,19 @@ def settings_of(
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE")
         found[key.strip()] = value
     return found
+
+
+def topic_name(
+    _context: click.Context, _parameter: click.Parameter, name: str | None
+) -> str | None:
+    """A name that the cluster can take, for click."""
+    from bridge.routing import TOPIC_NAME
+
+    if name is not None and re.fullmatch(TOPIC_NAME, name) is None:
+        raise click.BadParameter(
+            f"{name!r} is no name for a topic: up to 249 of letters, digits, '.', '_' and '-'"
+        )
+    return name
 
 
 cursor_option = click.option(

@@ -12,7 +12,7 @@ import click
 
 import aolog
 from aolog import Reader
-from aolog.cli.output import json_option
+from aolog.cli.output import counted, json_option
 from aolog.cursor import read_position
 from aolog.errors import UsageError
 from aolog.storage import Storage
@@ -24,6 +24,7 @@ from bridge.cli.options import (
     config_option,
     cursor_option,
     settings_option,
+    topic_name,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from bridge.engine import Poison
     from bridge.forwarder import Forwarder
+    from bridge.status import Status
 
 __all__ = ["replay"]
 
@@ -58,7 +60,10 @@ Exit status: 0 all was acknowledged, 2 usage, 5 a replay runs already, 6 records
     is_flag=True,
     help="The dead letters of LOG instead, or LOG is a log of them, as a Buffer's.",
 )
-@click.option("--topic", help="Topic for records that name none. Default: the log's own.")
+@click.option(
+    "--topic", callback=topic_name,
+    help="Topic for records that name none. Default: the log's own.",
+)  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @config_option
 @cluster_option
@@ -115,10 +120,9 @@ def replay(
         if dry_run:
             _tell_dead_letters(log, cursor, as_json=as_json)
             return
-        _run(
-            replaying.replay_dead_letters(log, cursor=cursor, poison=poison, **options),
-            as_json=as_json,
-        )
+        letters = replaying.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
+        status = _run(letters, as_json=as_json)
+        _tell_sent(status, counted(status.acknowledged, "dead letter", ","), "", as_json=as_json)
         return
     assert begin is not None
     assert end is not None
@@ -129,13 +133,27 @@ def replay(
     if dry_run:
         _tell_range(log, first, behind, as_json=as_json)
         return
-    _run(
+    status = _run(
         replaying.replay_range(
             log, first, behind, topic=topic, poison=poison, routing=to_use.routing, **options
         ),
         as_json=as_json,
     )
     replaying.finished(log)
+    where = f", from address {first} to {behind}"
+    what = counted(status.acknowledged, "record", ",")
+    _tell_sent(status, what, where, as_json=as_json, begin=first, end=behind)
+
+
+def _tell_sent(status: Status, what: str, where: str, *, as_json: bool, **more: int) -> None:
+    """The last word, once all has been dealt with."""
+    if as_json:
+        last = {**status._asdict(), "records": status.acknowledged, **more}
+        click.echo(json.dumps(last))
+        return
+    dropped = f"; {status.dropped:,} refused and passed"
+    were = "was" if status.acknowledged == 1 else "were"
+    click.echo(f"{what} {were} sent again{where}{dropped if status.dropped else ''}")
 
 
 def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
@@ -148,7 +166,7 @@ def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"begin": begin, "end": end, "records": records}))
     else:
-        click.echo(f"{records} records from address {begin} to {end} would be sent")
+        click.echo(f"{counted(records, 'record')} from address {begin} to {end} would be sent")
 
 
 def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
@@ -158,11 +176,13 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
     path = dead_letters_of(log, cursor)
     names = [each.name for each in aolog.cursors(path)]
     begin = read_position(path, CURSOR, Storage()).address if CURSOR in names else "earliest"
+    letters = 0
     with Reader(path, begin) as reader:  # type: ignore[arg-type]  # an address or the word
         for record in reader:
             letter = read_dead_letter(record)
             if letter is None:
                 continue
+            letters += 1
             told = {
                 "address": record.address,
                 "topic": letter.topic,
@@ -178,14 +198,17 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
                     f"{letter.topic}/{letter.partition}  from address {letter.origin.address}"
                     f"  {letter.code}: {letter.reason}"
                 )
+    if not letters and not as_json:
+        click.echo("there are no dead letters that were not sent again")
 
 
-def _run(forwarder: Forwarder, *, as_json: bool) -> None:
+def _run(forwarder: Forwarder, *, as_json: bool) -> Status:
     from bridge.report import reporter
 
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s"
     )
+    logging.getLogger("aolog").handlers.clear()  # the command line's own: what warns, warns once
     logging.getLogger("bridge.librdkafka").setLevel(logging.CRITICAL)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -197,3 +220,4 @@ def _run(forwarder: Forwarder, *, as_json: bool) -> None:
         status = forwarder.run(report)
     if status.lag_records and forwarder.stop_asked:
         raise click.exceptions.Exit(130)
+    return status

@@ -1,19 +1,15 @@
-"""The root of the command line: the list of commands, and what becomes of errors."""
+"""The root of the command line: the list of commands. Errors end as aolog's do."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import traceback
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
+import aolog
 from aolog.cli.completion import completion_of
-from aolog.cli.failing import OUTPUT_CLOSED, TRACEBACK_VARIABLE
-from aolog.cli.output import OutputClosed
-from aolog.errors import AologError
+from aolog.cli.failing import CONTEXT_SETTINGS, Root
+from aolog.cli.output import counted
 from bridge.cli.check_config import check_config
 from bridge.cli.cursors import cursors
 from bridge.cli.demo import demo
@@ -23,52 +19,25 @@ from bridge.cli.seek import seek
 from bridge.cli.status import status
 from bridge.errors import WrongConfiguration
 
+if TYPE_CHECKING:
+    from aolog.errors import AologError
+
 __all__ = ["main"]
 
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+class _Root(Root):
+    program = says = "aolog-bridge"
+
+    def lines(self, error: AologError) -> list[str]:
+        """A wrong configuration's problems, one a line."""
+        if not isinstance(error, WrongConfiguration) or not error.problems:
+            return super().lines(error)
+        where = error.path or "the configuration"
+        return [f"{where}: {counted(len(error.problems), 'problem')}", *error.problems]
 
 
-class _Group(click.Group):
-    """Turns errors into one line and an exit status."""
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super().main(*args, **kwargs)
-        except AologError as error:
-            _fail(error, as_json="--json" in sys.argv)
-        except OutputClosed:
-            sys.exit(OUTPUT_CLOSED)
-        except Exception as error:  # noqa: BLE001 -- the last resort: no traceback
-            if os.environ.get(TRACEBACK_VARIABLE):
-                traceback.print_exception(error)
-            told = AologError(
-                f"{type(error).__name__}: {error}",
-                hint=f"this is a fault of the bridge; {TRACEBACK_VARIABLE}=1 shows where",
-            )
-            _fail(told, as_json="--json" in sys.argv)
-
-
-def _fail(error: AologError, *, as_json: bool) -> NoReturn:
-    problems = error.problems if isinstance(error, WrongConfiguration) else []
-    if as_json:
-        details = {k: v for k, v in error.details.items() if isinstance(v, str | int)}
-        told: dict[str, Any] = {"code": error.code, "message": str(error), **details}
-        if problems:
-            told["problems"] = problems
-        click.echo(json.dumps({"error": told}), err=True)
-    elif problems:
-        where = error.details["path"] or "the configuration"
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        click.echo(f"aolog-bridge: {error.code}: {where}: {count}", err=True)
-        for problem in problems:
-            click.echo(f"  {problem}", err=True)
-    else:
-        click.echo(f"aolog-bridge: {error.code}: {error}", err=True)
-    sys.exit(error.exit_status)
-
-
-@click.group(cls=_Group, context_settings=_CONTEXT)
-@click.version_option(package_name="aolog", prog_name="aolog-bridge")
+@click.group(cls=_Root, name="aolog-bridge", context_settings=CONTEXT_SETTINGS)
+@click.version_option(aolog.__version__, prog_name="aolog-bridge", message="%(prog)s %(version)s")
 def main() -> None:
     """Drain append-only logs to Kafka: in order, through outages, crashes and restarts.
 

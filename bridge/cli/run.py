@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bridge.cli.options import settings_of
+from bridge.cli.options import settings_of, topic_name
 from bridge.cli.running import run_many, run_one
 
 __all__ = ["run"]
@@ -18,7 +18,10 @@ __all__ = ["run"]
 @click.option(
     "--config", "file", type=click.Path(), help="A file in TOML or JSON; options go over it."
 )
-@click.option("--topic", help="Topic for records that name none. Default: the log's own.")
+@click.option(
+    "--topic", callback=topic_name,
+    help="Topic for records that name none. Default: the log's own.",
+)  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @click.option("--drain", is_flag=True, help="End when all that is there now is acknowledged.")
 @click.option("--cursor", help="Name of the cursor.  [default: bridge]")
@@ -31,7 +34,7 @@ __all__ = ["run"]
     help="What is promised.  [default: at_least_once]",
 )  # fmt: skip  # as above
 @click.option(
-    "--cursor-topic", metavar="TOPIC",
+    "--cursor-topic", metavar="TOPIC", callback=topic_name,
     help="exactly_once: the compacted topic of cursor records.  [default: aolog-bridge-cursors]",
 )  # fmt: skip  # as above
 @click.option(
@@ -104,6 +107,8 @@ def run(
     only. An outage of any length is waited out, wrong credentials too. A partition or topic that
     takes nothing holds up no other. SIGHUP reads the configuration file again, and has lanes
     that stand before a refused record try it again.
+
+    States are connecting, draining, live, blocked and stopped; `status --help` says what they mean.
 
     With --delivery exactly_once, records and the cursor are committed together in transactions,
     and consumers that read committed records see each of them once, whatever is killed. It is

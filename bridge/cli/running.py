@@ -80,7 +80,7 @@ def run_many(
         if config.http is not None:
             from bridge.web import serving
 
-            stack.enter_context(serving(config.http, supervisor.look))
+            stack.enter_context(serving(config.http, supervisor.look, supervisor.waits))
         status = supervisor.run(report, every_s=config.status_seconds)
     sys.exit(status)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
-from aolog.cli.output import json_option
+from aolog.cli.output import counted, json_option
 from bridge.cli.options import (
     PLACES,
     address_of,
@@ -16,6 +17,9 @@ from bridge.cli.options import (
     cursor_option,
     settings_option,
 )
+
+if TYPE_CHECKING:
+    from bridge.seeking import Moved
 
 __all__ = ["seek"]
 
@@ -75,7 +79,29 @@ def seek(
     if as_json:
         click.echo(json.dumps(moved._asdict()))
         return
+    if moved.address == moved.before:
+        click.echo(f"cursor {cursor} is at address {moved.address} already")
+        return
     before = "nowhere" if moved.before is None else f"address {moved.before}"
     will = "" if moved.done else "would be "
-    again = "; what lies between is sent again" if moved.forgot else ""
-    click.echo(f"cursor {cursor} {will}moved from {before} to address {moved.address}{again}")
+    click.echo(
+        f"cursor {cursor} {will}moved from {before} to address {moved.address}{_between(moved)}"
+    )
+
+
+def _between(moved: Moved) -> str:
+    """What becomes of the records between."""
+    if moved.records == 0:
+        return ""
+    one = moved.records == 1
+    what = "what lies between" if moved.records is None else counted(moved.records, "record", ",")
+    if moved.before is None:
+        what += " from the log's beginning"
+    elif moved.records is not None:
+        what += " between"
+    are = "is" if one or moved.records is None else "are"
+    if moved.forgot:
+        return f"; {what} {are} sent again" if moved.done else f"; {what} would be sent again"
+    if moved.before is not None and moved.address < moved.before:
+        return f"; of {what}, those that are missing in Kafka are sent"
+    return f"; {what} {are} never sent" if moved.done else f"; {what} would never be sent"

@@ -13,7 +13,7 @@ from aolog import Lag, Reader
 from aolog.cli.holder import Holders, require_log
 from aolog.cli.output import counted, human_bytes, human_seconds, json_option, out, table
 from aolog.cli.positions import Standing, standing
-from aolog.errors import NoSuchCursor
+from aolog.errors import NoSuchCursor, NotALog
 from bridge.errors import NotRunning
 
 __all__ = ["status"]
@@ -87,8 +87,10 @@ def _ask(where: str) -> dict[str, Any]:
 
 
 def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any]:
-    from bridge.tree import find_logs
+    from bridge.tree import find_logs, missing
 
+    if root is not None and (why := missing(root)) is not None:
+        raise NotALog(why, hint="name the directory of a tree of logs", path=root)
     logs = {path: path} if path is not None else find_logs(root or "")
     return {"logs": [_one(name, where, cursor) for name, where in logs.items()]}
 
@@ -118,7 +120,8 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
 def _tell(found: dict[str, Any]) -> None:
     whole = found.get("overview")
     if whole is not None:
-        pending = "?" if whole["lag_records"] is None else f"{whole['lag_records']:,}"
+        lag = whole["lag_records"]
+        pending = "?" if lag is None else f"{lag - whole.get('ahead_records', 0):,}"
         out.line(
             f"{whole['state']}: {counted(whole['logs'], 'log')}, "
             f"{whole['acknowledged']:,} acknowledged, {pending} pending"
@@ -138,3 +141,5 @@ def _tell(found: dict[str, Any]) -> None:
     ]
     if rows:
         out.line(table(head, rows))
+    elif whole is None:
+        out.line("there is no log")

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,14 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+import aolog
 from aolog import Reader, Writer
+from aolog.cli import main as aolog_main
 from bridge import report as report_module
+from bridge.cli import main
 from bridge.errors import WrongSetting
 from bridge.kafka import check
+from bridge.librdkafka import away
 from bridge.report import reporter
 from bridge.status import Status
-from tests.bridge.conftest import Process, append, cursor_of, fill
+from tests.bridge.conftest import Process, append, cursor_of, fill, wait_until
 
 if TYPE_CHECKING:
     from bridge.embedded import EmbeddedBroker
@@ -111,6 +117,9 @@ def test_an_ordinary_setting_is_none(setting: str) -> None:
         ["--stop-seconds", "-1"],
         ["--status-seconds", "x"],
         ["--nonsense"],
+        ["--topic", "bad topic"],
+        ["--topic", ""],
+        ["--cursor-topic", "t" * 250],
         ["extra"],
     ],
     ids=" ".join,
@@ -120,8 +129,65 @@ def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(
 ) -> None:
     fill(log, 1)
     before = state_of(log)
-    assert "Usage:" in refuse("--topic", "t", *arguments)
+    said = refuse("--topic", "t", *arguments)
+    assert said.startswith("aolog-bridge: usage: ")
+    assert said.endswith("run --help\n")
+    assert len(said.splitlines()) == 1
     assert state_of(log) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["frob"], "No such command 'frob'"),
+        (["run", "--nope"], "No such option"),
+        (["seek", "LOG"], "Missing option '--to'"),
+        (["run", "--log", "l", "--poison", "x"], "Invalid value for '--poison'"),
+        (["run", "--log", "l", "--root", "r"], "name a --log or a --root, not both"),
+        (["status", "--log", "l", "--root", "r"], "name one of --http, --config, --log"),
+    ],
+    ids=" ".join,
+)
+def test_a_usage_error_has_its_code_and_with_json_the_same_fields_as_one_of_aolog(
+    arguments: list[str], said: str
+) -> None:
+    words = CliRunner().invoke(main, arguments)
+    assert (words.exit_code, words.stdout) == (2, "")
+    assert words.stderr.startswith(f"aolog-bridge: usage: {said}")
+    assert "; see aolog-bridge" in words.stderr
+    found = CliRunner().invoke(main, [*arguments, "--json"])
+    assert (found.exit_code, found.stdout) == (2, "")
+    told = json.loads(found.stderr)["error"]
+    of_aolog = json.loads(CliRunner().invoke(aolog_main, ["frob", "--json"]).stderr)["error"]
+    assert told.keys() == of_aolog.keys()
+    assert (told["code"], told["exit_status"]) == ("usage", 2)
+    assert said in told["message"]
+    assert told["hint"].startswith("see aolog-bridge")
+
+
+def test_without_arguments_it_shows_its_help() -> None:
+    bare = CliRunner().invoke(main, [])
+    assert (bare.exit_code, bare.stderr) == (0, "")
+    assert bare.stdout == CliRunner().invoke(main, ["--help"]).stdout
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
+def test_problems_of_a_configuration_are_told_one_a_line_and_as_a_list(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text("colour = 1\nport = 2\n")
+    result = CliRunner().invoke(main, ["check-config", str(file), *flags])
+    assert result.exit_code == 2
+    if flags:
+        told = json.loads(result.stderr)["error"]
+        assert (told["code"], told["path"]) == ("wrong_configuration", str(file))
+        assert len(told["problems"]) > 1
+    else:
+        first, *problems = result.stderr.splitlines()
+        assert first.startswith(f"aolog-bridge: wrong_configuration: {file}: ")
+        assert f": {len(problems)} problems" in first
+        assert all(problem.startswith("  ") for problem in problems)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +198,7 @@ def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(
         (["--root", "r", "--bootstrap-servers", "k:1", "-X", "acks=1"], "acks is set by the"),
         (["--root", "r", "--bootstrap-servers", "k:1", "--http", "x"], "'x' is no HOST:PORT"),
         (["--log", "l", "--bootstrap-servers", "k:1", "--http", "x"], "not_a_log"),
+        (["--root", "r", "--bootstrap-servers", "k:1", "--drain"], "not_a_log: r: no such dir"),
     ],
 )
 def test_where_many_logs_are_asked_for_it_is_checked_whole_first(
@@ -239,7 +306,7 @@ def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
         "skipped": int, "outstanding": int, "lag_records": int, "lag_bytes": int,
         "lag_seconds": float, "lost_records": int, "gaps": int, "error": type(None), "rate": float,
         "dead_lettered": int, "dropped": int, "standing": int, "held_back": int,
-        "delivery": str,
+        "delivery": str, "ahead_records": int,
     }  # fmt: skip
     assert tuple(kinds) == Status._fields
     assert len(process.lines) >= 2
@@ -355,6 +422,95 @@ STATUS = Status(
 )  # fmt: skip  # one value
 
 
+def test_the_last_line_adds_up_where_a_lane_stands_and_where_a_record_is_set_aside(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> None:
+    with Writer(log) as writer:
+        for number in range(12):
+            writer.append(b"%d" % number, topic=None if number == 6 else "t")
+    arguments = ("run", "--log", log, "--drain", "--bootstrap-servers", broker.bootstrap_servers)
+    process = bridge(*arguments)
+    assert process.end() == 6
+    (last,) = [line for line in process.stderr.splitlines() if " stopped: " in line]
+    assert "stopped: 11 acknowledged, 1 pending, " in last
+    with Reader(log) as reader:
+        address = [record.address for record in reader][6]
+    said = (
+        f"the record at {address} names no topic, and there is no default; give --topic; a reload"
+    )
+    assert said in process.stderr
+    assert "no topic stands" not in process.stderr
+    aside = bridge(*arguments, "--poison", "dead-letter")
+    assert aside.end() == 0
+    assert "there already, 1 set aside, 0 pending, " in aside.stderr.splitlines()[-1]
+
+
+def test_an_error_is_said_when_it_comes_and_not_again_each_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
+    now_s = 1000.0
+    monkeypatch.setattr(report_module.time, "monotonic", lambda: now_s)
+    with reporter(as_json=False, drain=False) as say:
+        for _ in range(150):
+            away = (
+                f"k{int(now_s) % 2}:9: connection refused; trying again" if now_s > 1000 else None
+            )
+            say(STATUS._replace(state="connecting", reachable=False, error=away))
+            now_s += 1.0
+    said = [record.message for record in caplog.records]
+    assert [("refused" in line) for line in said] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            (
+                "127.0.0.1:9/bootstrap: Connect to ipv4#127.0.0.1:9 failed: Connection refused"
+                " (after 0ms in state CONNECT)"
+            ),
+            "127.0.0.1:9: connection refused",
+        ),
+        (
+            (
+                "sasl_ssl://[::1]:9/3: Connect to ipv6#[::1]:9 failed: Connection refused"
+                " (after 0ms in state CONNECT, 4 identical error(s) suppressed)"
+            ),
+            "[::1]:9: connection refused",
+        ),
+        (
+            (
+                "no.host:9092/bootstrap: Failed to resolve 'no.host:9092': Name or service not known"
+                " (after 3ms in state CONNECT)"
+            ),
+            "no.host:9092: name or service not known",
+        ),
+        ("ssl://k:1/1: SSL handshake failed: x", "k:1: SSL handshake failed: x"),
+        ("1/2 brokers are down", "1/2 brokers are down"),
+    ],
+)
+def test_of_what_the_client_says_which_broker_and_why_is_left(said: str, words: str) -> None:
+    assert away(said) == words
+
+
+@pytest.mark.parametrize("records", [0, 10])
+def test_a_cluster_that_cannot_be_reached_is_named_at_once_with_the_reason(
+    bridge: Callable[..., Process], log: Path, records: int
+) -> None:
+    fill(log, records)
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--bootstrap-servers", f"{NOWHERE},localhost:1",
+        "--status-seconds", "0.05",
+    )  # fmt: skip  # a command line
+    refused = re.compile(r"connecting: .*(127\.0\.0\.1|localhost):1: connection refused; trying")
+    wait_until(lambda: refused.search(process.stderr), seconds=10)
+    assert process.terminate() == 0
+    assert "brokers are down" not in process.stderr
+    assert "Failed to get metadata" not in process.stderr
+
+
 def test_log_lines_come_with_a_change_of_state_and_seldom_else(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,10 +521,16 @@ def test_log_lines_come_with_a_change_of_state_and_seldom_else(
             say(STATUS)
         say(STATUS._replace(state="backing_off", error="away"))
         say(STATUS._replace(lag_records=None, gaps=2, lost_records=7))
+        counts = {"skipped": 2, "dead_lettered": 1, "dropped": 3, "gaps": 1, "lost_records": 512}
+        say(STATUS._replace(state="stopped", ahead_records=1, **counts))
     assert [record.message for record in caplog.records] == [
-        "sending: 10 acknowledged, 5 pending, 3/s",
-        "backing_off: 10 acknowledged, 5 pending, 3/s (away)",
-        "sending: 10 acknowledged, ? pending, 3/s, 7 lost in 2 gaps of the log",
+        "live: 10 acknowledged, 5 pending, 3/s",
+        "blocked: 10 acknowledged, 5 pending, 3/s (away)",
+        "live: 10 acknowledged, ? pending, 3/s, 7 lost in 2 gaps of the log",
+        (
+            "stopped: 10 acknowledged, 2 there already, 1 set aside, 3 dropped, 4 pending, 3/s, "
+            "512 lost in 1 gap of the log"
+        ),
     ]
 
 
@@ -397,7 +559,7 @@ def test_it_completes_in_every_shell_that_click_knows(bridge: Callable[..., Proc
 def test_it_says_its_version(bridge: Callable[..., Process]) -> None:
     process = bridge("--version")
     assert process.end(30) == 0
-    assert process.lines[0].startswith("aolog-bridge, version ")
+    assert process.lines == [f"aolog-bridge {aolog.__version__}\n"]
 
 
 @pytest.mark.slow

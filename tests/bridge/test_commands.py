@@ -74,6 +74,7 @@ def test_a_seek_back_sends_what_lies_between_once_more(
         "address": delivered[600],
         "forgot": True,
         "done": True,
+        "records": 400,
     }
     assert cursor_of(log) == delivered[600]
     assert forward(drain=True).end().acknowledged == 400
@@ -84,6 +85,32 @@ def test_a_seek_back_sends_what_lies_between_once_more(
 def cursor_before(log: Path) -> int:
     with Reader(log) as reader:
         return reader.end()
+
+
+def test_a_seek_says_how_many_records_lie_between_and_what_becomes_of_them(log: Path) -> None:
+    fill(log, 100)
+    addresses = [record.address for record in records_of(log)]
+
+    def says(*arguments: object) -> str:
+        result = run("seek", log, "--to", *arguments)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout.removesuffix("\n")
+
+    ten, eleven = addresses[10], addresses[11]
+    assert says(ten) == (
+        f"cursor bridge moved from nowhere to address {ten}; "
+        "10 records from the log's beginning are never sent"
+    )
+    moved = f"moved from address {ten} to address {eleven}; 1 record between"
+    assert says(eleven, "--dry-run") == f"cursor bridge would be {moved} would never be sent"
+    assert says(eleven) == f"cursor bridge {moved} is never sent"
+    assert says(eleven) == f"cursor bridge is at address {eleven} already"
+    back = f"address {eleven} to address {addresses[0]}"
+    assert says("earliest", "--dry-run", "--only-missing") == (
+        f"cursor bridge would be moved from {back}; "
+        "of 11 records between, those that are missing in Kafka are sent"
+    )
+    assert says("earliest") == f"cursor bridge moved from {back}; 11 records between are sent again"
 
 
 def test_a_seek_back_for_what_is_missing_sends_only_that(
@@ -226,6 +253,22 @@ def test_a_range_may_go_to_another_topic(
     assert [m.address for m in consume(broker.bootstrap_servers, "again", 1)] == delivered[5:9]
 
 
+def test_a_replay_says_what_it_sent_and_from_where_to_where(
+    broker: EmbeddedBroker, log: Path, delivered: list[int], committed: dict[str, list[int]]
+) -> None:
+    begin, end = delivered[10], delivered[12]
+    arguments = ("replay", log, "--from", begin, "--topic", TOPIC,
+                 "--bootstrap-servers", broker.bootstrap_servers)  # fmt: skip  # a command line
+    said = run(*arguments, "--to", end).stdout
+    assert said == f"2 records were sent again, from address {begin} to {end}\n"
+    committed.clear()
+    said = run(*arguments, "--to", delivered[11]).stdout
+    assert said == f"1 record was sent again, from address {begin} to {delivered[11]}\n"
+    committed.clear()
+    last = told(*arguments, "--to", end)
+    assert (last["records"], last["begin"], last["end"]) == (2, begin, end)
+
+
 def test_what_the_bridge_has_not_passed_is_not_replayed(
     broker: EmbeddedBroker, log: Path, delivered: list[int]
 ) -> None:
@@ -258,7 +301,7 @@ def test_a_replay_that_says_nothing_clear_is_refused(log: Path, arguments: tuple
 
 
 def test_dead_letters_go_where_they_were_meant_to_and_only_once(
-    broker: EmbeddedBroker, log: Path, forward: Forward
+    broker: EmbeddedBroker, log: Path, forward: Forward, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.create_topic("own", 2)
     large = []
@@ -279,10 +322,17 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
         ("own", large[1]),
         (TOPIC, large[2]),
     ]
-    assert "1 records are" not in refused(*arguments, status=6)  # they are too large as before
+    says = refused(*arguments, status=6)  # they are too large as before
+    assert "or pass it with --poison drop" in says
+    assert "another replay tries again" in caplog.text
+    assert "SIGHUP" not in caplog.text
+    assert "--poison dead-letter" not in says
     larger = (*arguments, "-X", "message.max.bytes=4000000")
     assert told(*larger)["acknowledged"] == 3
-    assert told(*larger)["acknowledged"] == 0
+    assert run(*larger).stdout == "0 dead letters were sent again\n"
+    assert run(*larger, "--dry-run").stdout == (
+        "there are no dead letters that were not sent again\n"
+    )
     own = consume(broker.bootstrap_servers, "own", 2)
     here = [m for m in consume(broker.bootstrap_servers) if len(m.value or b"") > 1000]
     assert [m.value for m in own] == [b"1" * 2_000_000]

@@ -107,6 +107,7 @@ def test_json_says_the_same_as_toml() -> None:
     [
         ('rot = "x"', "rot: unknown key; did you mean 'root'?"),
         ("xyzzy = 1", "xyzzy: unknown key; known are clusters, cluster, root"),
+        ("colour = 1", "colour: unknown key; known are clusters, cluster, root"),
         ("commit_second = 1", "commit_second: unknown key; did you mean 'commit_seconds'?"),
         ('commit_seconds = "1"', "commit_seconds: input should be a valid number, not str"),
         ("commit_seconds = nan", "commit_seconds: input should be a finite number"),

@@ -108,7 +108,7 @@ def test_a_dropped_record_is_counted_told_and_passed(
     assert process.end() == 0
     assert process.statuses[-1]["dropped"] == 3
     assert process.statuses[-1]["dead_lettered"] == 0
-    assert f"dropped 1 records from address {large[0]} on" in process.stderr
+    assert f"dropped 1 record from address {large[0]} on" in process.stderr
     assert not (log / "dead-letter").exists()
     rest = [record for record in records_of(log) if record.address not in large]
     assert_arrived(rest, consume(broker.bootstrap_servers))

@@ -137,7 +137,8 @@ def test_a_tree_is_drained_a_few_logs_at_a_time(
     assert_all_arrived(broker, *logs)
 
 
-def test_nothing_to_drain_is_drained(supervise: Callable[..., Running]) -> None:
+def test_nothing_to_drain_is_drained(supervise: Callable[..., Running], root: Path) -> None:
+    root.mkdir()
     run = supervise(drain=True)
     assert run.end() == 0
     assert run.overviews[-1].logs == 0

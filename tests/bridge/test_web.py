@@ -264,6 +264,48 @@ def test_one_log_is_seen_too_and_an_outage_is_not_ready(
     assert process.terminate() == 0
 
 
+def test_a_root_that_is_not_there_is_said_and_not_ready_until_it_is(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    config = tmp_path / "bridge.toml"
+    config.write_text(
+        f'root = "root"\ntopic = "t"\nhttp = ":0"\nstatus_seconds = 0.05\nrescan_seconds = 0.2\n'
+        f'[clusters.main]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
+    )
+    process = bridge("run", "--config", config, "--json")
+    at = where(process)
+    said = f"no such directory: {root}; waiting for it"
+    process.until(lambda s: (s["state"], s["error"]) == ("blocked", said))
+    assert process.stderr.count(said) == 1
+    code, body = get(at, "/readyz")
+    assert (code, json.loads(body)["error"]) == (503, said)
+    assert json.loads(get(at, "/status")[1])["overview"]["state"] == "blocked"
+    assert get(at, "/healthz")[0] == 200
+    fill(root / "a", 10)
+    process.until(lambda s: (s["state"], s["acknowledged"]) == ("live", 10))
+    wait_until(lambda: get(at, "/readyz")[0] == 200)
+    assert process.terminate() == 0
+
+
+@pytest.mark.parametrize("what", ["nothing", "a file", "an empty directory"])
+def test_status_of_a_tree_without_logs_is_not_silent(
+    bridge: Callable[..., Process], tmp_path: Path, what: str
+) -> None:
+    root = tmp_path / "root"
+    if what == "a file":
+        root.write_bytes(b"")
+    elif what != "nothing":
+        root.mkdir()
+    process = bridge("status", "--root", root)
+    if what == "an empty directory":
+        assert (process.end(30), process.lines) == (0, ["there is no log\n"])
+        return
+    assert process.end(30) == 2
+    why = "no such directory" if what == "nothing" else "Not a directory"
+    assert process.stderr.startswith(f"aolog-bridge: not_a_log: {root}: {why}; ")
+
+
 def test_status_of_the_disk_says_what_it_can(bridge: Callable[..., Process], log: Path) -> None:
     fill(log, 10)
     with Reader(log, cursor="bridge") as reader:
