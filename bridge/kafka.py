@@ -260,7 +260,7 @@ class Cluster:
             return failure
         if self._away is not None:  # says more than a failure that follows from it
             return f"{self._away}; trying again"
-        late = time.monotonic() - self._made_s > ANSWER_S
+        late = self._producer is not None and time.monotonic() - self._made_s > ANSWER_S
         silent = f"{self._servers}: no answer; trying again" if late else None
         return failure or self.last_error or silent
 
@@ -310,6 +310,7 @@ class Cluster:
         if error is not None:
             self._fail(error, lane)
         elif not self._naming:
+            self.reachable = True  # the statistics say so a second later
             offset = message.offset()
             self._events.append(Delivered(lane, address, -1 if offset is None else offset))
 
