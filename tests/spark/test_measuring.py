@@ -11,6 +11,7 @@ from bench.measure import Wrong
 from bench.sparks import Content, proof_of
 
 
+@pytest.mark.slow  # half a minute: other values are caught by the cases of the bench, too
 def test_a_reader_of_other_bytes_is_no_result_and_neither_is_one_of_other_values(tmp_path, spark):
     content = Content.make(spark, str(tmp_path), 100, 20)
     assert content.proof.records == 100
