@@ -30,7 +30,7 @@ from tests.explore.explore import (
 from tests.explore.history import Case, all_cases, case_named
 from tests.explore.mutants import MUTANTS
 
-_DRAWN = 60  # cases from seeds: what a test run has time for
+_DRAWN = 48  # cases from seeds: what a test run has time for
 
 
 def explored(said: Callable[[str], None], cases: list[Case], budget: Budget) -> int:
