@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog import Reader, Writer
 from aolog.checks import RECORD_BYTES_MAX
 from aolog.errors import NotALog, UsageError
+from aolog.notices import counted
 from bridge.stamp import Stamp, decode_stamp, encode_stamp
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ class DeadLetters:
         _log.warning(
             "%s %s from address %d on: %s",
             "dropped" if self._drop else "set aside",
-            "1 record" if len(asides) == 1 else f"{len(asides):,} records",
+            counted(len(asides), "record", ","),
             first.position.address,
             first.refusal.reason,
         )

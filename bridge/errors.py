@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.errors import AologError, UsageError
+from aolog.notices import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,9 +77,10 @@ class NotDelivered(DestinationError):
     code = "not_delivered"
 
     def __init__(self, name: str, why: str, undelivered: Sequence[Message]) -> None:
-        many = "1 message was" if len(undelivered) == 1 else f"{len(undelivered):,} messages were"
+        count = len(undelivered)
+        were = "was" if count == 1 else "were"
         super().__init__(
-            f"{many} not delivered to {name}: {why}",
+            f"{counted(count, 'message', ',')} {were} not delivered to {name}: {why}",
             hint="send `undelivered` again, in order",
         )
         self.undelivered = list(undelivered)

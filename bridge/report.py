@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from aolog.notices import counted
 from bridge.overview import Overview, state_of
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _words(status: Status | Overview) -> str:
     pending = "?" if lag is None else f"{lag - status.ahead_records:,}"
     text += f", {pending} pending, {status.rate:,.0f}/s"
     if status.lost_records or status.gaps:
-        gaps = "1 gap" if status.gaps == 1 else f"{status.gaps:,} gaps"
+        gaps = counted(status.gaps, "gap", ",")
         text += f", {status.lost_records:,} lost in {gaps} of the log"
     return text + (f" ({status.error})" if status.error else "")
 

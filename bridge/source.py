@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aolog import Gap, Reader
 from aolog.errors import AddressPruned
+from aolog.notices import records_lost
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
 from bridge.engine import Position
@@ -100,11 +101,11 @@ class Source:
         self._gaps.add(gap.begin)
         self.lost += gap.records_lost or 0
         _log.warning(
-            "gap in the log: addresses %d to %d (%s), %s records lost",
+            "gap in the log: addresses %d to %d (%s), %s lost",
             gap.begin,
             gap.end,
             gap.reason,
-            "an unknown number of" if gap.records_lost is None else gap.records_lost,
+            records_lost(gap.records_lost),
         )
 
     def close(self) -> None:
