@@ -29,9 +29,12 @@ from aolog.walk import Tail
 from fuzz import shapes, ways
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from aolog.frame import Buffer
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = str(Path(aolog.__file__).parent)
 SOON_S = 20.0  # a generous bound for what must happen soon; nothing waits for it when all is well
 
 
@@ -63,6 +66,25 @@ def small_disk() -> Iterator[Callable[[int], Path]]:
     for where in mounted:
         subprocess.run(["umount", "--lazy", str(where)], check=True)
         where.rmdir()
+
+
+class AtPlace:
+    """For sys.setprofile: calls once, at the n-th place of the package, counted from 0, where a
+    signal's handler may run. came: whether there was such a place."""
+
+    def __init__(self, n: int, call: Callable[[], object]) -> None:
+        self.came = False
+        self._left = n
+        self._call = call
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(PACKAGE):
+            return
+        self._left -= 1
+        if self._left < 0:
+            sys.setprofile(None)
+            self.came = True
+            self._call()
 
 
 # --- looking at a log ------------------------------------------------------------------------

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
 import aolog
-from tests.aolog.conftest import in_thread
+from tests.aolog.conftest import AtPlace, in_thread
 
-PACKAGE = str(Path(aolog.__file__).parent)
 RECORDS = 12
 
 
@@ -24,21 +22,8 @@ class Interrupted(BaseException):
     """Stands for KeyboardInterrupt."""
 
 
-class Interrupt:
-    """Raises at the n-th place of the package, counted from 0."""
-
-    def __init__(self, n: int) -> None:
-        self.left = n
-        self.came = False
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(PACKAGE):
-            return
-        self.left -= 1
-        if self.left < 0:
-            sys.setprofile(None)
-            self.came = True
-            raise Interrupted
+def interrupt() -> None:
+    raise Interrupted
 
 
 def append(writer: aolog.Writer, taken: dict[int, tuple[bytes, bytes | None]]) -> None:
@@ -63,15 +48,15 @@ def test_an_interrupt_at_any_place_of_append_costs_and_changes_nothing_taken_bef
             log, batch_bytes=60, flush_seconds=None, sync="never", slab_bytes=slab_bytes
         )
         writer.append(b"first")
-        interrupt = Interrupt(n)
-        sys.setprofile(interrupt)
+        place = AtPlace(n, interrupt)
+        sys.setprofile(place)
         try:
             append(writer, taken)
         except Interrupted:
             pass
         finally:
             sys.setprofile(None)
-        came = interrupt.came
+        came = place.came
         in_thread(writer.close).result()  # in another, which would wait for a lock that is kept
         with aolog.Reader(log) as reader:
             found = {record.address: (record.value, record.key) for record in reader}

@@ -10,38 +10,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
 import aolog
 from aolog.commit import GroupCommit
-from tests.aolog.conftest import in_thread
+from tests.aolog.conftest import AtPlace, in_thread
 
-PACKAGE = str(Path(aolog.__file__).parent)
 RECORDS = 8
 
 
-class Handler:
-    """Calls at the n-th place of the package, counted from 0."""
+class Handler(AtPlace):
+    """Calls there, and notes whether that was refused."""
 
     def __init__(self, n: int, call: Callable[[], object]) -> None:
-        self.left = n
-        self.call = call
-        self.came = False
+        super().__init__(n, self._handle)
+        self.call_within = call
         self.refused = False
 
-    def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(PACKAGE):
-            return
-        self.left -= 1
-        if self.left < 0:
-            sys.setprofile(None)
-            self.came = True
-            try:
-                self.call()
-            except aolog.UsageError as error:
-                self.refused = "within another call" in error.reason
+    def _handle(self) -> None:
+        try:
+            self.call_within()
+        except aolog.UsageError as error:
+            self.refused = "within another call" in error.reason
 
 
 @pytest.mark.parametrize("how", ["append", "flush", "sync", "close"])
