@@ -224,12 +224,12 @@ class FormatOneSlab(_Pending):
     marked = True
     records = 0  # the format does not count
 
-    def fill_ahead(self) -> None:
-        """Nothing: who reads the format would take zeros for records."""
-
     def __init__(self, file: File, base: int, offset: int, slab_bytes: int) -> None:
         # Once it has grown past the hint, as the Go program counts.
         super().__init__(file, base, offset, slab_bytes + 1)
+
+    def fill_ahead(self) -> None:
+        """Nothing: who reads the format would take zeros for records."""
 
     def add_payload(self, payload: bytes) -> int:
         """A frame of one record; its address."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aolog.storage import File, Storage
 
 __all__ = [
+    "NOTES_SUFFIX",
     "Cursor",
     "CursorFile",
     "Position",
@@ -60,6 +61,7 @@ _FLAG_PROTECTS = 0x1
 _FLAG_NO_ORDINAL = 0x2
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _SUFFIX = ".cursor"
+NOTES_SUFFIX = ".lanes"  # of what the bridge keeps beside a cursor: no part of the log
 
 
 class Position(NamedTuple):

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from aolog.audit import audit
-from aolog.cursor import Cursor, cursor_names, cursor_path, read_copies, read_position
+from aolog.cursor import NOTES_SUFFIX, Cursor, cursor_names, cursor_path, read_copies, read_position
 from aolog.errors import CursorDiverged, CursorForeign
 from aolog.listing import PENDING_SUFFIX, list_slabs
 from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, MANIFEST_NAME, RETENTION_LOCK, Log
@@ -41,7 +41,6 @@ __all__ = [
 
 SealState: TypeAlias = Literal["intact", "differs", "damaged", "none"]
 _ZERO_UUID = bytes(16)
-NOTES_SUFFIX = ".lanes"  # of what the bridge keeps beside a cursor: no damage, and none of ours
 _LEFT = {
     "temporary": "a temporary file",
     "pending": "a slab that no job has published",

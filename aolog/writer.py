@@ -191,8 +191,7 @@ class Writer(Upkeep):
     # to `_append`.
 
     def _append_value(self, value: bytes) -> int:
-        if self._is_locked():
-            raise nested_call()
+        self._refuse_nested()
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
@@ -216,8 +215,7 @@ class Writer(Upkeep):
         timestamp: SupportsIndex | None = None,
         topic: str | None = None,
     ) -> int:
-        if self._is_locked():
-            raise nested_call()
+        self._refuse_nested()
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()

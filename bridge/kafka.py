@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from bridge.errors import WrongSetting
 from bridge.lane import Refusal
 from bridge.librdkafka import (
+    ALL_DOWN,
     ANSWER_S,
     BATCH_BYTES,
     BATCH_BYTES_MIN,
@@ -68,9 +69,6 @@ _FOLLOWS = {  # another error, which is told by itself
     KafkaError._PURGE_QUEUE,  # noqa: SLF001 -- as above
     KafkaError._PURGE_INFLIGHT,  # noqa: SLF001 -- as above
 }
-
-
-_ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 -- the library's public names begin so
 _AWAY = {
     KafkaError._TRANSPORT,  # noqa: SLF001 -- as above
     KafkaError._RESOLVE,  # noqa: SLF001 -- as above
@@ -317,11 +315,11 @@ class Cluster:
     def _on_error(self, generation: int, error: KafkaError) -> None:
         if error.code() in _AWAY:
             self.last_error = self._away = away(error.str())
-        elif error.code() != _ALL_DOWN or self.last_error is None:
+        elif error.code() != ALL_DOWN or self.last_error is None:
             self.last_error = error.str()  # how many are down says less than why one is
         if generation != self._generation:
             return
-        if error.code() == _ALL_DOWN:
+        if error.code() == ALL_DOWN:
             self.reachable = False
         if error.fatal() or error.code() in FORBIDDEN:
             self._fail(error, None)

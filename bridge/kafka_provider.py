@@ -9,7 +9,7 @@ import xxhash
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.kafka import check
-from bridge.librdkafka import CLIENT_LOG, DEFAULTS, NEVER, NotReachable, away, words
+from bridge.librdkafka import ALL_DOWN, CLIENT_LOG, DEFAULTS, NEVER, NotReachable, away, words
 from bridge.provider import Message, Rejected
 from bridge.routing import partition_of
 
@@ -64,7 +64,7 @@ class KafkaProvider:
         self._last_error = "no answer"
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 -- a public name
+        if error.code() != ALL_DOWN:
             self._last_error = away(error.str())  # how many are down says less than why one is
 
     def open(self) -> None:

@@ -15,7 +15,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aolog.cursor import cursor_path
+from aolog.cursor import NOTES_SUFFIX, cursor_path
 from aolog.errors import StorageError, StorageFailed, SyncFailed
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _VERSION = 1
 
 def notes_path(log_path: str, cursor: str) -> str:
     """Where the notes of a cursor are."""
-    return cursor_path(log_path, cursor).removesuffix(".cursor") + ".lanes"
+    return cursor_path(log_path, cursor).removesuffix(".cursor") + NOTES_SUFFIX
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ import re
 from confluent_kafka import KafkaError
 
 __all__ = [
+    "ALL_DOWN",
     "ANSWER_S",
     "BATCH_BYTES",
     "BATCH_BYTES_MIN",
@@ -75,6 +76,7 @@ NO_TOPIC = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- the library's public names begin so
 }
+ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 -- a public name; says how many, not why
 FORBIDDEN = {  # by the cluster as a whole
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,

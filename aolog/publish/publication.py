@@ -169,7 +169,8 @@ def _settle(
     root: str, manifest: Manifest, held: Iterable[str], storage: Storage
 ) -> dict[str, Place]:
     """Rolls forward what is published and not renamed; of the manifest's slabs, those that it must
-    go on naming: others write their logs just now, or the logs are away. held: logs whose locks the caller holds."""
+    go on naming: others write their logs just now, or the logs are away. held: logs whose locks the
+    caller holds."""
     by_log: dict[str, dict[str, Place]] = {}
     for name, place in manifest.slabs.items():
         by_log.setdefault(place.log, {})[name] = place
