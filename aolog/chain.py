@@ -360,7 +360,8 @@ class SlabChain:
             return self.durable
         end = self.durable
         try:
-            end = self._end_of_whole_frames(slab.base)
+            # What was written is never cut, though the device may have damaged it since.
+            end = max(self._end_of_whole_frames(slab.base), slab.base + slab.written)
             with self._sync_lock:
                 slab.file.truncate(end - slab.base)
                 self._datasync(slab)

@@ -172,6 +172,25 @@ def test_a_writer_that_gives_up_says_what_is_in_the_log(kind: str, failing: str 
     assert len(ends) == (3 if kind == "queuefka" else 4)  # behind each of the frames
 
 
+def test_a_writer_that_gives_up_cuts_nothing_that_it_had_written(log_path: str) -> None:
+    """Its last frame on the device is damaged by then: that is for readers to tell."""
+    writer = aolog.Writer(log_path, **NEVER)
+    writer.append_many([b"one", b"two"])
+    writer.sync()
+    address = writer.append(b"written")
+    end = writer.sync()
+    slab = slab_files(log_path)[0]
+    with slab.open("r+b") as file:
+        file.seek(address + 40)
+        file.write(b"W")
+    damaged = slab.read_bytes()
+    writer.append(b"in memory only")
+    assert writer.give_up() == end
+    assert slab.read_bytes()[:end] == damaged[:end]
+    with aolog.Reader(log_path) as reader:
+        assert [record.value for record in reader] == [b"one", b"two"]
+
+
 def test_a_writer_that_could_not_be_closed_flushes_by_itself_again(
     small_disk: Callable[[int], Path],
 ) -> None:
