@@ -197,10 +197,11 @@ class Buffer:
 
     def close(self) -> None:
         """Waits up to `close_s` until everything is delivered, also from the log; what is not
-        then stays in the log. In NotDelivered is raised what no log keeps: all that is left in the
-        modes block and error, what was rejected, and what the log did not take. Another close
-        waits for the first, and goes on where it was interrupted or raised StorageFull or
-        StorageFailed. Does nothing in a forked child."""
+        then stays in the log. Where the log keeps what is left, a destination that fails is tried
+        once more, at once, and not waited for. In NotDelivered is raised what no log keeps: all
+        that is left in the modes block and error, what was rejected, and what the log did not
+        take. Another close waits for the first, and goes on where it was interrupted or raised
+        StorageFull or StorageFailed. Does nothing in a forked child."""
         if os.getpid() != self._pid:
             return
         core = self._core
@@ -258,11 +259,11 @@ class Buffer:
         if self._broken is not None:
             raise UsageError(f"the sending thread ended: {self._broken!r}") from self._broken
 
-    def _may_end(self) -> bool:
+    def _may_end(self, tried: bool) -> bool:
         """Whether a buffer that is closing need not wait: all is delivered, or it is late, or the
-        destination fails and the log keeps the rest."""
+        destination fails and the log keeps the rest. tried: whether it was, since the close."""
         core = self._core
-        kept = self._backlog is not None and core.outlet.error is not None
+        kept = tried and self._backlog is not None and core.outlet.error is not None
         return core.all_delivered or kept or time.monotonic() >= self._close_at_s
 
     def _on_rejected(self, message: Message, why: str) -> None:
@@ -280,12 +281,17 @@ class Buffer:
         """The sending thread."""
         core = self._core
         try:
+            hurried = False
             while True:
+                closing = self._closing
+                if closing and not hurried:
+                    core.outlet.hurry()  # its last pause may be a long one
+                    hurried = True
                 wait_s = core.turn()
                 with core.changed:
-                    if self._closing and self._may_end():
+                    if self._closing and self._may_end(tried=closing):
                         return
-                    if wait_s > 0 and not core.due:
+                    if closing is self._closing and wait_s > 0 and not core.due:
                         self._idle = True
                         core.changed.wait(min(wait_s, 0.2 if self._closing else 3600.0))
                         self._idle = False

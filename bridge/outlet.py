@@ -80,6 +80,10 @@ class Outlet:
         """How long it is still left alone; 0 or less: not."""
         return self._retry_at_s - self._clock()
 
+    def hurry(self) -> None:
+        """The next try is due now."""
+        self._retry_at_s = -float("inf")
+
     def deliver(self, batch: Sequence[Item]) -> str | None:
         """Sends a batch and marks what is done; why the rest is not."""
         if not batch:

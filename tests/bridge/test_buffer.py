@@ -177,6 +177,35 @@ def test_closing_with_a_log_keeps_what_is_left_and_the_next_delivers_it_first(
     assert destination.values == numbered(range(10))
 
 
+def in_an_outage(destination: Destination, path: Path) -> Buffer:
+    """A buffer whose next try is due in a minute at most, when it is not to close."""
+    destination.down, destination.retry_wait_s = True, 60.0
+    buffer = Buffer(destination, path, **{**QUICK, "retry_max_s": 60.0, "close_s": 100.0})
+    send(buffer, range(5))
+    wait_until(lambda: buffer.status().error is not None)
+    return buffer
+
+
+def test_closing_tries_once_more_whatever_failed_before(
+    destination: Destination, tmp_path: Path
+) -> None:
+    """A close just after an outage once delivered nothing of what it could have."""
+    buffer = in_an_outage(destination, tmp_path / "log")
+    destination.down = False
+    buffer.close()
+    assert destination.values == numbered(range(5))
+
+
+def test_closing_does_not_wait_for_a_destination_that_is_down_if_a_log_keeps_the_rest(
+    destination: Destination, tmp_path: Path
+) -> None:
+    buffer = in_an_outage(destination, tmp_path / "log")
+    closing = threading.Thread(target=buffer.close, daemon=True)
+    closing.start()
+    closing.join(50)  # of 100 s; it is done in the time of one try
+    assert not closing.is_alive()
+
+
 @pytest.mark.parametrize("mode", get_args(Mode))
 def test_a_message_that_is_rejected_comes_back_and_holds_up_nothing(
     destination: Destination, tmp_path: Path, mode: Mode

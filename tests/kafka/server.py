@@ -55,6 +55,8 @@ LOG_TAIL_LINES: Final = 30
 # keeps trying to reach a server that is down can be given the server's own port, connect to
 # itself, and so keep the server from coming back.
 PORTS: Final = range(20_000, 32_000)
+# Locks on the ports that this process was given, one file each, until it ends.
+_claims: Final = contextlib.ExitStack()
 
 # Small heap, quick start: the run is a minute, not a month.
 _JAVA_OPTIONS: Final = (
@@ -418,14 +420,19 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses now, all different."""
+    """Ports that nobody uses now, all different; nobody else is given them while we live."""
     ports: list[int] = []
-    with contextlib.ExitStack() as held:
-        for port in random.sample(PORTS, len(PORTS)):
-            if len(ports) == count:
-                return ports
-            probe = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
+    folder = Path(tempfile.gettempdir(), f"aolog-ports-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    # Not by the seeded generator: test runs side by side, seeded alike, asked for the same ports.
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        if len(ports) == count:
+            return ports
+        with contextlib.suppress(OSError), contextlib.ExitStack() as ours:
+            claim = ours.enter_context((folder / str(port)).open("w"))
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
-                ports.append(port)
+            ports.append(port)
+            _claims.enter_context(ours.pop_all())
     raise AssertionError(f"no {count} free ports in {PORTS}")
