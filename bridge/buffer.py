@@ -259,7 +259,7 @@ class Buffer:
         if self._broken is not None:
             raise UsageError(f"the sending thread ended: {self._broken!r}") from self._broken
 
-    def _may_end(self, tried: bool) -> bool:
+    def _may_end(self, *, tried: bool) -> bool:
         """Whether a buffer that is closing need not wait: all is delivered, or it is late, or the
         destination fails and the log keeps the rest. tried: whether it was, since the close."""
         core = self._core
