@@ -43,6 +43,7 @@ _log = logging.getLogger("bridge.buffer")
 
 Mode: TypeAlias = Literal["block", "error", "buffer", "always"]
 NOTHING_DUE_S = float("inf")
+SLOW_S = 1.0  # an answer that takes longer is worth a word
 
 
 class Settings(NamedTuple):
@@ -62,7 +63,8 @@ class BufferStatus(NamedTuple):
     """state: `live`; `buffering`; or `blocked`: in mode block, while the destination fails.
     in_memory: messages not known to be delivered. in_backlog: messages on disk that are still to
     be delivered. delivered, rejected: since the start. lost: pruned or damaged before they were
-    delivered. error: the last failure, until something is delivered."""
+    delivered. error: the last failure, until something is delivered; where nothing failed yet and
+    the oldest message waits for over a second, how long it does."""
 
     state: str
     in_memory: int
@@ -403,5 +405,13 @@ class StoreForward:
                 self.outlet.delivered,
                 self.outlet.rejected,
                 0 if self._backlog is None else self._backlog.lost,
-                self.outlet.error if self.full is None else str(self.full),
+                self._trouble(),
             )
+
+    def _trouble(self) -> str | None:
+        if self.full is not None:
+            return str(self.full)
+        if self.outlet.error is not None or not self._memory:
+            return self.outlet.error
+        age_s = self._clock() - self._memory[0].since_s
+        return None if age_s < SLOW_S else f"no answer for {age_s:.1f} s"

@@ -256,9 +256,9 @@ class Child:
                 stream.close()
 
 
-def eventually(condition: Callable[[], object], within_s: float = SOON_S) -> None:
+def eventually(condition: Callable[[], object]) -> None:
     """Fails unless the condition comes true soon."""
-    until = time.monotonic() + within_s
+    until = time.monotonic() + SOON_S
     while not condition():
         assert time.monotonic() < until, "did not come true"
         time.sleep(0.002)

@@ -153,7 +153,7 @@ def test_old_slabs_go_though_nobody_appends(log_path: str, monkeypatch: pytest.M
     for i, slab in enumerate(slabs):
         os.utime(slab, (time.time() - 200 + 30 * i,) * 2)  # 200 s to 50 s ago
     with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep):
-        eventually(lambda: slab_files(log_path) == slabs[4:], 3.0)
+        eventually(lambda: slab_files(log_path) == slabs[4:])
     assert_clean(log_path)
 
 
@@ -483,7 +483,7 @@ def test_a_damaged_cursor_stops_no_flush(log_path: str, monkeypatch: pytest.Monk
         (Path(log_path) / "cursors" / "c.cursor").write_bytes(bytes(8192))
         time.sleep(0.2)
         writer.append(b"b")
-        eventually(lambda: values(log_path) == [b"a", b"b"], 3.0)
+        eventually(lambda: values(log_path) == [b"a", b"b"])
 
 
 # --- by anybody ------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ def test_a_writer_that_could_not_be_closed_flushes_by_itself_again(
         writer.close()
     weight.unlink()
     writer.append(b"b")
-    eventually(lambda: len(values(path)) == 2, 3.0)
+    eventually(lambda: len(values(path)) == 2)
     writer.close()
 
 
@@ -218,8 +218,8 @@ def test_a_background_flush_goes_on_by_itself_when_there_is_room(
         time.sleep(0.3)
         assert values(path) == []
         weight.unlink()
-        eventually(lambda: [r.address for r in read_all(path)] == [address], 5.0)
-        eventually(lambda: writer.durable > address, 5.0)
+        eventually(lambda: [r.address for r in read_all(path)] == [address])
+        eventually(lambda: writer.durable > address)
 
 
 def test_opening_on_a_full_disk_changes_nothing_and_may_be_repeated(

@@ -429,6 +429,20 @@ def test_the_time_to_close_counts_from_the_call(tmp_path: Path) -> None:
     assert held.values + left == numbered(range(20))
 
 
+def test_a_destination_that_does_not_answer_is_told_before_anything_fails(tmp_path: Path) -> None:
+    held = Held()
+    with Buffer(held, tmp_path / "log", **QUICK) as buffer:
+        assert buffer.status().error is None
+        buffer.send("t", b"1")
+        wait_until(lambda: buffer.status().error is not None)
+        status = buffer.status()
+        assert (status.state, status.in_memory) == ("live", 1)
+        assert str(status.error).startswith("no answer for ")
+        held.let_go.set()
+        assert buffer.flush(60)
+        assert buffer.status().error is None
+
+
 def test_a_second_close_waits_for_the_first(tmp_path: Path) -> None:
     held = Held()
     buffer = Buffer(held, mode="block", **QUICK)
