@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import sys
@@ -12,7 +11,7 @@ import click
 
 import aolog
 from aolog import Reader
-from aolog.cli.output import counted, json_option
+from aolog.cli.output import counted, json_option, out
 from aolog.cursor import read_position
 from aolog.errors import UsageError
 from aolog.storage import Storage
@@ -149,11 +148,11 @@ def _tell_sent(status: Status, what: str, where: str, *, as_json: bool, **more: 
     """The last word, once all has been dealt with."""
     if as_json:
         last = {**status._asdict(), "records": status.acknowledged, **more}
-        click.echo(json.dumps(last))
+        out.json(last)
         return
     dropped = f"; {status.dropped:,} refused and passed"
     were = "was" if status.acknowledged == 1 else "were"
-    click.echo(f"{what} {were} sent again{where}{dropped if status.dropped else ''}")
+    out.line(f"{what} {were} sent again{where}{dropped if status.dropped else ''}")
 
 
 def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
@@ -164,9 +163,9 @@ def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
                 break
             records += 1
     if as_json:
-        click.echo(json.dumps({"begin": begin, "end": end, "records": records}))
+        out.json({"begin": begin, "end": end, "records": records})
     else:
-        click.echo(f"{counted(records, 'record')} from address {begin} to {end} would be sent")
+        out.line(f"{counted(records, 'record')} from address {begin} to {end} would be sent")
 
 
 def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
@@ -192,18 +191,18 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
                 "reason": letter.reason,
             }
             if as_json:
-                click.echo(json.dumps(told))
+                out.json(told)
             else:
-                click.echo(
+                out.line(
                     f"{letter.topic}/{letter.partition}  from address {letter.origin.address}"
                     f"  {letter.code}: {letter.reason}"
                 )
     if not letters and not as_json:
-        click.echo("there are no dead letters that were not sent again")
+        out.line("there are no dead letters that were not sent again")
 
 
 def _run(forwarder: Forwarder, *, as_json: bool) -> Status:
-    from bridge.report import reporter
+    from bridge.cli.report import reporter
 
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s"
@@ -216,7 +215,7 @@ def _run(forwarder: Forwarder, *, as_json: bool) -> Status:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    with reporter(as_json=as_json, drain=True) as report:
+    with reporter(as_json=as_json, drain=True, stop=forwarder.stop) as report:
         status = forwarder.run(report)
     if status.lag_records and forwarder.stop_asked:
         raise click.exceptions.Exit(130)

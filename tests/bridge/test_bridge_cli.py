@@ -20,12 +20,12 @@ from click.testing import CliRunner
 import aolog
 from aolog import Reader, Writer
 from aolog.cli import main as aolog_main
-from bridge import report as report_module
 from bridge.cli import main
+from bridge.cli import report as report_module
+from bridge.cli.report import reporter
 from bridge.errors import WrongSetting
 from bridge.kafka import check
 from bridge.librdkafka import away
-from bridge.report import reporter
 from bridge.status import Status
 from tests.bridge.conftest import Process, append, cursor_of, fill, wait_until
 
@@ -362,13 +362,16 @@ def test_secrets_in_settings_are_not_said(
     assert "hunter2" not in refused.stderr
 
 
-def test_a_reader_of_its_output_that_goes_away_ends_it_without_a_traceback(
-    broker: EmbeddedBroker, log: Path
+@pytest.mark.parametrize("many", [False, True], ids=["log", "root"])
+def test_a_reader_of_its_output_that_goes_away_stops_it_in_good_order_and_quietly(
+    broker: EmbeddedBroker, tmp_path: Path, many: bool
 ) -> None:
+    log = tmp_path / "root" / "log"
     fill(log, 10)
+    what = ("--root", str(log.parent)) if many else ("--log", str(log))
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "bridge", "run", "--log", str(log), "--topic", "t", "--json",
+            sys.executable, "-m", "bridge", "run", *what, "--topic", "t", "--json",
             "--status-seconds", "0.05", "--bootstrap-servers", broker.bootstrap_servers,
         ],
         stdout=subprocess.PIPE,
@@ -377,11 +380,32 @@ def test_a_reader_of_its_output_that_goes_away_ends_it_without_a_traceback(
     )  # fmt: skip  # a command line
     assert process.stdout is not None
     assert process.stderr is not None
-    process.stdout.readline()
+    while json.loads(process.stdout.readline())["acknowledged"] < 10:
+        pass
     process.stdout.close()
-    assert process.wait(30) == 1
-    assert process.stderr.read() == ""
+    assert process.wait(30) == 141
+    said = process.stderr.read()
+    assert (said == "") is not many  # what comes and goes is logged there
+    assert "Traceback" not in said
     process.stderr.close()
+    assert json.loads((log / "cursors/bridge.lanes").read_text())["clean"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["completion", "bash"]])
+@pytest.mark.parametrize("program", ["aolog", "bridge"])
+def test_a_pipe_that_nobody_reads_is_a_status_for_help_too(
+    program: str, arguments: list[str]
+) -> None:
+    if program == "aolog":
+        arguments = ["read", "--help"] if arguments[0] == "run" else arguments
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", program, *arguments],
+        stdout=writing, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip  # one call
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_on_a_terminal_there_is_one_live_line(broker: EmbeddedBroker, log: Path) -> None:
@@ -413,6 +437,10 @@ def test_on_a_terminal_there_is_one_live_line(broker: EmbeddedBroker, log: Path)
     assert b"2,000 acknowledged" in shown
     assert b"stopped" in shown
     assert b"Traceback" not in shown
+
+
+def never() -> None:
+    raise AssertionError("standard output takes all")
 
 
 STATUS = Status(
@@ -452,7 +480,7 @@ def test_an_error_is_said_when_it_comes_and_not_again_each_time(
     monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
     now_s = 1000.0
     monkeypatch.setattr(report_module.time, "monotonic", lambda: now_s)
-    with reporter(as_json=False, drain=False) as say:
+    with reporter(as_json=False, drain=False, stop=never) as say:
         for _ in range(150):
             away = (
                 f"k{int(now_s) % 2}:9: connection refused; trying again" if now_s > 1000 else None
@@ -516,7 +544,7 @@ def test_log_lines_come_with_a_change_of_state_and_seldom_else(
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
-    with reporter(as_json=False, drain=False) as say:
+    with reporter(as_json=False, drain=False, stop=never) as say:
         for _ in range(50):
             say(STATUS)
         say(STATUS._replace(state="backing_off", error="away"))

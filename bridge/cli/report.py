@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from aolog.notices import counted
+from aolog.cli.output import OutputClosed, OutputFailed, counted, out
 from bridge.overview import Overview, state_of
 
 if TYPE_CHECKING:
@@ -28,11 +26,19 @@ _EVERY_S = 60.0
 
 
 @contextmanager
-def reporter(*, as_json: bool, drain: bool) -> Iterator[Callable[[Status | Overview], None]]:
-    """A function to be given each status, for users: its state is one of bridge.overview's. JSON lines on standard output; a live line where
-    standard error is a terminal; else a log line when the state changes and at the end."""
+def reporter(
+    *, as_json: bool, drain: bool, stop: Callable[[], None]
+) -> Iterator[Callable[[Status | Overview], None]]:
+    """A function to be given each status, for users: its state is one of bridge.overview's. JSON
+    lines on standard output; a live line where standard error is a terminal; else a log line when
+    the state changes and at the end.
+
+    stop: called where standard output takes no more. OutputClosed or OutputFailed is raised at
+    the end, when it has stopped in good order."""
     if as_json:
-        yield lambda status: click.echo(json.dumps(_told(status)._asdict()))
+        lines = _Lines(stop)
+        yield lines
+        lines.check()
         return
     if sys.stderr.isatty():
         with Progress(
@@ -85,6 +91,29 @@ def _show(progress: Progress, task: TaskID, status: Status | Overview) -> None:
         total=total,
         said=_words(status),
     )
+
+
+class _Lines:
+    """JSON lines; see reporter."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        self._failed: OutputClosed | OutputFailed | None = None
+
+    def __call__(self, status: Status | Overview) -> None:
+        if self._failed is not None:
+            return
+        try:
+            out.json(_told(status)._asdict())
+            out.flush()
+        except (OutputClosed, OutputFailed) as error:
+            self._failed = error
+            self._stop()
+
+    def check(self) -> None:
+        """Raises what it met."""
+        if self._failed is not None:
+            raise self._failed
 
 
 class _Said:
