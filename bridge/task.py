@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Reader
 from aolog.cursor import read_position
-from aolog.errors import AologError, CorruptionError, CursorLocked, NotALog, UsageError
+from aolog.errors import AologError, CorruptionError, CursorLocked, GapFound, NotALog, UsageError
 from aolog.retention import prune
 from aolog.storage import Storage
 from bridge.forwarder import Forwarder
@@ -164,7 +164,7 @@ class Task:
     def stands(self, error: BaseException) -> None:
         """Not to be tried again before somebody has done something."""
         self.phase = Phase.STANDING
-        self._tell(error, "stands")
+        self._tell(error, "was drained" if isinstance(error, GapFound) else "stands")
 
     def _tell(self, error: BaseException, what: str) -> None:
         text = f"{_code(error)}: {error}"
@@ -235,6 +235,8 @@ class Task:
                 if self.ending is not None:  # told before there was one to tell
                     forwarder.stop()
                 forwarder.run(self._report, status_s)
+                if more["drain"]:
+                    forwarder.check_whole()
             except BaseException as error:  # noqa: BLE001 -- the supervisor judges it
                 self.error = error
             finally:

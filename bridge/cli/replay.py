@@ -48,7 +48,8 @@ Examples:
   aolog-bridge replay REJECTED --dead-letter --bootstrap-servers kafka:9092
 
 \b
-Exit status: 0 all was acknowledged, 2 usage, 5 a replay runs already, 6 records were refused.""",
+Exit status: 0 all was acknowledged, 2 usage, 3 gaps of the log were passed, 5 a replay
+runs already, 6 records were refused.""",
 )
 @click.argument("log", type=click.Path())
 @click.option("--from", "begin", metavar="PLACE", help="The first record's place.")
@@ -122,6 +123,7 @@ def replay(
         letters = replaying.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
         status = _run(letters, as_json=as_json)
         _tell_sent(status, counted(status.acknowledged, "dead letter", ","), "", as_json=as_json)
+        letters.check_whole()
         return
     assert begin is not None
     assert end is not None
@@ -132,16 +134,15 @@ def replay(
     if dry_run:
         _tell_range(log, first, behind, as_json=as_json)
         return
-    status = _run(
-        replaying.replay_range(
-            log, first, behind, topic=topic, poison=poison, routing=to_use.routing, **options
-        ),
-        as_json=as_json,
+    again = replaying.replay_range(
+        log, first, behind, topic=topic, poison=poison, routing=to_use.routing, **options
     )
+    status = _run(again, as_json=as_json)
     replaying.finished(log)
     where = f", from address {first} to {behind}"
     what = counted(status.acknowledged, "record", ",")
     _tell_sent(status, what, where, as_json=as_json, begin=first, end=behind)
+    again.check_whole()
 
 
 def _tell_sent(status: Status, what: str, where: str, *, as_json: bool, **more: int) -> None:

@@ -125,9 +125,17 @@ def run(
           -X security.protocol=SSL -X ssl.ca.location=/etc/ssl/ca.pem
 
     \b
-    Exit status: 0 stopped or drained, 2 usage, 3 damaged cursor, 4 storage, 5 the log's cursor
-    is in use, 6 drained but for records that the cluster refuses, 7 fenced: another bridge
-    delivers this log exactly once, 8 the cluster or its cursor topic does not do for exactly_once.
+    Exit status:
+      0  stopped; with --drain: all that was there is acknowledged
+      2  usage; nothing was started
+      3  a damaged cursor; with --drain: gaps of the log were passed, all else is
+         acknowledged
+      4  storage: the disk, a permission
+      5  the log's cursor is in use
+      6  drained, but for records that the cluster refuses
+      7  fenced: another bridge delivers this log exactly once
+      8  the cluster, or its cursor topic, does not do for exactly_once
+      141  standard output was closed by its reader
     With many logs: the greatest of theirs.
     """
     given = {name: value for name, value in options.items() if value is not None and value != {}}

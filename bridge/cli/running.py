@@ -55,6 +55,8 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
 
             stack.enter_context(serving(given["http"], one.look))
         forwarder.run(one.through(report), every_s=given.get("status_seconds", 1.0))
+    if drain:
+        forwarder.check_whole()
 
 
 def run_many(

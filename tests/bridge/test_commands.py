@@ -269,6 +269,29 @@ def test_a_replay_says_what_it_sent_and_from_where_to_where(
     assert (last["records"], last["begin"], last["end"]) == (2, begin, end)
 
 
+def test_a_replay_over_a_gap_says_so_with_its_own_status_and_is_over_all_the_same(
+    broker: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
+) -> None:
+    fill(log, 300, batch_bytes=1000)
+    forward(drain=True).end()
+    whole = len(records_of(log))
+    (slab,) = log.glob("*.slab")
+    data = bytearray(slab.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 50] = bytes(50)
+    slab.write_bytes(data)
+    rest = len(records_of(log))
+    assert 0 < rest < whole
+    committed.clear()
+    result = run(
+        "replay", log, "--from", "earliest", "--to", "latest", "--topic", TOPIC,
+        "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    assert result.exit_code == 3
+    assert result.stdout.startswith(f"{rest} records were sent again, ")
+    assert f"1 gap met (1 corrupt): {whole - rest} records lost" in result.stderr.splitlines()[-1]
+    assert not (log / "cursors/replay.cursor").exists()
+
+
 def test_what_the_bridge_has_not_passed_is_not_replayed(
     broker: EmbeddedBroker, log: Path, delivered: list[int]
 ) -> None:
