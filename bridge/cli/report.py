@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from aolog.cli.output import OutputClosed, OutputFailed, counted, out
 from bridge.overview import Overview, state_of
+from bridge.status import pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,9 +72,8 @@ def _words(status: Status | Overview) -> str:
         (status.dropped, "dropped"),
     ):
         text += f", {count:,} {what}" if count else ""
-    lag = status.lag_records
-    pending = "?" if lag is None else f"{lag - status.ahead_records:,}"
-    text += f", {pending} pending, {status.rate:,.0f}/s"
+    left = pending(status.lag_records, status.ahead_records)
+    text += f", {'?' if left is None else f'{left:,}'} pending, {status.rate:,.0f}/s"
     if status.lost_records or status.gaps:
         gaps = counted(status.gaps, "gap", ",")
         text += f", {status.lost_records:,} lost in {gaps} of the log"
@@ -82,13 +82,12 @@ def _words(status: Status | Overview) -> str:
 
 def _show(progress: Progress, task: TaskID, status: Status | Overview) -> None:
     done = status.acknowledged + status.skipped + status.dead_lettered + status.dropped
-    lag = status.lag_records
-    total = None if lag is None else done + lag - status.ahead_records
+    left = pending(status.lag_records, status.ahead_records)
     progress.update(
         task,
         description=status.state,
         completed=done,
-        total=total,
+        total=None if left is None else done + left,
         said=_words(status),
     )
 

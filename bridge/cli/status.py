@@ -15,6 +15,7 @@ from aolog.cli.output import counted, human_bytes, human_seconds, json_option, o
 from aolog.cli.positions import Standing, standing
 from aolog.errors import NoSuchCursor, NotALog
 from bridge.errors import NotRunning
+from bridge.status import pending
 
 __all__ = ["status"]
 
@@ -120,11 +121,11 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
 def _tell(found: dict[str, Any]) -> None:
     whole = found.get("overview")
     if whole is not None:
-        lag = whole["lag_records"]
-        pending = "?" if lag is None else f"{lag - whole.get('ahead_records', 0):,}"
+        left = pending(whole["lag_records"], whole.get("ahead_records", 0))
         out.line(
             f"{whole['state']}: {counted(whole['logs'], 'log')}, "
-            f"{whole['acknowledged']:,} acknowledged, {pending} pending"
+            f"{whole['acknowledged']:,} acknowledged, "
+            f"{'?' if left is None else f'{left:,}'} pending"
         )
     head = ("LOG", "CLUSTER", "STATE", "LAG RECORDS", "LAG", "AGE", "ERROR")
     rows = [

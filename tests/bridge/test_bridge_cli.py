@@ -473,6 +473,26 @@ def test_the_last_line_adds_up_where_a_lane_stands_and_where_a_record_is_set_asi
     assert "there already, 1 set aside, 0 pending, " in aside.stderr.splitlines()[-1]
 
 
+def test_a_log_at_rest_is_told_the_same_by_the_bridge_and_from_the_disk(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> None:
+    """Also in the middle of a frame, where a lane stands."""
+    with Writer(log, slab_bytes=9000, batch_bytes=1000) as writer:
+        for number in range(500):
+            writer.append(b"%d" % number * 20, topic=None if number == 103 else "t")
+    process = bridge(
+        "run", "--log", log, "--drain", "--json", "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    assert process.end() == 6
+    shown = CliRunner().invoke(main, ["status", "--log", str(log), "--json"])
+    (found,) = json.loads(shown.stdout)["logs"]
+    names = ("committed", "lag_records", "lag_bytes")
+    last = process.statuses[-1]
+    assert [found[name] for name in names] == [last[name] for name in names]
+    assert (found["lag_records"], last["ahead_records"]) == (397, 396)
+    assert found["lag_bytes"] > 9000
+
+
 def test_an_error_is_said_when_it_comes_and_not_again_each_time(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
