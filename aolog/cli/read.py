@@ -168,7 +168,7 @@ WHERE is one of:
   earliest, latest        the first record that is there; the end
   8192                    an address
   ordinal:N               the record with N before it
-  2026-01-31T12:00:00Z    the first record as late as this; UTC unless it says otherwise
+  2026-01-31T12:00:00Z    the first record as late as this; UTC by default
   15m-ago                 the same, relative to now
 
 JSON has text where bytes are UTF-8 (key, value), else base64 (key_base64, value_base64)."""

@@ -42,12 +42,11 @@ __all__ = ["replay"]
 
 \b
 Examples:
-  aolog-bridge replay LOG --from 2h-ago --to 1h-ago --bootstrap-servers kafka:9092
-  aolog-bridge replay LOG --from 81920 --to 90112 --topic again --bootstrap-servers kafka:9092
+  aolog-bridge replay LOG --from 2h-ago --to 1h-ago --bootstrap-servers k:9092
+  aolog-bridge replay LOG --from 8192 --to 16384 --topic again --config b.toml
   aolog-bridge replay LOG --dead-letter --config bridge.toml
   aolog-bridge replay REJECTED --dead-letter --bootstrap-servers kafka:9092
 
-\b
 Exit status: 0 all was acknowledged, 2 usage, 3 gaps of the log were passed, 5 a replay
 runs already, 6 records were refused.""",
 )

@@ -43,10 +43,10 @@ def main() -> None:
 
     \b
     Examples:
-      python -m bridge demo                     see it work, on a broker of its own
-      python -m bridge run --log /var/lib/app/log --topic events --bootstrap-servers kafka:9092
-      python -m bridge run --root /var/lib/app/logs --bootstrap-servers kafka:9092
-      python -m bridge run --config bridge.toml
+      aolog-bridge demo           # see it work, on a broker of its own
+      aolog-bridge run --log LOG --topic events --bootstrap-servers kafka:9092
+      aolog-bridge run --root LOGS --bootstrap-servers kafka:9092
+      aolog-bridge run --config bridge.toml
     """
 
 

@@ -116,12 +116,12 @@ def run(
 
     \b
     Examples:
-      python -m bridge run --log LOG --topic events --bootstrap-servers kafka:9092
-      python -m bridge run --log LOG --bootstrap-servers kafka:9092 --drain --json
-      python -m bridge run --root /var/lib/app/logs --bootstrap-servers kafka:9092 --http :9100
-      python -m bridge run --config bridge.toml
-      python -m bridge run --log LOG --bootstrap-servers kafka:9092 --delivery exactly_once
-      python -m bridge run --log LOG --topic t --bootstrap-servers k:9093 \\
+      aolog-bridge run --log LOG --topic events --bootstrap-servers kafka:9092
+      aolog-bridge run --log LOG --bootstrap-servers kafka:9092 --drain --json
+      aolog-bridge run --root LOGS --bootstrap-servers kafka:9092 --http :9100
+      aolog-bridge run --config bridge.toml
+      aolog-bridge run --log LOG --delivery exactly_once --config bridge.toml
+      aolog-bridge run --log LOG --topic t --bootstrap-servers k:9093 \\
           -X security.protocol=SSL -X ssl.ca.location=/etc/ssl/ca.pem
 
     \b

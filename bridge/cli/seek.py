@@ -31,7 +31,7 @@ __all__ = ["seek"]
 Examples:
   aolog-bridge seek LOG --to 2026-01-31T12:00:00Z --dry-run
   aolog-bridge seek LOG --to cursor:nightly
-  aolog-bridge seek LOG --to kafka:events/3@120934 --bootstrap-servers kafka:9092
+  aolog-bridge seek LOG --to kafka:events/3@120934 --bootstrap-servers k:9092
   aolog-bridge seek LOG --to kafka:events/3@120934 --config bridge.toml""",
 )
 @click.argument("log", type=click.Path())

@@ -36,16 +36,15 @@ def status(
 ) -> None:  # fmt: skip  # as the options
     """Say how a running bridge stands: asked over HTTP, or as far as the disk says.
 
-    \b
     States: connecting, draining (there is a backlog), live (everything is sent), blocked (it
     stands, or waits to try again), stopped. From the disk alone: running or stopped, the cursor
     and what is behind it.
 
     \b
     Examples:
-      python -m bridge status --http 127.0.0.1:9100
-      python -m bridge status --config bridge.toml --json
-      python -m bridge status --log /var/lib/app/log
+      aolog-bridge status --http 127.0.0.1:9100
+      aolog-bridge status --config bridge.toml --json
+      aolog-bridge status --log /var/lib/app/log
 
     \b
     Exit status: 0 it was told, 2 usage, 6 nobody answers there.

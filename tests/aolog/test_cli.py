@@ -24,6 +24,7 @@ from aolog.cli.output import human_bytes, iso_time, one_line, table
 from aolog.cli.parse import duration_seconds, size_bytes, where
 from aolog.errors import CursorLocked
 from aolog.system import RealSystem
+from bridge.cli import main as bridge_main
 from tests.aolog.commands import answer, damage, ended, failure, fill, run, started, well
 from tests.aolog.conftest import ROOT, SOON_S, eventually, slab_files, snapshot
 
@@ -389,6 +390,38 @@ def test_every_command_has_help_with_an_example(command):
     shown = well(*command.split(), "--help").stdout
     assert re.search(rf"\n  Examples?:\n(?:.*\n)*.*aolog {command} ", shown)
     assert well(*command.split(), "-h").stdout == shown
+
+
+@pytest.mark.parametrize("root", [main, bridge_main], ids=lambda root: root.name)
+def test_all_help_fits_a_terminal_of_80_columns(root):
+    def paths(command, path=()):
+        yield path
+        for name, below in getattr(command, "commands", {}).items():
+            yield from paths(below, (*path, name))
+
+    all_paths = list(paths(root))
+    assert len(all_paths) > 8
+    for path in all_paths:
+        shown = CliRunner().invoke(root, [*path, "--help"], terminal_width=80).stdout
+        assert shown.startswith("Usage: ")
+        assert [line for line in shown.splitlines() if len(line) > 80] == [], path
+
+
+def test_a_table_that_is_wider_than_the_terminal_is_told_field_by_field(log_path, monkeypatch):
+    well("append", log_path, given="one\ntwo\n")
+    for name in ("nightly", "other"):
+        well("cursor", "set", log_path, name, "latest")
+    whole = well("cursor", "list", log_path).stdout.splitlines()
+    assert len(whole) == 3
+    assert len(whole[0]) > 80
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = well("cursor", "list", log_path).stdout
+    assert max(map(len, narrow.splitlines())) <= 80
+    first, second = narrow.split("\n\n")
+    assert first + "\n" == well("cursor", "show", log_path, "nightly").stdout
+    assert second == well("cursor", "show", log_path, "other").stdout
+    monkeypatch.setenv("COLUMNS", "200")
+    assert well("cursor", "list", log_path).stdout.splitlines()[0] == whole[0]
 
 
 def test_help_names_every_command_and_the_exit_statuses():
