@@ -86,7 +86,8 @@ __all__ = ["run"]
 @click.option("--json", "as_json", is_flag=True, help="Status as one JSON object a line.")
 @click.option(
     "--status-seconds", type=click.FloatRange(0.05),
-    help="How often the status is told.  [default: 1.0]",
+    help="How often a status is told: with --json a line, on a terminal the live line. Log lines"
+    " come when the state changes, and each minute.  [default: 1.0]",
 )  # fmt: skip  # as above
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Of log lines.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
