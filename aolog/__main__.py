@@ -1,25 +1,6 @@
-"""`python -m aolog`, and the script `aolog`: the command line.
+"""`python -m aolog`: the command line."""
 
-An interrupt that comes while its modules are still loaded, or behind its end, has an exit status
-like any other and no traceback.
-"""
-
-from __future__ import annotations
-
-import sys
-
-__all__ = ["main"]
-
-
-def main() -> None:
-    """Runs the command that the process was started for."""
-    try:
-        from aolog.cli import main as run
-
-        run()
-    except KeyboardInterrupt:
-        sys.exit(130)
-
+from aolog_command import run
 
 if __name__ == "__main__":
-    main()
+    run("aolog.cli")

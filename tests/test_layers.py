@@ -292,13 +292,13 @@ SPARK_COMMANDS = ("aolog.spark.pipeline", "aolog.spark.examples")
 
 
 def test_only_command_lines_import_click():
-    ours = ("aolog.cli", "aolog.__main__", "bridge", *SPARK_COMMANDS)
+    ours = ("aolog.cli", "bridge", *SPARK_COMMANDS)
     allowed = {m for m in TREES if is_in(m, *ours)}
     assert importers("click", run_time=False) <= allowed
 
 
 def test_only_command_lines_import_the_command_line():
-    command_lines = ("aolog.cli", "aolog.__main__", "bridge.cli", *SPARK_COMMANDS)
+    command_lines = ("aolog.cli", "bridge.cli", *SPARK_COMMANDS)
     allowed = {m for m in TREES if is_in(m, *command_lines)}
     assert importers("aolog.cli") <= allowed
 
@@ -395,6 +395,11 @@ def test_importing_the_log_loads_none_of_the_slow_parts_of_the_standard_library(
         f"assert not {set(SLOW)!r} & sys.modules.keys(), {set(SLOW)!r} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)
+
+
+def test_the_command_listens_for_an_interrupt_before_anything_of_ours_is_loaded():
+    assert {"aolog", "bridge"}.isdisjoint(loaded_by("import aolog_command"))
+    assert "aolog" not in loaded_by("import bridge"), "python -m bridge begins with that"
 
 
 def test_importing_the_spark_package_loads_neither_spark_nor_arrow():

@@ -8,6 +8,7 @@ import pty
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -525,9 +526,30 @@ def test_a_pipe_in_the_place_of_a_slab_hangs_no_command(tmp_path, command):
 
 
 @pytest.mark.parametrize("program", ["aolog", "bridge"])
-def test_an_interrupt_while_modules_are_loaded_is_a_status_and_no_traceback(tmp_path, program):
-    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+@pytest.mark.parametrize("begun", ["module", "script"])
+def test_an_interrupt_while_modules_are_loaded_ends_it_without_a_word(tmp_path, begun, program):
+    """Also where Python would forget a KeyboardInterrupt: in a callback that may not raise."""
+    (tmp_path / "click.py").write_text(
+        "import os, signal\n"
+        "class Forgets:\n"
+        "    def __del__(self): os.kill(os.getpid(), signal.SIGINT)\n"
+        "Forgets()\n"
+        "raise SystemExit('it goes on')\n"
+    )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    command = [sys.executable, "-m", program, "--help"]
+    script = ["-c", f"import aolog_command; aolog_command.{program}()"]
+    command = [sys.executable, *(script if begun == "script" else ["-m", program]), "--help"]
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_an_interrupt_that_is_ignored_stays_so(tmp_path):
+    (tmp_path / "click.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit('it goes on')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "aolog", "--help"], env=environment, capture_output=True,
+        check=False, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )  # fmt: skip  # one call
+    assert (done.returncode, done.stderr) == (1, b"it goes on\n")
