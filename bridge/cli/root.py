@@ -10,6 +10,7 @@ import aolog
 from aolog.cli.completion import completion_of
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 from aolog.cli.output import counted
+from bridge.cli.broker import broker
 from bridge.cli.check_config import check_config
 from bridge.cli.cursors import cursors
 from bridge.cli.demo import demo
@@ -51,6 +52,6 @@ def main() -> None:
 
 
 for _command in (
-    run, status, check_config, seek, replay, cursors, demo, completion_of("aolog-bridge")
+    run, status, check_config, seek, replay, cursors, demo, broker, completion_of("aolog-bridge")
 ):  # fmt: skip  # one thing
     main.add_command(_command)

@@ -8,6 +8,7 @@ import logging
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -585,11 +586,35 @@ def test_log_lines_come_with_a_change_of_state_and_seldom_else(
 # --- the rest -------------------------------------------------------------------------------
 
 
+def test_a_broker_to_try_things_out_serves_other_processes_and_prints_what_arrives(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    broker = bridge("broker", "--topic", "t")
+    wait_until(lambda: broker.lines, seconds=30)
+    (servers,) = broker.lines
+    assert "in memory" in broker.stderr
+    with Writer(log) as writer:
+        writer.append(b"hello", key=b"k")
+        writer.append(None)
+        writer.append(b"two\nlines \xff")
+    forwarded = bridge(
+        "run", "--log", log, "--topic", "t", "--drain", "--bootstrap-servers", servers.strip()
+    )
+    assert forwarded.end(30) == 0
+    wait_until(lambda: len(broker.lines) == 4, seconds=30)
+    keyed, null, odd = sorted(broker.lines[1:], key=lambda line: ("k  " not in line, line))
+    assert re.fullmatch(r"t/\d@\d  k  hello\n", keyed)
+    assert re.fullmatch(r"t/\d@\d  -  -\n", null)
+    assert re.fullmatch(r"t/\d@\d  -  two\\nlines \\xff\n", odd)
+    broker.popen.send_signal(signal.SIGINT)
+    assert broker.end(30) == 130
+
+
 def test_help_names_every_command_with_an_example(bridge: Callable[..., Process]) -> None:
     process = bridge("--help")
     assert process.end(30) == 0
     text = "".join(process.lines)
-    commands = ("run", "status", "check-config", "demo", "completion")
+    commands = ("run", "status", "check-config", "demo", "broker", "completion")
     assert set(commands) <= set(text.split())
     for command in commands:
         shown = bridge(command, "--help")
