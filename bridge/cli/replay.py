@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -203,12 +201,9 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
 
 def _run(forwarder: Forwarder, *, as_json: bool) -> Status:
     from bridge.cli.report import reporter
+    from bridge.loglines import set_up
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s"
-    )
-    logging.getLogger("aolog").handlers.clear()  # the command line's own: what warns, warns once
-    logging.getLogger("bridge.librdkafka").setLevel(logging.CRITICAL)
+    set_up(as_json=as_json, quiet=True)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         forwarder.stop()

@@ -19,6 +19,7 @@ from bridge.seeking import seek
 from tests.bridge.conftest import (
     PARTITIONS,
     TOPIC,
+    Process,
     Run,
     append,
     assert_arrived,
@@ -270,7 +271,11 @@ def test_a_replay_says_what_it_sent_and_from_where_to_where(
 
 
 def test_a_replay_over_a_gap_says_so_with_its_own_status_and_is_over_all_the_same(
-    broker: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
+    broker: EmbeddedBroker,
+    log: Path,
+    forward: Forward,
+    committed: dict[str, list[int]],
+    bridge: Callable[..., Process],
 ) -> None:
     fill(log, 300, batch_bytes=1000)
     forward(drain=True).end()
@@ -282,14 +287,20 @@ def test_a_replay_over_a_gap_says_so_with_its_own_status_and_is_over_all_the_sam
     rest = len(records_of(log))
     assert 0 < rest < whole
     committed.clear()
-    result = run(
+    arguments = (
         "replay", log, "--from", "earliest", "--to", "latest", "--topic", TOPIC,
         "--bootstrap-servers", broker.bootstrap_servers,
     )  # fmt: skip  # a command line
+    result = run(*arguments)
     assert result.exit_code == 3
     assert result.stdout.startswith(f"{rest} records were sent again, ")
     assert f"1 gap met (1 corrupt): {whole - rest} records lost" in result.stderr.splitlines()[-1]
     assert not (log / "cursors/replay.cursor").exists()
+    machine = bridge(*arguments, "--json")
+    assert machine.end(30) == 3
+    warned, ended = map(json.loads, machine.stderr.splitlines())
+    assert "gap in the log" in warned["message"]
+    assert ended["error"]["records_lost"] == whole - rest
 
 
 def test_what_the_bridge_has_not_passed_is_not_replayed(
