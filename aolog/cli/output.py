@@ -262,8 +262,8 @@ def fields(head: Sequence[str], row: Sequence[object]) -> str:
 
 
 def _columns() -> float:
-    """Of the terminal. A file or a pipe has no bound, but where COLUMNS says one."""
-    if "COLUMNS" not in os.environ and (sys.stdout is None or not sys.stdout.isatty()):
+    """Of the terminal, if standard output is one: a file or a pipe has no bound."""
+    if sys.stdout is None or not sys.stdout.isatty():
         return float("inf")
     return shutil.get_terminal_size().columns
 

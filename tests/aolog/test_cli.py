@@ -415,14 +415,23 @@ def test_a_table_that_is_wider_than_the_terminal_is_told_field_by_field(log_path
     whole = well("cursor", "list", log_path).stdout.splitlines()
     assert len(whole) == 3
     assert len(whole[0]) > 80
-    monkeypatch.setenv("COLUMNS", "80")
-    narrow = well("cursor", "list", log_path).stdout
+
+    def on_a_terminal(columns):
+        parent, child = pty.openpty()
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with started("cursor", "list", log_path, stdout=child) as command:
+            os.close(child)
+            assert command.wait(SOON_S) == 0
+        shown = os.read(parent, 65536).decode().replace("\r\n", "\n")
+        os.close(parent)
+        return shown
+
+    narrow = on_a_terminal(80)
     assert max(map(len, narrow.splitlines())) <= 80
     first, second = narrow.split("\n\n")
     assert first + "\n" == well("cursor", "show", log_path, "nightly").stdout
     assert second == well("cursor", "show", log_path, "other").stdout
-    monkeypatch.setenv("COLUMNS", "200")
-    assert well("cursor", "list", log_path).stdout.splitlines()[0] == whole[0]
+    assert on_a_terminal(200).splitlines() == whole
 
 
 def test_help_names_every_command_and_the_exit_statuses():
