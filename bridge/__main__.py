@@ -1,6 +1,20 @@
-"""`python -m bridge`: the command line."""
+"""`python -m bridge`, and the script `aolog-bridge`: the command line."""
 
-from aolog_command import run
+from __future__ import annotations
+
+import signal
+
+__all__ = ["main"]
+
+
+def main(prog_name: str | None = None) -> None:
+    """Runs the command that the process was started for."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until there is a command: see run
+    from aolog.__main__ import run
+
+    run("bridge.cli", prog_name)
+
 
 if __name__ == "__main__":
-    run("bridge.cli", "python -m bridge")
+    main("python -m bridge")

@@ -26,13 +26,9 @@ __all__ = ["LogVerified", "Verified", "ensure_java", "register", "verify", "writ
 
 
 def register(spark: SparkSession) -> None:
-    """`format("aolog")` works in this session, for batches and streams. Repeatable. Raises
-    UsageError without a PySpark that has data sources in Python, and for Spark Connect."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise UsageError(
-            "Spark Connect is not supported: its server would read the paths, and has no aolog",
-            hint='use a session of SparkSession.builder.master("...")',
-        )
+    """`format("aolog")` works in this session, for batches and streams. Repeatable. With Spark
+    Connect, aolog must be installed where the server is, and the paths are the server's. Raises
+    UsageError without a PySpark that has data sources in Python."""
     try:
         from aolog.spark.datasource import AologDataSource
     except ImportError as error:

@@ -11,6 +11,7 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aolog.errors import UsageError
 from aolog.record import Gap
 
 if TYPE_CHECKING:
@@ -57,8 +58,13 @@ def verify(
     min_partitions: int | None = None,
 ) -> Verified:
     """Reads and checks all logs at the path or below it, up to where they end now. The path must
-    be the same directory for every executor. Raises UsageError, StorageError on the driver;
-    Spark's errors for what fails in tasks."""
+    be the same directory for every executor. Raises UsageError, also for a session of Spark Connect,
+    and StorageError on the driver; Spark's errors for what fails in tasks."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise UsageError(
+            "with Spark Connect the paths are the server's, and the logs are listed here",
+            hint="verify where the logs are: a session with a master, or `aolog verify`",
+        )
     from aolog.spark.listing import list_logs
     from aolog.spark.options import PARTITION_BYTES, Options, read_paths
     from aolog.spark.planning import partitions, spans

@@ -546,7 +546,7 @@ def test_an_interrupt_while_modules_are_loaded_ends_it_without_a_word(tmp_path, 
         "raise SystemExit('it goes on')\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    script = ["-c", f"import aolog_command; aolog_command.{program}()"]
+    script = ["-c", f"from {program}.__main__ import main; main()"]
     command = [sys.executable, *(script if begun == "script" else ["-m", program]), "--help"]
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")

@@ -175,7 +175,6 @@ def test_a_wrong_setting_is_named_before_anything_is_sent() -> None:
 def test_a_cluster_that_is_not_there_is_waited_for_and_said(tmp_path: Path) -> None:
     with Buffer(KafkaProvider("127.0.0.1:1"), tmp_path / "log", **QUICK) as buffer:
         buffer.send(TOPIC, b"1")
-        wait_until(lambda: buffer.status().error is not None)
-        assert "127.0.0.1:1" in (buffer.status().error or "")
+        wait_until(lambda: "127.0.0.1:1" in (buffer.status().error or ""))
         assert buffer.flush(SOON_S), "it is in the log"
         assert buffer.status().in_backlog == 1

@@ -32,7 +32,7 @@ from tests.kafka.server import KafkaServer, KafkaUnavailable, java
 PASSWORD = "hunter2-right"
 STORE_PASSWORD = "of-the-keystore"
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured kafka")]  # one server
 
 
 def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:

@@ -34,7 +34,7 @@ COPIED = (
     "aolog", "bridge", "fuzz",
     "tests/aolog", "tests/golden", "tests/kafka", "tests/publish", "tests/spark",
 )  # fmt: skip  # a list
-COPIED_FILES = ("pyproject.toml", "README.md", "aolog_command.py", "tests/conftest.py")
+COPIED_FILES = ("pyproject.toml", "README.md", "tests/conftest.py")
 OURS = {"aolog", "bridge", "fuzz", "tests"}
 TIMEOUT_S = 20  # of one test
 PATIENCE_S = 100  # with a child that not even that ends

@@ -35,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(
             ROOT / name, at / name, ignore=shutil.ignore_patterns("*.so", "__pycache__")
         )
-    for name in ("pyproject.toml", "README.md", "LICENSE", "aolog_command.py"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy2(ROOT / name, at / name)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", at / "dist", at]
     built = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -411,12 +411,6 @@ def test_a_log_that_may_not_be_read_is_named(tmp_path, monkeypatch):
         source(tmp_path / "log").schema()
 
 
-def test_spark_connect_is_refused_by_name():
-    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
-    with pytest.raises(UsageError, match="Spark Connect is not supported"):
-        aolog.spark.register(remote())
-
-
 def test_where_the_sink_is_not_there_it_is_said_what_is(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "aolog.spark.sink", None)
     for make in (source(tmp_path).writer, source(tmp_path).streamWriter):
