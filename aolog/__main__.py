@@ -1,22 +1,31 @@
-"""`python -m aolog`, and the script `aolog`: the command line.
-
-An interrupt that comes while its modules are still loaded, or behind its end, has an exit status
-like any other and no traceback.
-"""
+"""`python -m aolog`, and the script `aolog`: the command line."""
 
 from __future__ import annotations
 
+import signal
 import sys
+from importlib import import_module
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
 
 def main() -> None:
     """Runs the command that the process was started for."""
-    try:
-        from aolog.cli import main as run
+    run("aolog.cli")
 
-        run()
+
+def run(package: str, prog_name: str | None = None) -> None:
+    """Runs the `main` of a command line. An interrupt while its modules are loaded ends the process
+    as it ends any other, and one behind its end is no traceback. (A KeyboardInterrupt may be lost
+    meanwhile, in a callback that may not raise.)"""
+    try:
+        listens = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # nohup
+        if listens:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        main = import_module(package).main
+        if listens:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        main(prog_name=prog_name)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.buffer import Buffer
-from bridge.errors import NotDelivered
-from bridge.provider import (
-    FaultyProvider,
-    FileProvider,
-    MemoryProvider,
-    Message,
-    Provider,
-    Rejected,
-)
-
 if TYPE_CHECKING:
+    from bridge.buffer import Buffer
+    from bridge.errors import NotDelivered
     from bridge.kafka_provider import KafkaProvider
+    from bridge.provider import (
+        FaultyProvider,
+        FileProvider,
+        MemoryProvider,
+        Message,
+        Provider,
+        Rejected,
+    )
 
 __all__ = [
     "Buffer",
@@ -36,11 +35,16 @@ __all__ = [
     "Rejected",
 ]
 
+_MODULES = {"Buffer": "buffer", "KafkaProvider": "kafka_provider", "NotDelivered": "errors"}
+
 
 def __getattr__(name: str) -> Any:
-    """KafkaProvider when it is used: its client takes a while to import."""
-    if name == "KafkaProvider":
-        from bridge.kafka_provider import KafkaProvider
+    """Each name when it is used: the command line needs none of them, and Kafka's client takes a
+    while to import."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return KafkaProvider
-    raise AttributeError(name)
+    found = getattr(import_module(f"bridge.{_MODULES.get(name, 'provider')}"), name)
+    globals()[name] = found
+    return found

@@ -1,20 +1,19 @@
-"""`python -m bridge`. An interrupt while its modules are still loaded is no traceback."""
+"""`python -m bridge`, and the script `aolog-bridge`: the command line."""
 
 from __future__ import annotations
 
-import sys
+import signal
 
 __all__ = ["main"]
 
 
 def main(prog_name: str | None = None) -> None:
     """Runs the command that the process was started for."""
-    try:
-        from bridge.cli import main as run
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until there is a command: see run
+    from aolog.__main__ import run
 
-        run(prog_name=prog_name)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run("bridge.cli", prog_name)
 
 
 if __name__ == "__main__":

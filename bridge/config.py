@@ -185,9 +185,9 @@ class Config(_Table):
         Annotated[bool, Tag("_word")] | Annotated[Prune, Tag("_table")],
         Discriminator(lambda given: "_table" if isinstance(given, Mapping | Prune) else "_word"),
     ] = False
-    commit_seconds: float = Field(1.0, ge=0.01)
-    stop_seconds: float = Field(5.0, ge=0)
-    status_seconds: float = Field(1.0, ge=0.05)
+    commit_seconds: float = Field(1.0, ge=0.01, description="how often a cursor is committed")
+    stop_seconds: float = Field(5.0, ge=0, description="how long a stop waits for acknowledgements")
+    status_seconds: float = Field(1.0, ge=0.05, description="how often a status is told")
     park_seconds: float = Field(30.0, ge=0, description="how long an idle log stays connected")
     rescan_seconds: float = Field(5.0, ge=0.1, description="how often the tree is gone through")
     active_max: int = Field(64, ge=1, description="logs that are connected at once")

@@ -16,7 +16,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     NewTopic,
 )
 
-from bridge.errors import CursorTopicUnfit
+from bridge.embedded import CLUSTER_ID as EMBEDDED
+from bridge.errors import CursorTopicUnfit, NotIsolated
 from bridge.librdkafka import (
     ANSWER_S,
     CLIENT_LOG,
@@ -58,7 +59,7 @@ class CursorTopic:
     # --- there and fit ------------------------------------------------------------------------
 
     def require(self) -> None:
-        """Makes it if it is missing. Raises CursorTopicUnfit, NotReachable."""
+        """Makes it if it is missing. Raises CursorTopicUnfit, NotIsolated, NotReachable."""
         admin = AdminClient(self._settings, logger=CLIENT_LOG)
         until_s = time.monotonic() + ANSWER_S * 2
         while not (partitions := self._partitions(admin)):
@@ -82,9 +83,15 @@ class CursorTopic:
 
     def _partitions(self, admin: AdminClient) -> int:
         try:
-            found = admin.list_topics(self.name, timeout=ANSWER_S).topics[self.name]
+            told = admin.list_topics(self.name, timeout=ANSWER_S)
         except KafkaException as error:
             raise self._told(error) from error
+        if (told.cluster_id or "").startswith(EMBEDDED):  # it has no controller to ask for more
+            raise NotIsolated(
+                "this is the embedded broker, which does not isolate transactions",
+                hint="use --delivery at_least_once, or a Kafka",
+            )
+        found = told.topics[self.name]
         if found.error is None:
             return len(found.partitions)
         if found.error.code() in NO_TOPIC:

@@ -47,8 +47,10 @@ from typing import Final, Self
 
 from aolog.errors import UsageError
 
-__all__ = ["EmbeddedBroker", "EmbeddedBrokerRefused", "EmbeddedBrokerUnavailable"]
+__all__ = ["CLUSTER_ID", "EmbeddedBroker", "EmbeddedBrokerRefused", "EmbeddedBrokerUnavailable"]
 
+CLUSTER_ID: Final = "mockCluster"
+"""What the cluster's id begins with, by which a client tells it from a Kafka (rdkafka_mock.c)."""
 # rd_kafka_type_t RD_KAFKA_PRODUCER: the handle sends nothing, its kind is of no consequence.
 _PRODUCER: Final = 0
 # rdkafka_mock.h: 'Use -1 for all brokers'.

@@ -59,11 +59,12 @@ class _Json(logging.Formatter):
         return json.dumps(found, default=str)
 
 
-def set_up(*, as_json: bool, verbose: bool) -> None:
-    """Log lines go to standard error."""
+def set_up(*, as_json: bool, verbose: bool = False, quiet: bool = False) -> None:
+    """Log lines go to standard error; quiet: only what warns."""
     handler = logging.StreamHandler(sys.stderr)
     text = _Text("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(_Json() if as_json else text)
-    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO)
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    logging.basicConfig(handlers=[handler], level=level)
     logging.getLogger("aolog").handlers.clear()  # the command line's own: what warns, warns once
     logging.getLogger("bridge.librdkafka").setLevel(logging.INFO if verbose else logging.CRITICAL)

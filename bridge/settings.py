@@ -115,7 +115,7 @@ def _setting(key: str, value: object, base: Path, environment: Mapping[str, str]
                     data = file.read(_FILE_BYTES_MAX + 1)
                 value = data.decode()
             except OSError as error:
-                return f"{path}: {error.strerror}"
+                return f"{path}: {error.strerror}; the file holds the value and nothing else"
             except UnicodeDecodeError:
                 return f"{path}: is no text in UTF-8"
             if len(data) > _FILE_BYTES_MAX:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aolog import Gap, Reader
 from aolog.errors import AddressPruned
+from aolog.losses import Losses
 from aolog.notices import records_lost
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
@@ -47,7 +48,7 @@ class Source:
         self.reader = Reader(path, cursor=cursor, on_gap=self.on_gap, storage=self.storage)
         self.cursor = cursor
         self.pace = pace or Paces()
-        self.lost = 0
+        self.losses = Losses()
         self._gaps: set[int] = set()
         self._read_bytes = READ_BYTES_MIN
         keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
@@ -57,11 +58,6 @@ class Source:
     def position(self) -> Position:
         """Where the reader stands."""
         return Position(self.reader.tell(), self.reader.ordinal)
-
-    @property
-    def gaps(self) -> int:
-        """How many were met."""
-        return len(self._gaps)
 
     def read_batch(self, timeout_s: float, bytes_max: int = READ_BYTES_MAX) -> Batch | None:
         """The next records, some thousand or bytes_max at most; None if there is none so long.
@@ -99,7 +95,7 @@ class Source:
         if gap.begin in self._gaps:
             return
         self._gaps.add(gap.begin)
-        self.lost += gap.records_lost or 0
+        self.losses.add(gap)
         _log.warning(
             "gap in the log: addresses %d to %d (%s), %s lost",
             gap.begin,

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["COUNTED", "NOTHING", "Status"]
+__all__ = ["COUNTED", "NOTHING", "Status", "pending"]
 
 COUNTED = ("acknowledged", "skipped", "lost_records", "gaps", "dead_lettered", "dropped")
 """Fields that count since the forwarder started: sums over forwarders mean something."""
 NOTHING: dict[str, Any] = dict.fromkeys(COUNTED, 0)
+
+
+def pending(lag_records: int | None, ahead_records: int) -> int | None:
+    """Records that are not done with: of those behind the position, all but the ones that lanes
+    which do not wait have gone on with. None if that is not known."""
+    return None if lag_records is None else lag_records - ahead_records
 
 
 class Status(NamedTuple):

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 from aolog import Reader
 from aolog.errors import AologError, NotALog
 from bridge.errors import WrongConfiguration
-from bridge.forwarder import OPTIONS
 from bridge.overview import LogStatus, Overview, Phase, overview
 from bridge.pace import Pace
+from bridge.plans import Plan, plans
 from bridge.routing import clusters_of
-from bridge.task import Plan, Task
+from bridge.task import Task
 from bridge.tree import Tree, growth, missing
 
 if TYPE_CHECKING:
@@ -357,7 +357,7 @@ class Supervisor:
             return
         try:
             config = self._read()
-            _plans(config, self._pace)
+            plans(config, self._pace)
         except AologError as error:
             problems = error.problems if isinstance(error, WrongConfiguration) else [str(error)]
             event = {"event": "reload_refused", "code": error.code}
@@ -386,7 +386,7 @@ class Supervisor:
 
     def _plan(self, config: Config) -> dict[str, Plan]:
         self._pace.change(config.total_records_per_second, config.total_bytes_per_second)
-        return _plans(config, self._pace)
+        return plans(config, self._pace)
 
     def _replan(self, task: Task) -> None:
         plan = self._plans.get(task.plan.cluster)
@@ -401,30 +401,6 @@ class Supervisor:
                 task.reopen()
         elif task.phase in {Phase.STANDING, Phase.WAITING}:  # somebody may have done something
             task.phase, task.last_error, task.attempts = Phase.QUEUED, None, 0
-
-
-def _plans(config: Config, pace: Pace) -> dict[str, Plan]:
-    """How logs are forwarded, by cluster."""
-    more = {name: getattr(config, name) for name in OPTIONS}
-    several = len(config.clusters) > 1
-    return {
-        name: Plan(
-            options={
-                "bootstrap_servers": cluster.bootstrap_servers,
-                "settings": cluster.client_settings(),
-                "cursor": config.cursor_of(name),
-                "commit_s": config.commit_seconds,
-                "prune_delivered": config.retention or False,
-                "shared_pace": pace,
-                **more,
-            },
-            topic=config.topic,
-            rules=config.rules,
-            cluster=name,
-            default_cluster=config.default_cluster if several else name,
-        )
-        for name, cluster in config.clusters.items()
-    }
 
 
 def _tree(config: Config) -> Tree:

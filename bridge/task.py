@@ -12,26 +12,26 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aolog import Reader
 from aolog.cursor import read_position
-from aolog.errors import AologError, CorruptionError, CursorLocked, NotALog, UsageError
+from aolog.errors import AologError, CorruptionError, CursorLocked, GapFound, NotALog, UsageError
 from aolog.retention import prune
 from aolog.storage import Storage
-from bridge.forwarder import Forwarder
 from bridge.loglines import naming
 from bridge.overview import LogStatus, Phase, state_of
-from bridge.routing import Routing, Rule
 from bridge.status import COUNTED, NOTHING
 
 if TYPE_CHECKING:
     import queue
     from collections.abc import Callable
 
+    from bridge.forwarder import Forwarder
+    from bridge.plans import Plan
     from bridge.status import Status
 
-__all__ = ["Plan", "Task"]
+__all__ = ["Task"]
 
 _log = logging.getLogger("bridge.supervisor")
 _RETRY_S, _RETRY_MAX_S = 1.0, 60.0
@@ -39,32 +39,6 @@ _LOCKED_S = 2.0  # another bridge has the cursor: how often it is asked whether 
 # What the destination says that no waiting changes; whoever was fenced would only fence back.
 _PERMANENT = {"undeliverable", "fenced", "not_isolated", "cursor_topic_unfit"}
 _GOOD_S = 60.0  # a forwarder that ran so long did not fail at once
-
-
-class Plan(NamedTuple):
-    """How a log is forwarded to a cluster; the forwarder is made anew where it changes."""
-
-    options: dict[str, Any]
-    topic: str | None
-    rules: list[Rule]
-    cluster: str
-    default_cluster: str
-
-    def __repr__(self) -> str:  # settings hold secrets
-        return f"Plan({self.cluster!r})"
-
-    def forwarder(self, name: str, path: str, **more: Any) -> Forwarder:
-        """Opens the log. Raises what Forwarder does."""
-        routing = Routing(
-            self.topic,
-            self.rules,
-            log=name,
-            cluster=self.cluster,
-            default_cluster=self.default_cluster,
-        )
-        options = {**self.options, **more}
-        settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
-        return Forwarder(path, routing=routing, settings=settings, **options)
 
 
 @dataclass(eq=False, slots=True)
@@ -164,7 +138,7 @@ class Task:
     def stands(self, error: BaseException) -> None:
         """Not to be tried again before somebody has done something."""
         self.phase = Phase.STANDING
-        self._tell(error, "stands")
+        self._tell(error, "was drained" if isinstance(error, GapFound) else "stands")
 
     def _tell(self, error: BaseException, what: str) -> None:
         text = f"{_code(error)}: {error}"
@@ -235,6 +209,8 @@ class Task:
                 if self.ending is not None:  # told before there was one to tell
                     forwarder.stop()
                 forwarder.run(self._report, status_s)
+                if more["drain"]:
+                    forwarder.check_whole()
             except BaseException as error:  # noqa: BLE001 -- the supervisor judges it
                 self.error = error
             finally:

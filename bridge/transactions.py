@@ -199,6 +199,8 @@ class Transactions:
         """How long nothing is due."""
         if self.state is State.BACKING_OFF:
             return max(0.0, self._retry_at_s - now_s)
+        if self.state is not State.SENDING:  # the cluster is asked: its answer is waited for
+            return float("inf")
         return max(0.0, min(self._save_due_s, self._commit_due_s) - now_s)
 
     # --- connecting ---------------------------------------------------------------------------

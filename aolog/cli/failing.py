@@ -58,16 +58,17 @@ class Program(click.Command):
         return [str(error)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """A command's status; interrupts and closed pipes are no errors of click's."""
-        try:
+        """A command's status."""
+        with _ending_quietly():
             try:
                 return super().invoke(ctx)
             finally:
                 out.flush()  # what was found before an error comes before it
-        except KeyboardInterrupt:
-            raise click.exceptions.Exit(INTERRUPTED) from None
-        except OutputClosed:
-            raise click.exceptions.Exit(OUTPUT_CLOSED) from None
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """As click's, which prints the root's help here."""
+        with _ending_quietly():
+            return super().make_context(*args, **extra)
 
     def main(
         self,
@@ -103,6 +104,19 @@ class Program(click.Command):
             except Exception as error:  # noqa: BLE001 -- the last resort: no traceback
                 status = _report(error, self, as_json=as_json)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+@contextmanager
+def _ending_quietly() -> Iterator[None]:
+    """Interrupts and closed pipes are no errors of click's, which has statuses of its own for
+    them."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except (OutputClosed, BrokenPipeError):  # the latter where click itself prints: help
+        silence_stdout()
+        raise click.exceptions.Exit(OUTPUT_CLOSED) from None
 
 
 class Root(Program, click.Group):

@@ -11,6 +11,7 @@ import base64
 import functools
 import json
 import os
+import shutil
 import sys
 import time
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ __all__ = [
     "OutputClosed",
     "OutputFailed",
     "counted",
+    "fields",
     "human_bytes",
     "human_seconds",
     "iso_time",
@@ -234,7 +236,8 @@ def human_seconds(seconds: float) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns as wide as they need; numbers to the right, absent things as '-'."""
+    """Columns as wide as they need; numbers to the right, absent things as '-'. On a terminal
+    that is narrower, the fields of each row."""
     cells = [["-" if c is None else one_line(str(c)) for c in row] for row in rows]
     numeric = [all(isinstance(row[i], int | None) for row in rows) for i in range(len(head))]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
@@ -245,7 +248,24 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
             for cell, width, right in zip(row, widths, numeric, strict=True)
         ]
         lines.append("  ".join(padded).rstrip())
+    if max(map(len, lines)) > _columns():
+        return "\n\n".join(fields(head, row) for row in cells)
     return "\n".join(lines)
+
+
+def fields(head: Sequence[str], row: Sequence[object]) -> str:
+    """A row by itself, a line a field."""
+    width = max(map(len, head)) + 2
+    said = ["-" if value is None else one_line(str(value)) for value in row]
+    pairs = zip(head, said, strict=True)
+    return "\n".join(f"{name.lower() + ':':<{width}}{value}" for name, value in pairs)
+
+
+def _columns() -> float:
+    """Of the terminal, if standard output is one: a file or a pipe has no bound."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return float("inf")
+    return shutil.get_terminal_size().columns
 
 
 def tell_gap(gap: Gap, *, as_json: bool) -> None:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import click
 
 from aolog import seek
-from aolog.cli.output import OutputClosed, counted, json_option, out, record_to_json, tell_gap
+from aolog.cli.output import OutputClosed, json_option, out, record_to_json, tell_gap
 from aolog.cli.parse import CURSOR_NAME, WHERE, Where, log_argument
 from aolog.cursor import cursor_names, read_position
-from aolog.errors import AddressPruned, GapFound
+from aolog.errors import AddressPruned
 from aolog.log import Log
+from aolog.losses import Losses
 from aolog.reader import Reader
 from aolog.storage import Storage
 
@@ -90,7 +91,7 @@ class _Gaps:
     def __init__(self, *, as_json: bool, strict: bool = False) -> None:
         self._as_json = as_json
         self._strict = strict
-        self._count = self._lost = self._unknown = self._pruned = 0
+        self._losses = Losses()
         self._held: list[Gap] | None = None
 
     def met(self, gap: Gap) -> None:
@@ -101,10 +102,7 @@ class _Gaps:
         if self._strict:
             return
         tell_gap(gap, as_json=self._as_json)
-        self._count += 1
-        self._lost += gap.records_lost or 0
-        self._unknown += gap.records_lost is None
-        self._pruned += gap.reason == "pruned"
+        self._losses.add(gap)
 
     def hold(self) -> None:
         """From here on a trial is under way: gaps of the one before are forgotten."""
@@ -118,27 +116,7 @@ class _Gaps:
 
     def check(self, log: str) -> None:
         """Raises GapFound if there were any."""
-        if self._count:
-            lost = (
-                f"{counted(self._lost, 'record')} lost" if self._lost or not self._unknown else ""
-            )
-            if self._unknown:
-                lost += f"{' and ' if lost else ''}an unknown number in {self._unknown} of them"
-            raise GapFound(
-                f"{counted(self._count, 'gap')} met: {lost}",
-                hint=f"what is intact was read; {self._where_shown()}",
-                path=log,
-                gaps=self._count,
-                records_lost=None if self._unknown else self._lost,
-            )
-
-    def _where_shown(self) -> str:
-        """`verify` knows nothing of what is not there any more."""
-        gone = "was let go by retention or `aolog prune`"
-        if self._pruned == self._count:
-            return f"what is missing {gone}"
-        shown = "`aolog verify` shows all"
-        return f"{shown} but what {gone}" if self._pruned else shown
+        self._losses.check(log, "read")
 
 
 def _open(
@@ -190,7 +168,7 @@ WHERE is one of:
   earliest, latest        the first record that is there; the end
   8192                    an address
   ordinal:N               the record with N before it
-  2026-01-31T12:00:00Z    the first record as late as this; UTC unless it says otherwise
+  2026-01-31T12:00:00Z    the first record as late as this; UTC by default
   15m-ago                 the same, relative to now
 
 JSON has text where bytes are UTF-8 (key, value), else base64 (key_base64, value_base64)."""

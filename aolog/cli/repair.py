@@ -28,8 +28,8 @@ __all__ = ["repair"]
 Examples:
   aolog repair LOG --dry-run
   aolog repair LOG
-  aolog repair LOG --fresh NEWLOG         # NEWLOG.map.jsonl tells the new addresses
-  aolog repair LOG --salvage found.jsonl  # only what damaged frames still hold
+  aolog repair LOG --fresh NEWLOG       # NEWLOG.map.jsonl: the new addresses
+  aolog repair LOG --salvage out.jsonl  # only what damaged frames still hold
 
 Reading never needs it: what is intact is read, what is lost is told. Repair makes the log's
 files clean: header copies, seals, indexes and cursor copies are written anew, damaged bytes become

@@ -27,7 +27,7 @@ __all__ = ["report_to_json", "total_bytes", "verify"]
 Examples:
   aolog verify LOG
   aolog verify LOG --json | jq '.gaps[]'
-  aolog verify LOG --known || mail -s 'log damaged' ops@example.org < /dev/null
+  aolog verify LOG --known || mail -s damaged ops@example.org < /dev/null
 
 Exit status 0 if all is intact, 3 if anything is damaged: what lost records is listed apart from
 what did not (a header copy, a seal, a cursor copy), which `aolog repair` mends. A lost record stays

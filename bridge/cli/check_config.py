@@ -28,9 +28,9 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
 
     \b
     Examples:
-      python -m bridge check-config bridge.toml
-      python -m bridge check-config bridge.toml --json
-      python -m bridge check-config --schema > bridge.schema.json
+      aolog-bridge check-config bridge.toml
+      aolog-bridge check-config bridge.toml --json
+      aolog-bridge check-config --schema > bridge.schema.json
 
     \b
     Exit status: 0 it is right, 2 it is not.

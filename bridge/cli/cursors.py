@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
 
 import aolog
 from aolog import Reader
-from aolog.cli.output import json_option
+from aolog.cli.output import json_option, out
 from aolog.storage import Storage
 
 __all__ = ["cursors"]
@@ -45,11 +44,11 @@ def cursors(log: str, *, as_json: bool) -> None:
                 {"topic": topic, "partition": partition, **asdict(note)}
                 for (topic, partition), note in lanes
             ]
-            click.echo(json.dumps(told))
+            out.json(told)
             continue
         lag = "unknown" if each.lag.records is None else f"{each.lag.records:,}"
-        click.echo(f"{each.name}: address {each.address}, {lag} records to go")
+        out.line(f"{each.name}: address {each.address}, {lag} records to go")
         for (topic, partition), note in lanes:
             ahead = "  ahead of the cursor" if note.address > each.address else ""
             held = f"holds up to {note.address}" if note.address >= 0 else "holds nothing"
-            click.echo(f"  {topic}/{partition}  {held}{ahead}")
+            out.line(f"  {topic}/{partition}  {held}{ahead}")

@@ -25,9 +25,9 @@ def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None, spark: bool
 
     \b
     Examples:
-      python -m bridge demo
-      python -m bridge demo /var/log/syslog
-      python -m bridge demo --spark
+      aolog-bridge demo
+      aolog-bridge demo /var/log/syslog
+      aolog-bridge demo --spark
 
     Exit status 0 only if nothing is missing, repeated or out of order.
     """

@@ -138,8 +138,7 @@ def _name(log: str, file: str) -> str:
     return str(path)
 
 
-PLACES = """\b
-A place is an address, ordinal:N, earliest, latest, a time (2026-01-31T12:00:00Z, UTC unless it
+PLACES = """A place is an address, ordinal:N, earliest, latest, a time (2026-01-31T12:00:00Z, UTC unless it
 says otherwise), a time ago (15m-ago), cursor:NAME, or kafka:TOPIC/PARTITION@OFFSET: the record
 that lies there, which its header names (needs --bootstrap-servers or --config)."""
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 import aolog
 from aolog import Reader
-from aolog.cli.output import counted, json_option
+from aolog.cli.output import counted, json_option, out
 from aolog.cursor import read_position
 from aolog.errors import UsageError
 from aolog.storage import Storage
@@ -43,13 +40,13 @@ __all__ = ["replay"]
 
 \b
 Examples:
-  aolog-bridge replay LOG --from 2h-ago --to 1h-ago --bootstrap-servers kafka:9092
-  aolog-bridge replay LOG --from 81920 --to 90112 --topic again --bootstrap-servers kafka:9092
+  aolog-bridge replay LOG --from 2h-ago --to 1h-ago --bootstrap-servers k:9092
+  aolog-bridge replay LOG --from 8192 --to 16384 --topic again --config b.toml
   aolog-bridge replay LOG --dead-letter --config bridge.toml
   aolog-bridge replay REJECTED --dead-letter --bootstrap-servers kafka:9092
 
-\b
-Exit status: 0 all was acknowledged, 2 usage, 5 a replay runs already, 6 records were refused.""",
+Exit status: 0 all was acknowledged, 2 usage, 3 gaps of the log were passed, 5 a replay
+runs already, 6 records were refused.""",
 )
 @click.argument("log", type=click.Path())
 @click.option("--from", "begin", metavar="PLACE", help="The first record's place.")
@@ -123,6 +120,7 @@ def replay(
         letters = replaying.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
         status = _run(letters, as_json=as_json)
         _tell_sent(status, counted(status.acknowledged, "dead letter", ","), "", as_json=as_json)
+        letters.check_whole()
         return
     assert begin is not None
     assert end is not None
@@ -133,27 +131,26 @@ def replay(
     if dry_run:
         _tell_range(log, first, behind, as_json=as_json)
         return
-    status = _run(
-        replaying.replay_range(
-            log, first, behind, topic=topic, poison=poison, routing=to_use.routing, **options
-        ),
-        as_json=as_json,
+    again = replaying.replay_range(
+        log, first, behind, topic=topic, poison=poison, routing=to_use.routing, **options
     )
+    status = _run(again, as_json=as_json)
     replaying.finished(log)
     where = f", from address {first} to {behind}"
     what = counted(status.acknowledged, "record", ",")
     _tell_sent(status, what, where, as_json=as_json, begin=first, end=behind)
+    again.check_whole()
 
 
 def _tell_sent(status: Status, what: str, where: str, *, as_json: bool, **more: int) -> None:
     """The last word, once all has been dealt with."""
     if as_json:
         last = {**status._asdict(), "records": status.acknowledged, **more}
-        click.echo(json.dumps(last))
+        out.json(last)
         return
     dropped = f"; {status.dropped:,} refused and passed"
     were = "was" if status.acknowledged == 1 else "were"
-    click.echo(f"{what} {were} sent again{where}{dropped if status.dropped else ''}")
+    out.line(f"{what} {were} sent again{where}{dropped if status.dropped else ''}")
 
 
 def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
@@ -164,9 +161,9 @@ def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
                 break
             records += 1
     if as_json:
-        click.echo(json.dumps({"begin": begin, "end": end, "records": records}))
+        out.json({"begin": begin, "end": end, "records": records})
     else:
-        click.echo(f"{counted(records, 'record')} from address {begin} to {end} would be sent")
+        out.line(f"{counted(records, 'record')} from address {begin} to {end} would be sent")
 
 
 def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
@@ -192,31 +189,28 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
                 "reason": letter.reason,
             }
             if as_json:
-                click.echo(json.dumps(told))
+                out.json(told)
             else:
-                click.echo(
+                out.line(
                     f"{letter.topic}/{letter.partition}  from address {letter.origin.address}"
                     f"  {letter.code}: {letter.reason}"
                 )
     if not letters and not as_json:
-        click.echo("there are no dead letters that were not sent again")
+        out.line("there are no dead letters that were not sent again")
 
 
 def _run(forwarder: Forwarder, *, as_json: bool) -> Status:
-    from bridge.report import reporter
+    from bridge.cli.report import reporter
+    from bridge.loglines import set_up
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s"
-    )
-    logging.getLogger("aolog").handlers.clear()  # the command line's own: what warns, warns once
-    logging.getLogger("bridge.librdkafka").setLevel(logging.CRITICAL)
+    set_up(as_json=as_json, quiet=True)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         forwarder.stop()
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    with reporter(as_json=as_json, drain=True) as report:
+    with reporter(as_json=as_json, drain=True, stop=forwarder.stop) as report:
         status = forwarder.run(report)
     if status.lag_records and forwarder.stop_asked:
         raise click.exceptions.Exit(130)

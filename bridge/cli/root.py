@@ -10,6 +10,7 @@ import aolog
 from aolog.cli.completion import completion_of
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 from aolog.cli.output import counted
+from bridge.cli.broker import broker
 from bridge.cli.check_config import check_config
 from bridge.cli.cursors import cursors
 from bridge.cli.demo import demo
@@ -43,14 +44,14 @@ def main() -> None:
 
     \b
     Examples:
-      python -m bridge demo                     see it work, on a broker of its own
-      python -m bridge run --log /var/lib/app/log --topic events --bootstrap-servers kafka:9092
-      python -m bridge run --root /var/lib/app/logs --bootstrap-servers kafka:9092
-      python -m bridge run --config bridge.toml
+      aolog-bridge demo           # see it work, on a broker of its own
+      aolog-bridge run --log LOG --topic events --bootstrap-servers kafka:9092
+      aolog-bridge run --root LOGS --bootstrap-servers kafka:9092
+      aolog-bridge run --config bridge.toml
     """
 
 
 for _command in (
-    run, status, check_config, seek, replay, cursors, demo, completion_of("aolog-bridge")
+    run, status, check_config, seek, replay, cursors, demo, broker, completion_of("aolog-bridge")
 ):  # fmt: skip  # one thing
     main.add_command(_command)

@@ -86,7 +86,8 @@ __all__ = ["run"]
 @click.option("--json", "as_json", is_flag=True, help="Status as one JSON object a line.")
 @click.option(
     "--status-seconds", type=click.FloatRange(0.05),
-    help="How often the status is told.  [default: 1.0]",
+    help="How often a status is told: with --json a line, on a terminal the live line. Log lines"
+    " come when the state changes, and each minute.  [default: 1.0]",
 )  # fmt: skip  # as above
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Of log lines.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
@@ -116,18 +117,26 @@ def run(
 
     \b
     Examples:
-      python -m bridge run --log LOG --topic events --bootstrap-servers kafka:9092
-      python -m bridge run --log LOG --bootstrap-servers kafka:9092 --drain --json
-      python -m bridge run --root /var/lib/app/logs --bootstrap-servers kafka:9092 --http :9100
-      python -m bridge run --config bridge.toml
-      python -m bridge run --log LOG --bootstrap-servers kafka:9092 --delivery exactly_once
-      python -m bridge run --log LOG --topic t --bootstrap-servers k:9093 \\
+      aolog-bridge run --log LOG --topic events --bootstrap-servers kafka:9092
+      aolog-bridge run --log LOG --bootstrap-servers kafka:9092 --drain --json
+      aolog-bridge run --root LOGS --bootstrap-servers kafka:9092 --http :9100
+      aolog-bridge run --config bridge.toml
+      aolog-bridge run --log LOG --delivery exactly_once --config bridge.toml
+      aolog-bridge run --log LOG --topic t --bootstrap-servers k:9093 \\
           -X security.protocol=SSL -X ssl.ca.location=/etc/ssl/ca.pem
 
     \b
-    Exit status: 0 stopped or drained, 2 usage, 3 damaged cursor, 4 storage, 5 the log's cursor
-    is in use, 6 drained but for records that the cluster refuses, 7 fenced: another bridge
-    delivers this log exactly once, 8 the cluster or its cursor topic does not do for exactly_once.
+    Exit status:
+      0  stopped; with --drain: all that was there is acknowledged
+      2  usage; nothing was started
+      3  a damaged cursor; with --drain: gaps of the log were passed, all else is
+         acknowledged
+      4  storage: the disk, a permission
+      5  the log's cursor is in use
+      6  drained, but for records that the cluster refuses
+      7  fenced: another bridge delivers this log exactly once
+      8  the cluster, or its cursor topic, does not do for exactly_once
+      141  standard output was closed by its reader
     With many logs: the greatest of theirs.
     """
     given = {name: value for name, value in options.items() if value is not None and value != {}}

@@ -20,12 +20,12 @@ _CURSOR = "bridge"
 
 def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, verbose: bool) -> None:
     """Forwards a log in this thread. given: options that were given, by name."""
+    from bridge.cli.report import reporter
     from bridge.forwarder import OPTIONS, Forwarder
     from bridge.kafka import check
     from bridge.loglines import set_up
     from bridge.one import One
     from bridge.pace import Pace
-    from bridge.report import reporter
 
     set_up(as_json=given.get("log_format") == "json", verbose=verbose)
     settings = given.get("settings", {})
@@ -49,21 +49,23 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
     _on_signals(forwarder.stop, forwarder.reopen)
     one = One(path, forwarder)
     with ExitStack() as stack:
-        report = stack.enter_context(reporter(as_json=as_json, drain=drain))
+        report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=forwarder.stop))
         if "http" in given:
             from bridge.web import serving
 
             stack.enter_context(serving(given["http"], one.look))
         forwarder.run(one.through(report), every_s=given.get("status_seconds", 1.0))
+    if drain:
+        forwarder.check_whole()
 
 
 def run_many(
     file: str | None, given: dict[str, Any], *, drain: bool, as_json: bool, verbose: bool
 ) -> None:
     """Forwards the logs of a configuration, or of options alone, and ends the process."""
+    from bridge.cli.report import reporter
     from bridge.configfile import load
     from bridge.loglines import set_up
-    from bridge.report import reporter
     from bridge.supervisor import Supervisor
 
     over = {_KEYS.get(name, name): value for name, value in given.items()}
@@ -76,7 +78,7 @@ def run_many(
     supervisor = Supervisor(config, drain=drain, read=None if file is None else read)
     _on_signals(supervisor.stop, supervisor.reload)
     with ExitStack() as stack:
-        report = stack.enter_context(reporter(as_json=as_json, drain=drain))
+        report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=supervisor.stop))
         if config.http is not None:
             from bridge.web import serving
 

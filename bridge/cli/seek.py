@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from aolog.cli.output import counted, json_option
+from aolog.cli.output import counted, json_option, out
 from bridge.cli.options import (
     PLACES,
     address_of,
@@ -32,7 +31,7 @@ __all__ = ["seek"]
 Examples:
   aolog-bridge seek LOG --to 2026-01-31T12:00:00Z --dry-run
   aolog-bridge seek LOG --to cursor:nightly
-  aolog-bridge seek LOG --to kafka:events/3@120934 --bootstrap-servers kafka:9092
+  aolog-bridge seek LOG --to kafka:events/3@120934 --bootstrap-servers k:9092
   aolog-bridge seek LOG --to kafka:events/3@120934 --config bridge.toml""",
 )
 @click.argument("log", type=click.Path())
@@ -77,14 +76,14 @@ def seek(
     address = address_of(log, to, cursor=cursor, servers=to_use.servers, settings=to_use.settings)
     moved = seeking.seek(log, address, cursor=cursor, only_missing=only_missing, dry_run=dry_run)
     if as_json:
-        click.echo(json.dumps(moved._asdict()))
+        out.json(moved._asdict())
         return
     if moved.address == moved.before:
-        click.echo(f"cursor {cursor} is at address {moved.address} already")
+        out.line(f"cursor {cursor} is at address {moved.address} already")
         return
     before = "nowhere" if moved.before is None else f"address {moved.before}"
     will = "" if moved.done else "would be "
-    click.echo(
+    out.line(
         f"cursor {cursor} {will}moved from {before} to address {moved.address}{_between(moved)}"
     )
 

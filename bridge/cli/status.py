@@ -15,6 +15,7 @@ from aolog.cli.output import counted, human_bytes, human_seconds, json_option, o
 from aolog.cli.positions import Standing, standing
 from aolog.errors import NoSuchCursor, NotALog
 from bridge.errors import NotRunning
+from bridge.status import pending
 
 __all__ = ["status"]
 
@@ -35,16 +36,15 @@ def status(
 ) -> None:  # fmt: skip  # as the options
     """Say how a running bridge stands: asked over HTTP, or as far as the disk says.
 
-    \b
     States: connecting, draining (there is a backlog), live (everything is sent), blocked (it
     stands, or waits to try again), stopped. From the disk alone: running or stopped, the cursor
     and what is behind it.
 
     \b
     Examples:
-      python -m bridge status --http 127.0.0.1:9100
-      python -m bridge status --config bridge.toml --json
-      python -m bridge status --log /var/lib/app/log
+      aolog-bridge status --http 127.0.0.1:9100
+      aolog-bridge status --config bridge.toml --json
+      aolog-bridge status --log /var/lib/app/log
 
     \b
     Exit status: 0 it was told, 2 usage, 6 nobody answers there.
@@ -120,11 +120,11 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
 def _tell(found: dict[str, Any]) -> None:
     whole = found.get("overview")
     if whole is not None:
-        lag = whole["lag_records"]
-        pending = "?" if lag is None else f"{lag - whole.get('ahead_records', 0):,}"
+        left = pending(whole["lag_records"], whole.get("ahead_records", 0))
         out.line(
             f"{whole['state']}: {counted(whole['logs'], 'log')}, "
-            f"{whole['acknowledged']:,} acknowledged, {pending} pending"
+            f"{whole['acknowledged']:,} acknowledged, "
+            f"{'?' if left is None else f'{left:,}'} pending"
         )
     head = ("LOG", "CLUSTER", "STATE", "LAG RECORDS", "LAG", "AGE", "ERROR")
     rows = [

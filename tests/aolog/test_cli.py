@@ -8,6 +8,7 @@ import pty
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from aolog.cli.output import human_bytes, iso_time, one_line, table
 from aolog.cli.parse import duration_seconds, size_bytes, where
 from aolog.errors import CursorLocked
 from aolog.system import RealSystem
+from bridge.cli import main as bridge_main
 from tests.aolog.commands import answer, damage, ended, failure, fill, run, started, well
 from tests.aolog.conftest import ROOT, SOON_S, eventually, slab_files, snapshot
 
@@ -175,7 +177,7 @@ def test_prune_leaves_what_a_cursor_needs_unless_it_is_forced(log_path, slabs):
     result = run("read", log_path, "--cursor", "slow")
     assert result.exit_code == 3
     assert "verify" not in result.stderr  # which knows nothing of what was pruned
-    assert "1 gap met: " in result.stderr
+    assert "1 gap met (" in result.stderr
     gone = "was let go by retention or `aolog prune`"
     assert result.stderr.endswith(f"; what is intact was read; what is missing {gone}\n")
     damage(log_path, b"x" * 1000)
@@ -391,6 +393,47 @@ def test_every_command_has_help_with_an_example(command):
     assert well(*command.split(), "-h").stdout == shown
 
 
+@pytest.mark.parametrize("root", [main, bridge_main], ids=lambda root: root.name)
+def test_all_help_fits_a_terminal_of_80_columns(root):
+    def paths(command, path=()):
+        yield path
+        for name, below in getattr(command, "commands", {}).items():
+            yield from paths(below, (*path, name))
+
+    all_paths = list(paths(root))
+    assert len(all_paths) > 8
+    for path in all_paths:
+        shown = CliRunner().invoke(root, [*path, "--help"], terminal_width=80).stdout
+        assert shown.startswith("Usage: ")
+        assert [line for line in shown.splitlines() if len(line) > 80] == [], path
+
+
+def test_a_table_that_is_wider_than_the_terminal_is_told_field_by_field(log_path, monkeypatch):
+    well("append", log_path, given="one\ntwo\n")
+    for name in ("nightly", "other"):
+        well("cursor", "set", log_path, name, "latest")
+    whole = well("cursor", "list", log_path).stdout.splitlines()
+    assert len(whole) == 3
+    assert len(whole[0]) > 80
+
+    def on_a_terminal(columns):
+        parent, child = pty.openpty()
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with started("cursor", "list", log_path, stdout=child) as command:
+            os.close(child)
+            assert command.wait(SOON_S) == 0
+        shown = os.read(parent, 65536).decode().replace("\r\n", "\n")
+        os.close(parent)
+        return shown
+
+    narrow = on_a_terminal(80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    first, second = narrow.split("\n\n")
+    assert first + "\n" == well("cursor", "show", log_path, "nightly").stdout
+    assert second == well("cursor", "show", log_path, "other").stdout
+    assert on_a_terminal(200).splitlines() == whole
+
+
 def test_help_names_every_command_and_the_exit_statuses():
     shown = well().stdout
     assert shown == well("--help").stdout
@@ -492,9 +535,30 @@ def test_a_pipe_in_the_place_of_a_slab_hangs_no_command(tmp_path, command):
 
 
 @pytest.mark.parametrize("program", ["aolog", "bridge"])
-def test_an_interrupt_while_modules_are_loaded_is_a_status_and_no_traceback(tmp_path, program):
-    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+@pytest.mark.parametrize("begun", ["module", "script"])
+def test_an_interrupt_while_modules_are_loaded_ends_it_without_a_word(tmp_path, begun, program):
+    """Also where Python would forget a KeyboardInterrupt: in a callback that may not raise."""
+    (tmp_path / "click.py").write_text(
+        "import os, signal\n"
+        "class Forgets:\n"
+        "    def __del__(self): os.kill(os.getpid(), signal.SIGINT)\n"
+        "Forgets()\n"
+        "raise SystemExit('it goes on')\n"
+    )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    command = [sys.executable, "-m", program, "--help"]
+    script = ["-c", f"from {program}.__main__ import main; main()"]
+    command = [sys.executable, *(script if begun == "script" else ["-m", program]), "--help"]
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_an_interrupt_that_is_ignored_stays_so(tmp_path):
+    (tmp_path / "click.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit('it goes on')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "aolog", "--help"], env=environment, capture_output=True,
+        check=False, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )  # fmt: skip  # one call
+    assert (done.returncode, done.stderr) == (1, b"it goes on\n")

@@ -85,7 +85,10 @@ def test_gaps_are_told_in_their_place_and_in_the_exit_status(log_path, ten):
     shown = result.output.splitlines()
     assert shown[5].startswith(f"aolog: gap: [{ten[5]}, {ten[6]}) corrupt, records lost: 1")
     assert shown[-1].startswith("aolog: gap: ")
-    assert "1 gap met: 1 record lost; what is intact was read; `aolog verify` sho" in shown[-1]
+    assert (
+        "1 gap met (1 corrupt): 1 record lost; what is intact was read; `aolog verify` sho"
+        in shown[-1]
+    )
     assert run("read", log_path, "--skip-gaps").exit_code == 0
     told = run("read", log_path, "--json").stderr.splitlines()
     assert json.loads(told[0])["gap"]["records_lost"] == 1

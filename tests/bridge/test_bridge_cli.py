@@ -8,6 +8,7 @@ import logging
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,12 +21,12 @@ from click.testing import CliRunner
 import aolog
 from aolog import Reader, Writer
 from aolog.cli import main as aolog_main
-from bridge import report as report_module
 from bridge.cli import main
+from bridge.cli import report as report_module
+from bridge.cli.report import reporter
 from bridge.errors import WrongSetting
 from bridge.kafka import check
 from bridge.librdkafka import away
-from bridge.report import reporter
 from bridge.status import Status
 from tests.bridge.conftest import Process, append, cursor_of, fill, wait_until
 
@@ -362,13 +363,16 @@ def test_secrets_in_settings_are_not_said(
     assert "hunter2" not in refused.stderr
 
 
-def test_a_reader_of_its_output_that_goes_away_ends_it_without_a_traceback(
-    broker: EmbeddedBroker, log: Path
+@pytest.mark.parametrize("many", [False, True], ids=["log", "root"])
+def test_a_reader_of_its_output_that_goes_away_stops_it_in_good_order_and_quietly(
+    broker: EmbeddedBroker, tmp_path: Path, many: bool
 ) -> None:
+    log = tmp_path / "root" / "log"
     fill(log, 10)
+    what = ("--root", str(log.parent)) if many else ("--log", str(log))
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "bridge", "run", "--log", str(log), "--topic", "t", "--json",
+            sys.executable, "-m", "bridge", "run", *what, "--topic", "t", "--json",
             "--status-seconds", "0.05", "--bootstrap-servers", broker.bootstrap_servers,
         ],
         stdout=subprocess.PIPE,
@@ -377,11 +381,32 @@ def test_a_reader_of_its_output_that_goes_away_ends_it_without_a_traceback(
     )  # fmt: skip  # a command line
     assert process.stdout is not None
     assert process.stderr is not None
-    process.stdout.readline()
+    while json.loads(process.stdout.readline())["acknowledged"] < 10:
+        pass
     process.stdout.close()
-    assert process.wait(30) == 1
-    assert process.stderr.read() == ""
+    assert process.wait(30) == 141
+    said = process.stderr.read()
+    assert (said == "") is not many  # what comes and goes is logged there
+    assert "Traceback" not in said
     process.stderr.close()
+    assert json.loads((log / "cursors/bridge.lanes").read_text())["clean"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["completion", "bash"]])
+@pytest.mark.parametrize("program", ["aolog", "bridge"])
+def test_a_pipe_that_nobody_reads_is_a_status_for_help_too(
+    program: str, arguments: list[str]
+) -> None:
+    if program == "aolog":
+        arguments = ["read", "--help"] if arguments[0] == "run" else arguments
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", program, *arguments],
+        stdout=writing, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip  # one call
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_on_a_terminal_there_is_one_live_line(broker: EmbeddedBroker, log: Path) -> None:
@@ -415,6 +440,10 @@ def test_on_a_terminal_there_is_one_live_line(broker: EmbeddedBroker, log: Path)
     assert b"Traceback" not in shown
 
 
+def never() -> None:
+    raise AssertionError("standard output takes all")
+
+
 STATUS = Status(
     state="sending", reachable=True, position=1, committed=1, acknowledged=10, skipped=0,
     outstanding=0, lag_records=5, lag_bytes=9, lag_seconds=0.1, lost_records=0, gaps=0,
@@ -445,6 +474,26 @@ def test_the_last_line_adds_up_where_a_lane_stands_and_where_a_record_is_set_asi
     assert "there already, 1 set aside, 0 pending, " in aside.stderr.splitlines()[-1]
 
 
+def test_a_log_at_rest_is_told_the_same_by_the_bridge_and_from_the_disk(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> None:
+    """Also in the middle of a frame, where a lane stands."""
+    with Writer(log, slab_bytes=9000, batch_bytes=1000) as writer:
+        for number in range(500):
+            writer.append(b"%d" % number * 20, topic=None if number == 103 else "t")
+    process = bridge(
+        "run", "--log", log, "--drain", "--json", "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    assert process.end() == 6
+    shown = CliRunner().invoke(main, ["status", "--log", str(log), "--json"])
+    (found,) = json.loads(shown.stdout)["logs"]
+    names = ("committed", "lag_records", "lag_bytes")
+    last = process.statuses[-1]
+    assert [found[name] for name in names] == [last[name] for name in names]
+    assert (found["lag_records"], last["ahead_records"]) == (397, 396)
+    assert found["lag_bytes"] > 9000
+
+
 def test_an_error_is_said_when_it_comes_and_not_again_each_time(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,7 +501,7 @@ def test_an_error_is_said_when_it_comes_and_not_again_each_time(
     monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
     now_s = 1000.0
     monkeypatch.setattr(report_module.time, "monotonic", lambda: now_s)
-    with reporter(as_json=False, drain=False) as say:
+    with reporter(as_json=False, drain=False, stop=never) as say:
         for _ in range(150):
             away = (
                 f"k{int(now_s) % 2}:9: connection refused; trying again" if now_s > 1000 else None
@@ -516,7 +565,7 @@ def test_log_lines_come_with_a_change_of_state_and_seldom_else(
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
-    with reporter(as_json=False, drain=False) as say:
+    with reporter(as_json=False, drain=False, stop=never) as say:
         for _ in range(50):
             say(STATUS)
         say(STATUS._replace(state="backing_off", error="away"))
@@ -537,11 +586,35 @@ def test_log_lines_come_with_a_change_of_state_and_seldom_else(
 # --- the rest -------------------------------------------------------------------------------
 
 
+def test_a_broker_to_try_things_out_serves_other_processes_and_prints_what_arrives(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    broker = bridge("broker", "--topic", "t")
+    wait_until(lambda: broker.lines, seconds=30)
+    (servers,) = broker.lines
+    assert "in memory" in broker.stderr
+    with Writer(log) as writer:
+        writer.append(b"hello", key=b"k")
+        writer.append(None)
+        writer.append(b"two\nlines \xff")
+    forwarded = bridge(
+        "run", "--log", log, "--topic", "t", "--drain", "--bootstrap-servers", servers.strip()
+    )
+    assert forwarded.end(30) == 0
+    wait_until(lambda: len(broker.lines) == 4, seconds=30)
+    keyed, null, odd = sorted(broker.lines[1:], key=lambda line: ("k  " not in line, line))
+    assert re.fullmatch(r"t/\d@\d  k  hello\n", keyed)
+    assert re.fullmatch(r"t/\d@\d  -  -\n", null)
+    assert re.fullmatch(r"t/\d@\d  -  two\\nlines \\xff\n", odd)
+    broker.popen.send_signal(signal.SIGINT)
+    assert broker.end(30) == 130
+
+
 def test_help_names_every_command_with_an_example(bridge: Callable[..., Process]) -> None:
     process = bridge("--help")
     assert process.end(30) == 0
     text = "".join(process.lines)
-    commands = ("run", "status", "check-config", "demo", "completion")
+    commands = ("run", "status", "check-config", "demo", "broker", "completion")
     assert set(commands) <= set(text.split())
     for command in commands:
         shown = bridge(command, "--help")

@@ -19,6 +19,7 @@ from bridge.seeking import seek
 from tests.bridge.conftest import (
     PARTITIONS,
     TOPIC,
+    Process,
     Run,
     append,
     assert_arrived,
@@ -267,6 +268,39 @@ def test_a_replay_says_what_it_sent_and_from_where_to_where(
     committed.clear()
     last = told(*arguments, "--to", end)
     assert (last["records"], last["begin"], last["end"]) == (2, begin, end)
+
+
+def test_a_replay_over_a_gap_says_so_with_its_own_status_and_is_over_all_the_same(
+    broker: EmbeddedBroker,
+    log: Path,
+    forward: Forward,
+    committed: dict[str, list[int]],
+    bridge: Callable[..., Process],
+) -> None:
+    fill(log, 300, batch_bytes=1000)
+    forward(drain=True).end()
+    whole = len(records_of(log))
+    (slab,) = log.glob("*.slab")
+    data = bytearray(slab.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 50] = bytes(50)
+    slab.write_bytes(data)
+    rest = len(records_of(log))
+    assert 0 < rest < whole
+    committed.clear()
+    arguments = (
+        "replay", log, "--from", "earliest", "--to", "latest", "--topic", TOPIC,
+        "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    result = run(*arguments)
+    assert result.exit_code == 3
+    assert result.stdout.startswith(f"{rest} records were sent again, ")
+    assert f"1 gap met (1 corrupt): {whole - rest} records lost" in result.stderr.splitlines()[-1]
+    assert not (log / "cursors/replay.cursor").exists()
+    machine = bridge(*arguments, "--json")
+    assert machine.end(30) == 3
+    warned, ended = map(json.loads, machine.stderr.splitlines())
+    assert "gap in the log" in warned["message"]
+    assert ended["error"]["records_lost"] == whole - rest
 
 
 def test_what_the_bridge_has_not_passed_is_not_replayed(

@@ -145,7 +145,7 @@ def test_what_is_wrong_is_told_with_its_path(text: str, problem: str) -> None:
         ('"linger.ms" = [1]', ".linger.ms: should be a string, a number, true or false, not a list"),
         ('sasl.password = {env = "NO_SUCH"}', ".sasl.password: the environment has no variable NO_SUCH"),
         ("sasl.password = {env = 3}", ".sasl.password: env should be a non-empty string, not a number"),
-        ('sasl.password = {file = "/no/such"}', ".sasl.password: /no/such: No such file or directory"),
+        ('sasl.password = {file = "/no/such"}', ".sasl.password: /no/such: No such file or directory; the file holds the value and nothing else"),
         ('linger.ms = 1\n"linger.ms" = 2', ".linger.ms: is given twice"),
         ('security.protocol = "SASL_SSL"\nsasl.username = "me"', ": the Kafka client refuses a setting: Failed to create"),
     ],

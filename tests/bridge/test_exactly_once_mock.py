@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from aolog import Writer
+from bridge import cursor_topic
 from bridge.cursor_topic import CursorTopic
 from bridge.embedded import EmbeddedBroker
 from bridge.errors import CursorTopicUnfit, NotIsolated, WrongSetting
@@ -23,7 +24,13 @@ EXACTLY = ("--delivery", "exactly_once")
 
 
 @pytest.fixture
-def compacted(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded broker is not known for what it is."""
+    monkeypatch.setattr(cursor_topic, "EMBEDDED", "another")
+
+
+@pytest.fixture
+def compacted(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, unknown: None) -> None:
     """A cursor topic; nobody could ask the embedded broker, which has no controller, how it is
     cleaned."""
     broker.create_topic(CURSORS, 1)
@@ -43,6 +50,22 @@ def test_a_cluster_that_shows_aborted_records_is_refused_before_anything_of_the_
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
+@pytest.mark.parametrize("made", [False, True], ids=["no cursor topic", "cursor topic"])
+def test_the_embedded_broker_is_refused_by_its_name_before_it_is_asked_what_it_cannot_answer(
+    broker: EmbeddedBroker, log: Path, run: Callable[..., Process], made: bool
+) -> None:
+    fill(log, 50)
+    if made:
+        broker.create_topic(CURSORS, 1)
+    process = run(*EXACTLY)
+    assert process.end(20) == 8
+    error = json.loads(process.stderr.splitlines()[-1])["error"]
+    assert error["code"] == "not_isolated"
+    assert "embedded broker" in error["message"]
+    assert consume(broker.bootstrap_servers) == []
+
+
+@pytest.mark.usefixtures("unknown")
 def test_a_cursor_topic_that_a_broker_made_with_several_partitions_is_refused(
     broker: EmbeddedBroker, log: Path, forward: Callable[..., Run]
 ) -> None:

@@ -814,21 +814,36 @@ def damage(log: Path, *, at: float = 0.5, length: int = 64) -> None:
     slab.write_bytes(data)
 
 
-def test_a_gap_is_passed_counted_and_told(
-    broker: EmbeddedBroker, log: Path, run: Callable[..., Process]
+@pytest.mark.parametrize("many", [False, True], ids=["log", "root"])
+def test_a_gap_is_passed_counted_and_told_and_a_drain_over_it_has_its_own_exit_status(
+    broker: EmbeddedBroker, log: Path, bridge: Callable[..., Process], many: bool
 ) -> None:
     fill(log, 3000, batch_bytes=1000)
     whole = records_of(log)
     damage(log)
-    process = run("--drain")
-    assert process.end() == 0
+    arguments = (
+        "run", *(("--root", log.parent) if many else ("--log", log)), "--topic", TOPIC, "--json",
+        "--drain", "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    process = bridge(*arguments)
+    assert process.end() == 3
     rest = records_of(log)
     lost = len(whole) - len(rest)
     assert 0 < lost < 100
     assert process.statuses[-1]["lost_records"] == lost
     assert process.statuses[-1]["gaps"] == 1
-    assert f"{lost} records lost" in process.stderr
+    said = (
+        f"gap: {log}: 1 gap met (1 corrupt): {lost} records lost; what is intact was delivered; "
+        "`aolog verify` shows all"
+    )
+    if many:
+        assert f"log was drained: {said}" in process.stderr
+    else:
+        error = json.loads(process.stderr.splitlines()[-1])["error"]
+        assert (error["code"], error["gaps"], error["records_lost"]) == ("gap", 1, lost)
+        assert f"gap: {log}: {error['message']}; {error['hint']}" == said
     assert_arrived(rest, consume(broker.bootstrap_servers))
+    assert bridge(*arguments).end() == 0  # the cursor is behind it
 
 
 def test_a_gap_is_counted_once_however_often_it_is_read_again(
@@ -1060,4 +1075,4 @@ def test_gaps_are_told_as_they_are_met(log: Path, forward: Forward, broker: Embe
     source.on_gap(Gap(0, 8, "corrupt", None))
     source.on_gap(Gap(0, 8, "corrupt", None))
     source.on_gap(Gap(16, 24, "missing", 3))
-    assert (source.lost, source.gaps) == (3, 2)
+    assert (source.losses.records, source.losses.gaps, source.losses.unknown) == (3, 2, 1)

@@ -273,6 +273,17 @@ def test_delays_grow_and_end_with_a_success() -> None:
     assert m.seconds_to_tick(0.0) <= 1.0
 
 
+@pytest.mark.parametrize("reached", [connecting, proving, committing, aborting])
+def test_nothing_is_due_while_the_cluster_is_asked_however_long_it_takes(
+    reached: Callable[[], Transactions],
+) -> None:
+    """Else whoever asks how long to wait does not wait at all, and takes the processor."""
+    m = reached()
+    later = NOW + 100.0
+    assert m.tick(later) == []
+    assert m.seconds_to_tick(later) > 1.0
+
+
 def test_seals_and_gaps_move_the_position_without_a_transaction() -> None:
     m = sending()
     m.moved(at(2))

@@ -7,15 +7,22 @@ import sys
 import time
 
 from tests.mutants import MUTANTS
-from tests.mutants.run import run_all
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Runs named tests on mutants of the code.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants", description="Runs named tests on mutants of the code."
+    )
     parser.add_argument("names", nargs="*", help="of mutants; all, if none is named")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--show", action="store_true", help="what the tests said, of all")
     args = parser.parse_args()
+    if unknown := [name for name in args.names if name not in MUTANTS]:
+        parser.error(f"no such mutant: {', '.join(unknown)}")
+    try:
+        from tests.mutants.run import run_all
+    except ModuleNotFoundError as error:  # a library of the tests', and not one of ours
+        parser.exit(2, f"{error}; what the tests need comes with pip install -e '.[dev]'\n")
     chosen = [MUTANTS[name] for name in args.names] or list(MUTANTS.values())
     began_s = time.monotonic()
     alive = 0

@@ -50,6 +50,26 @@ def test_a_mutant_names_tests_that_exist_and_still_applies():
             compile(text, file, "exec")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--help"], 0, ""),
+        ([], 2, "No module named 'hypothesis'; what the tests need comes with pip install"),
+        (["nonsense"], 2, "no such mutant: nonsense"),
+    ],
+)
+def test_without_the_libraries_of_the_tests_it_says_so(tmp_path, arguments, status, said):
+    missing = "raise ModuleNotFoundError(\"No module named 'hypothesis'\", name='hypothesis')\n"
+    (tmp_path / "hypothesis.py").write_text(missing)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.mutants", *arguments],
+        cwd=ROOT, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip  # one call
+    assert done.returncode == status
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_names_of_mutants_are_unique():
     from tests.mutants.publishing import PUBLISHING
     from tests.mutants.reading import READING

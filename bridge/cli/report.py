@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from aolog.notices import counted
+from aolog.cli.output import OutputClosed, OutputFailed, counted, out
 from bridge.overview import Overview, state_of
+from bridge.status import pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,11 +27,19 @@ _EVERY_S = 60.0
 
 
 @contextmanager
-def reporter(*, as_json: bool, drain: bool) -> Iterator[Callable[[Status | Overview], None]]:
-    """A function to be given each status, for users: its state is one of bridge.overview's. JSON lines on standard output; a live line where
-    standard error is a terminal; else a log line when the state changes and at the end."""
+def reporter(
+    *, as_json: bool, drain: bool, stop: Callable[[], None]
+) -> Iterator[Callable[[Status | Overview], None]]:
+    """A function to be given each status, for users: its state is one of bridge.overview's. JSON
+    lines on standard output; a live line where standard error is a terminal; else a log line when
+    the state changes and at the end.
+
+    stop: called where standard output takes no more. OutputClosed or OutputFailed is raised at
+    the end, when it has stopped in good order."""
     if as_json:
-        yield lambda status: click.echo(json.dumps(_told(status)._asdict()))
+        lines = _Lines(stop)
+        yield lines
+        lines.check()
         return
     if sys.stderr.isatty():
         with Progress(
@@ -65,9 +72,8 @@ def _words(status: Status | Overview) -> str:
         (status.dropped, "dropped"),
     ):
         text += f", {count:,} {what}" if count else ""
-    lag = status.lag_records
-    pending = "?" if lag is None else f"{lag - status.ahead_records:,}"
-    text += f", {pending} pending, {status.rate:,.0f}/s"
+    left = pending(status.lag_records, status.ahead_records)
+    text += f", {'?' if left is None else f'{left:,}'} pending, {status.rate:,.0f}/s"
     if status.lost_records or status.gaps:
         gaps = counted(status.gaps, "gap", ",")
         text += f", {status.lost_records:,} lost in {gaps} of the log"
@@ -76,15 +82,37 @@ def _words(status: Status | Overview) -> str:
 
 def _show(progress: Progress, task: TaskID, status: Status | Overview) -> None:
     done = status.acknowledged + status.skipped + status.dead_lettered + status.dropped
-    lag = status.lag_records
-    total = None if lag is None else done + lag - status.ahead_records
+    left = pending(status.lag_records, status.ahead_records)
     progress.update(
         task,
         description=status.state,
         completed=done,
-        total=total,
+        total=None if left is None else done + left,
         said=_words(status),
     )
+
+
+class _Lines:
+    """JSON lines; see reporter."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        self._failed: OutputClosed | OutputFailed | None = None
+
+    def __call__(self, status: Status | Overview) -> None:
+        if self._failed is not None:
+            return
+        try:
+            out.json(_told(status)._asdict())
+            out.flush()
+        except (OutputClosed, OutputFailed) as error:
+            self._failed = error
+            self._stop()
+
+    def check(self) -> None:
+        """Raises what it met."""
+        if self._failed is not None:
+            raise self._failed
 
 
 class _Said:

@@ -1,0 +1,63 @@
+"""`broker`: the embedded broker in the foreground, to try things out where there is no Kafka."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from aolog.cli.output import one_line, out, to_stderr
+from bridge.cli.options import topic_name
+
+if TYPE_CHECKING:
+    from bridge.topic_reader import TopicReader
+
+__all__ = ["broker"]
+
+_PARTITIONS = 4  # as the broker makes topics itself
+_LOOK_S = 0.2
+
+
+@click.command(short_help="Run a broker to try things out.")
+@click.option("--topic", callback=topic_name, help="Print the records that arrive in this topic.")
+def broker(*, topic: str | None) -> None:
+    """Run the embedded broker on loopback until it is interrupted. Prints its HOST:PORT first.
+
+    It is for trying, and not for keeping: it holds 5 MiB a partition, in memory, lets the oldest
+    go without a word, and ends with this command. Topics appear when they are asked for, with 4
+    partitions. Transactions, and so exactly_once, are not to be had.
+
+    \b
+    Examples, the second in another terminal:
+      aolog-bridge broker --topic events
+      aolog-bridge run --log LOG --topic events --bootstrap-servers 127.0.0.1:PORT
+    """
+    from bridge.embedded import EmbeddedBroker
+    from bridge.librdkafka import NotReachable
+    from bridge.topic_reader import TopicReader
+
+    with EmbeddedBroker() as running:
+        if topic is not None:
+            running.create_topic(topic, _PARTITIONS)
+        to_stderr("aolog-bridge: warning: what this broker holds is in memory, and ends with it")
+        out.line(running.bootstrap_servers)
+        out.flush()
+        if topic is not None:
+            try:
+                _print(TopicReader(running.bootstrap_servers, topic, _PARTITIONS), topic)
+            except NotReachable:
+                to_stderr(f"aolog-bridge: warning: {topic} is printed no more: it let records go")
+        while True:
+            time.sleep(_LOOK_S)
+
+
+def _print(reader: TopicReader, topic: str) -> None:
+    while True:
+        for message in reader.poll(_LOOK_S):
+            key, value = (
+                "-" if data is None else one_line(data.decode(errors="backslashreplace"))
+                for data in (message.key, message.value)
+            )
+            out.line(f"{topic}/{message.partition}@{message.offset}  {key}  {value}")
+        out.flush()

@@ -1,0 +1,57 @@
+"""Gaps summed up: the words and the fields of the error that a command ends with."""
+
+from __future__ import annotations
+
+import pytest
+
+from aolog.errors import GapFound
+from aolog.losses import Losses
+from aolog.record import Gap
+
+
+def error_of(*gaps: Gap) -> GapFound:
+    losses = Losses()
+    for gap in gaps:
+        losses.add(gap)
+    with pytest.raises(GapFound) as caught:
+        losses.check("LOG", "read")
+    return caught.value
+
+
+def test_without_a_gap_there_is_nothing_to_say():
+    Losses().check("LOG", "read")
+
+
+@pytest.mark.parametrize(
+    ("gaps", "said", "lost"),
+    [
+        ([Gap(0, 8, "corrupt", 1)], "1 gap met (1 corrupt): 1 record lost", 1),
+        ([Gap(0, 8, "torn", 0)], "1 gap met (1 torn): 0 records lost", 0),
+        (
+            [Gap(0, 8, "torn_or_corrupt", None)],
+            "1 gap met (1 torn_or_corrupt): an unknown number in 1 of them",
+            None,
+        ),
+        (
+            [Gap(0, 8, "pruned", 2000), Gap(9, 16, "corrupt", None), Gap(16, 32, "corrupt", 5)],
+            "3 gaps met (2 corrupt, 1 pruned): 2,005 records lost and an unknown number in 1 of them",
+            None,
+        ),
+    ],
+)
+def test_every_gap_counts_with_its_reason_and_an_unknown_number_is_never_told_as_known(
+    gaps: list[Gap], said: str, lost: int | None
+):
+    error = error_of(*gaps)
+    assert (error.code, error.exit_status) == ("gap", 3)
+    assert error.reason == said
+    assert error.details == {"path": "LOG", "gaps": len(gaps), "records_lost": lost}
+
+
+def test_for_what_was_pruned_nobody_is_sent_to_verify_which_does_not_see_it():
+    pruned, corrupt = Gap(0, 8, "pruned", 1), Gap(9, 16, "corrupt", 1)
+    assert "verify" not in str(error_of(pruned))
+    assert str(error_of(pruned, corrupt)).endswith(
+        "`aolog verify` shows all but what was let go by retention or `aolog prune`"
+    )
+    assert str(error_of(corrupt)).endswith("what is intact was read; `aolog verify` shows all")
