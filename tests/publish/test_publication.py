@@ -30,6 +30,7 @@ from aolog.manifest import (
     read_manifest,
     root_of,
 )
+from aolog.publish import publication
 from aolog.publish.leftovers import abort, sweep
 from aolog.publish.pending import PendingLog, depth_of
 from aolog.publish.publication import check_free, publish
@@ -45,6 +46,7 @@ from tests.publish.job import (
     OLD,
     ROOT,
     TASKS,
+    Told,
     added,
     begin,
     pending_names,
@@ -350,7 +352,7 @@ def test_beside_a_live_writer_nothing_is_touched():
     assert publish(ROOT, JOB, slabs, storage=storage).records == 2
 
 
-def test_a_live_writer_of_the_root_is_an_error_and_not_waited_for(tmp_path):
+def test_a_live_writer_of_the_root_is_an_error_and_not_waited_for_long(tmp_path):
     with aolog.Writer(tmp_path) as log:
         log.append(b"old")
         log.flush()
@@ -543,6 +545,38 @@ def test_a_publication_waits_for_another(tmp_path):
         thread.join()
     assert told.get(timeout=SOON_S) == "published"
     assert read(tmp_path / "a") == ["1"]
+
+
+def test_who_has_the_root_meets_no_check_in_a_log():
+    system = begun()
+    other = Storage(system.process())
+    looks = 0
+
+    def before(_name: str, _number: int) -> None:
+        """Another job's commit, wherever it may begin."""
+        nonlocal looks
+        root = other.open_directory(ROOT)
+        if root.try_lock():
+            log = other.open_directory(f"{ROOT}/a")
+            assert log.try_lock(), "the commit of that job would fail"
+            log.close()
+            looks += 1
+        root.close()
+
+    check_free(ROOT, ["a"], Storage(Told(system, before)))
+    assert looks > 1
+
+
+@pytest.mark.parametrize("log", [".", "a"])
+def test_a_lock_that_is_held_for_a_moment_is_waited_for(tmp_path, monkeypatch, log):
+    """As jobs do that look at a log which is the root of one of them, or lies below both roots."""
+    slabs = task(tmp_path, log, "1")
+    for act in (lambda: check_free(tmp_path, [log]), lambda: publish(tmp_path, JOB, slabs)):
+        held = Storage().open_directory(str(tmp_path / log))
+        assert held.try_lock()
+        monkeypatch.setattr(publication.time, "sleep", lambda _, held=held: held.close())
+        act()
+    assert read(tmp_path / log) == ["1"]
 
 
 # --- readers beside it ----------------------------------------------------------------------------
