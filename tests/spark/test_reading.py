@@ -86,6 +86,21 @@ def test_tasks_read_each_record_once_and_in_order(tmp_path, how):
     assert [o for batches in found for b in batches for o in b["offset"].to_pylist()] == addresses
 
 
+def test_addresses_without_a_slab_below_a_new_epoch_are_no_tasks(tmp_path):
+    write(tmp_path / "log", 300, value=bytes(1000), slab_bytes=100_000)
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    write(tmp_path / "copy", 200, value=bytes(1000), slab_bytes=100_000)
+    before, behind = (offsets(tmp_path / name) for name in ("log", "copy"))
+    assert behind[300] - behind[299] > 1 << 32, "a copy's new epoch begins far above"
+    assert behind[:300] == before
+    for how in ({"minPartitions": 5}, {"maxPartitionBytes": "100k"}, {}):
+        found = tasks(tmp_path / "copy", columns="offset", **how)
+        assert [o for batches in found for b in batches for o in b["offset"].to_pylist()] == behind
+        rows = [sum(batch.num_rows for batch in batches) for batches in found]
+        assert len(rows) in (1, 5, 6)
+        assert min(rows) * len(rows) > 250, "even shares"
+
+
 def test_small_logs_share_a_task(tmp_path):
     for i in range(30):
         write(tmp_path / f"{i:02}", 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import threading
 import time
 
@@ -261,6 +262,19 @@ def test_what_was_read_and_then_lost_with_the_page_cache_takes_no_offset_back(tm
     assert more[0] > addresses[-1], "a new epoch begins above"
     query.all()
     assert query.rows == named(addresses + more, "log")
+
+
+def test_behind_a_new_epoch_far_above_a_batch_is_no_thousand_tasks(tmp_path):
+    write(tmp_path / "log", 10)
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    query = Query(tmp_path / "copy")
+    query.batch()
+    more = write(tmp_path / "copy", 5)
+    start = json.loads(query.offset)
+    assert more[0] - start["copy"] > 1 << 32
+    end = query.reader.latestOffset(start, query.limit)
+    assert len(query.reader.partitions(start, end)) == 1
+    assert query.batch() == named(more, "copy")
 
 
 # --- the cursor -----------------------------------------------------------------------------
