@@ -197,9 +197,12 @@ def test_a_line_that_cannot_be_is_damage_whatever_the_hash_says(line):
 
 @pytest.mark.parametrize(
     "name",
-    ["", "/", "a//b", "../a", "a/..", ".", "a/.b", "-a", "a\0b", "/a", "a/", f"{0:020d}.slab"],
-)
-def test_a_log_s_name_stays_below_the_root(name):
+    [
+        "", "/", "a//b", "../a", "a/..", ".", "a/.b", "-a", "a\0b", "/a", "a/", f"{0:020d}.slab",
+        MANIFEST_NAME, f"a/{MANIFEST_NAME}.tmp", f"{0:020d}.slab.tmp", "a.pending",
+    ],
+)  # fmt: skip  # a table
+def test_a_log_s_name_stays_below_the_root_and_is_no_file_s(name):
     if name == ".":
         assert depth_of(name) == 0
         return
