@@ -41,7 +41,7 @@ class Found(NamedTuple):
 class Listed(NamedTuple):
     """A log as it was when it was looked at. bases: of its slabs, ascending. end: behind its
     last intact frame. ordinal: records before that, None where they are not counted. format: 1 or
-    2. topic: its default."""
+    2. topic: its default. uuid: the log's, None in format 1 and where the last slab's is lost."""
 
     name: str
     path: str
@@ -50,6 +50,7 @@ class Listed(NamedTuple):
     ordinal: int | None
     format: int
     topic: str | None
+    uuid: bytes | None = None
 
 
 def list_logs(options: Options) -> list[Listed]:
@@ -86,8 +87,10 @@ def look(found: Found, log: Log) -> Listed:
     def last() -> Listed:
         slab = log.slab(len(log.bases) - 1)
         place = _intact_end(log)
-        topic = None if slab.header is None else slab.header.topic
-        return Listed(*found, tuple(log.bases), place.address, place.ordinal, slab.format, topic)
+        head = slab.header
+        topic, uuid = (None, None) if head is None else (head.topic, head.topic_uuid)
+        end, ordinal = place.address, place.ordinal
+        return Listed(*found, tuple(log.bases), end, ordinal, slab.format, topic, uuid)
 
     return log.listed(last)
 

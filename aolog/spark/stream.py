@@ -53,6 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watching = Watching(options)
         self._target: Offset | None = None  # of Trigger.AvailableNow
         self._committed: Offset = {}
+        self._uuids: dict[str, bytes] = {}
 
     # --- offsets ----------------------------------------------------------------------------
 
@@ -74,6 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = dict(start)
         backlog: list[Span] = []
         for name, log in logs.items():
+            self._check_same(log)
             end = log.end if self._target is None else min(log.end, self._target.get(name, 0))
             since = start.get(name, log.bases[0])
             if end <= since or not self._watching.has_records(log, since, end):
@@ -82,6 +84,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._protect({span.log.name: span.since for span in backlog if span.log.name not in start})
         ends |= share(backlog, *self._limits(limit))
         return dict(sorted(ends.items()))
+
+    def _check_same(self, log: Listed) -> None:
+        """Raises UsageError where the log was made anew since the last look, and failOnDataLoss is
+        set: what it holds before the offset will not be read. An offset does not tell logs apart, so
+        between two runs of a query this goes unseen."""
+        if log.uuid is not None:
+            before = self._uuids.setdefault(log.name, log.uuid)
+            if before != log.uuid:
+                self._lost(f"{log.path} is another log than it was")
+                self._uuids[log.name] = log.uuid
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
         """Records and bytes. Both may be set, and a limit is one of them: where it is none, the

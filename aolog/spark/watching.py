@@ -131,7 +131,7 @@ class Watching:
 
     def _opened(self, found: Found) -> Log:
         log = self._open.pop(found.name, None)
-        if log is not None and log.path != found.path:
+        if log is not None and (log.path != found.path or log.is_replaced()):
             log.close()
             log = None
         self._open[found.name] = log = log or Log(found.path, self._storage)

@@ -264,6 +264,36 @@ def test_what_was_read_and_then_lost_with_the_page_cache_takes_no_offset_back(tm
     assert query.rows == named(addresses + more, "log")
 
 
+@pytest.mark.parametrize("how", ["directory", "slabs"])
+def test_a_log_that_is_made_anew_beside_a_query_is_a_loss(tmp_path, how):
+    write(tmp_path / "log", 10)
+    strict, forgiving = Query(tmp_path), Query(tmp_path, failOnDataLoss="false")
+    assert len(strict.batch()) == len(forgiving.batch()) == 10
+    for file in (tmp_path / "log").iterdir():
+        file.unlink()
+    if how == "directory":
+        (tmp_path / "log").rmdir()
+    addresses = write(tmp_path / "log", 30)
+    with pytest.raises(
+        UsageError, match=r"option failOnDataLoss: .*log is another log than it was"
+    ):
+        strict.batch()
+    passed = json.loads(forgiving.offset)["log"]
+    forgiving.all()
+    assert forgiving.rows[10:] == named([a for a in addresses if a >= passed], "log")
+
+
+def test_a_log_that_is_put_back_from_a_copy_is_read_on(tmp_path):
+    write(tmp_path / "root" / "log", 10)
+    shutil.copytree(tmp_path / "root", tmp_path / "copy")
+    query = Query(tmp_path / "root")
+    query.batch()
+    shutil.rmtree(tmp_path / "root" / "log")
+    shutil.copytree(tmp_path / "copy" / "log", tmp_path / "root" / "log")
+    more = write(tmp_path / "root" / "log", 5)
+    assert query.batch() == named(more, "log")
+
+
 def test_behind_a_new_epoch_far_above_a_batch_is_no_thousand_tasks(tmp_path):
     write(tmp_path / "log", 10)
     shutil.copytree(tmp_path / "log", tmp_path / "copy")
