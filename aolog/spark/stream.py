@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from aolog.errors import AddressPruned, UsageError
+from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
 from aolog.notices import warn
 from aolog.reader import Reader
 from aolog.spark.datasource import Pieces
@@ -66,7 +66,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name: where(log, options.begin, options.begin_us, names, options)
             for name, log in logs.items()
         }
-        self._protect(begin)
+        for name, address in begin.items():
+            self._move_cursor(name, address)  # back, too: where it stands may be another query's
         return begin
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 -- Spark's name
@@ -186,6 +187,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 try:
                     reader.seek(address)
                 except AddressPruned:  # nothing is left to protect
+                    return
+                except AddressBeyondEnd as error:  # lost with the page cache, or made anew
+                    warn("%s: the offset is behind what is there, so its cursor stays", error)
                     return
                 reader.commit()
                 self._committed[name] = address

@@ -335,6 +335,39 @@ def test_a_cursor_stands_where_the_query_is_and_protects_what_it_has_not_read(tm
     assert aolog.cursors(tmp_path / "new")[0].lag.records == 0
 
 
+def test_a_new_query_takes_its_cursor_to_where_it_begins(tmp_path):
+    write(tmp_path / "log", 20)
+    query = Query(tmp_path, cursor="spark")
+    query.all()
+    query.reader.commit(json.loads(query.offset))
+    assert aolog.cursors(tmp_path / "log")[0].ordinal == 20
+    again = Query(tmp_path, cursor="spark")  # without the checkpoint
+    assert aolog.cursors(tmp_path / "log")[0].ordinal == 0, "retention keeps what it will read"
+    assert len(again.batch()) == 20
+
+
+def test_a_cursor_stays_where_the_log_lost_what_the_query_has_read(tmp_path):
+    write(tmp_path / "other", 5)
+    with aolog.Writer(tmp_path / "log", batch_bytes=0, sync="never") as log:
+        addresses = [log.append(b"." * 200) for _ in range(10)]
+        log.flush()
+        query = Query(tmp_path, cursor="spark")
+        query.all()
+        slab = next((tmp_path / "log").glob("*.slab"))
+        data = slab.read_bytes()
+    query.reader.stop()
+    slab.write_bytes(data[: addresses[6]])
+    restarted = Query(tmp_path, checkpoint=query.offset, cursor="spark")
+    more = write(tmp_path / "other", 5)
+    assert restarted.batch() == named(more, "other")
+    restarted.reader.commit(json.loads(restarted.offset))
+    assert [cursor.ordinal for cursor in aolog.cursors(tmp_path / "other")] == [10]
+    more = write(tmp_path / "log", 5)
+    assert restarted.batch() == named(more, "log")
+    restarted.reader.commit(json.loads(restarted.offset))
+    assert [cursor.lag.records for cursor in aolog.cursors(tmp_path / "log")] == [0]
+
+
 def test_a_cursor_that_another_reader_holds_is_an_error(tmp_path):
     write(tmp_path / "log")
     with aolog.Reader(tmp_path / "log", cursor="spark") as reader:
