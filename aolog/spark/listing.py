@@ -18,15 +18,15 @@ from aolog.frame import Frame
 from aolog.listing import holds_slabs
 from aolog.log import Log
 from aolog.manifest import steadily
-from aolog.storage import Storage
+from aolog.storage import Storage, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from aolog.scan import Place
     from aolog.spark.options import Options
 
-__all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "steadily_all"]
+__all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "roots_of", "steadily_all"]
 
 _T = TypeVar("_T")
 
@@ -59,7 +59,16 @@ def list_logs(options: Options) -> list[Listed]:
     storage = Storage()
     for path in options.paths:
         storage.open_directory(path).close()  # else a file is met as its manifest's directory
-    return steadily_all(options.paths, lambda: _list(options, storage), storage)
+    return steadily_all(roots_of(options.paths), lambda: _list(options, storage), storage)
+
+
+def roots_of(paths: Iterable[str]) -> tuple[str, ...]:
+    """Where manifests may be that speak of more than one log at these paths: there, and above."""
+    roots = dict.fromkeys(paths)
+    for path in paths:
+        while (path := parent_of(path)) not in roots:
+            roots[path] = None
+    return tuple(roots)
 
 
 def steadily_all(roots: Sequence[str], find: Callable[[], _T], storage: Storage) -> _T:

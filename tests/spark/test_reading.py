@@ -15,6 +15,9 @@ from pyspark.cloudpickle import dumps
 import aolog
 import aolog.spark
 from aolog.errors import AologError, GapFound, NotALog, UsageError
+from aolog.publish.pending import PendingLog
+from aolog.publish.publication import publish
+from aolog.spark import listing
 from aolog.spark.datasource import Pieces
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
 
@@ -160,6 +163,29 @@ def test_the_end_is_pinned_when_it_is_loaded(tmp_path):
     reader = loaded.reader(struct("offset"))
     (batches,) = run(reader, reader.partitions(), struct("offset"))
     assert [o for b in batches for o in b["offset"].to_pylist()] == addresses
+
+
+@pytest.mark.parametrize("paths", [["root"], ["root/a", "root/b"], ["root/a", "root/b", "else"]])
+def test_a_publication_beside_the_listing_is_in_all_logs_or_in_none(tmp_path, monkeypatch, paths):
+    """By whichever paths the logs are loaded."""
+    for name in ("root/a", "root/b", "else"):
+        write(tmp_path / name, 1)
+    slabs = []
+    for name in "ab":
+        with PendingLog(tmp_path / "root", name, "ab" * 16) as log:
+            log.append_arrow(pa.record_batch({"value": [b"published"]}))
+        slabs += log.slabs
+
+    def look(found, log, real=listing.look):
+        if slabs and found.name.endswith("b"):  # the first log was looked at already
+            publish(tmp_path / "root", "ab" * 16, slabs)
+            slabs.clear()
+            log.refresh(force=True)
+        return real(found, log)
+
+    monkeypatch.setattr(listing, "look", look)
+    names = table([tmp_path / path for path in paths], columns="log")["log"].to_pylist()
+    assert [sum(name.endswith(end) for name in names) for end in "ab"] == [2, 2]
 
 
 def test_a_writer_that_goes_on_does_not_disturb(tmp_path):
