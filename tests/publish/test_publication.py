@@ -17,6 +17,7 @@ import pytest
 import xxhash
 
 import aolog
+from aolog import manifest
 from aolog.errors import CorruptionError, NewerFormat
 from aolog.log import MANIFEST_NAME, Log
 from aolog.manifest import (
@@ -402,6 +403,22 @@ def test_a_transaction_of_nothing_is_committed_too(tmp_path):
 def test_without_slabs_and_transaction_nothing_is_written(tmp_path):
     publish(tmp_path, JOB, [])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_manifest_is_not_read_anew_for_each_log(tmp_path, monkeypatch):
+    """It grows with the logs of a job: 5,000 took ten minutes to be renamed."""
+    slabs = [slab for i in range(20) for slab in task(tmp_path, f"{i}", "1")]
+    read_anew = []
+
+    def decode(data, path, real=manifest.decode_manifest):
+        read_anew.append(path)
+        return real(data, path)
+
+    monkeypatch.setattr(manifest, "decode_manifest", decode)
+    publish(tmp_path, JOB, slabs)
+    publish(tmp_path, JOB, task(tmp_path, "20", "1"))
+    assert len(read_anew) < 6
+    assert all(read(tmp_path / f"{i}") == ["1"] for i in range(21))
 
 
 def test_only_what_is_named_is_published(tmp_path):
