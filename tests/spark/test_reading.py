@@ -515,6 +515,46 @@ def test_filters_narrow_what_is_read(tmp_path):
     assert len(read(spark.StringStartsWith(log, "a"), spark.IsNotNull(log))) == 110
 
 
+def test_filters_pass_over_slabs_by_their_times_and_frames_by_their_topics(tmp_path):
+    from pyspark.sql import datasource as spark
+
+    from aolog.spark.datasource import PushingReader
+    from aolog.spark.listing import list_logs
+    from aolog.spark.options import read_options
+    from aolog.spark.planning import spans
+
+    with aolog.Writer(tmp_path / "log", topic="own", batch_bytes=0, slab_bytes=20_000) as log:
+        for i in range(100):
+            topic = ("t", None, "u")[i % 3]
+            log.append(bytes(1000), topic=topic, timestamp=1_700_000_000_000_000 + i * 1_000_000)
+    schema = struct("topic", "timestamp")
+    options = read_options({"path": str(tmp_path)}, stream=False)
+
+    def read(*filters):
+        reader = PushingReader(options, spans(options, list_logs(options)), arrow(schema))
+        reader.pushFilters(list(filters))
+        planned = reader.partitions()
+        found = [
+            row for part in run(reader, planned, schema) for b in part for row in b.to_pylist()
+        ]
+        return [row["topic"] for row in found], [p.pieces[0].wanted for p in planned]
+
+    assert read(spark.EqualTo(("topic",), "t"))[0] == ["t"] * 34
+    assert read(spark.EqualTo(("topic",), "own"))[0] == ["own"] * 33
+    assert set(read(spark.In(("topic",), ("own", "u")))[0]) == {"own", "u"}
+    moment = datetime.fromtimestamp(1_700_000_050, UTC)
+    ((whole,), (late,), (early,)) = (
+        read(*filters)[1]
+        for filters in (
+            [],
+            [spark.GreaterThan(("timestamp",), moment)],
+            [spark.LessThan(("timestamp",), moment)],
+        )
+    )
+    assert late.since > whole.until // 3
+    assert early.until < whole.until * 2 // 3
+
+
 def test_a_path_that_is_a_file_is_refused_as_one(tmp_path):
     (tmp_path / "file").write_text("x")
     for path, problem in (("file", "file: is a file, not"), ("none", "none: no such directory")):

@@ -171,6 +171,7 @@ def test_a_trigger_that_wants_all_gets_all(tmp_path):
     assert query.batch(ReadAllAvailable()) == named(addresses, "log")
     assert Query(tmp_path / "log", maxBytesPerTrigger="2k").limit == ReadMaxBytes(2048)
     assert Query(tmp_path / "log").limit == ReadAllAvailable()
+    assert Query(tmp_path / "log").batch(ReadMaxRows(3)) == named(addresses[:3], "log")
 
 
 def test_a_limit_in_damage_goes_on_behind_it(tmp_path):
