@@ -397,7 +397,7 @@ def _check_text(array: pa.Array, what: str) -> None:
 def _put_headers(body: _Body, headers: pa.Array) -> bool:
     entries = headers.flatten()  # of the records that are there: a null list counts as empty
     names, values = entries.field("key"), entries.field("value")
-    if names.null_count:
+    if entries.null_count or names.null_count:  # of one that is null, the name may be ""
         raise RecordRefused("a header has no name")
     _check_text(names, "a header's name")
     lengths = pa.compute.list_value_length(headers).fill_null(0).to_numpy()

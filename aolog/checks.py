@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OFFSET_BYTES",
     "RECORD_BYTES_MAX",
+    "SLAB_BYTES_MAX",
     "check_options",
     "check_record",
     "check_topic",

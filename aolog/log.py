@@ -247,6 +247,20 @@ class Log:
         self._slabs.clear()
         self._directory.close()
 
+    def is_replaced(self) -> bool:
+        """Whether what stands at its path is another directory, or another last slab, than what is
+        open here: it was removed, and made anew or put back. False where nothing stands there."""
+        lstat = self.storage.system.lstat
+        try:
+            if lstat(f"{self.path}/.").st_ino != self._directory.stat().inode:  # behind a link, too
+                return True
+            last = self._slabs.get(self.bases[-1]) if self.bases else None
+            return last is not None and (
+                lstat(self.slab_path(last.base)).st_ino != last.file.stat().inode
+            )
+        except OSError:
+            return False
+
     def refresh(self, *, force: bool = False) -> bool:
         """Lists the directory again if it changed; whether the slabs did."""
         changed_ns = self._directory.stat().mtime_ns

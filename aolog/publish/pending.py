@@ -16,6 +16,8 @@ from aolog.batch import load_arrow
 from aolog.checks import check_options
 from aolog.codec import packer
 from aolog.errors import StorageError, UsageError
+from aolog.listing import PENDING_SUFFIX, UNBORN_SUFFIX
+from aolog.log import MANIFEST_NAME
 from aolog.manifest import DEPTH_MAX, pending_name
 from aolog.opening import reach_behind
 from aolog.slab import DATA_BEGIN, NO_BASE, SlabHeader, slab_base
@@ -59,14 +61,24 @@ def depth_of(log: str) -> int:
     names = log.split("/")
     for name in names:
         hidden = not name or name.startswith((".", "-")) or "\0" in name
-        if hidden or len(name.encode(errors="replace")) > 255 or slab_base(name) is not None:
+        if hidden or len(name.encode(errors="replace")) > 255 or _is_of_files(name):
             raise UsageError(
                 f"{log!r} names no log",
-                hint="use names below the root, with / between them, that begin with no . or -",
+                hint="use names below the root, with / between them, that begin with no . or -, and "
+                "are not those of slabs and manifests",
             )
     if len(names) > DEPTH_MAX:
         raise UsageError(f"{log!r} lies more than {DEPTH_MAX} directories deep")
     return len(names)
+
+
+def _is_of_files(name: str) -> bool:
+    """A directory of such a name would be met where a file is looked for: one instead of the
+    manifest stops every publication below the root, until somebody removes it."""
+    is_manifest = name.removesuffix(".tmp") == MANIFEST_NAME
+    return (
+        is_manifest or name.endswith((UNBORN_SUFFIX, PENDING_SUFFIX)) or slab_base(name) is not None
+    )
 
 
 def log_path(root: str, log: str) -> str:

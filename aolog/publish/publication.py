@@ -14,6 +14,7 @@ is: readers find the slabs by the manifest, and the next holder of a log's lock 
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
     from aolog.storage import Directory
 
 __all__ = ["Published", "check_free", "publish"]
+
+# How long a log's lock is asked for. Jobs meet where the root is a log itself, or roots lie inside one
+# another: a check takes milliseconds, a commit seldom longer than this. A Writer stays.
+_PATIENCE_S = 2.0
+_ASK_EVERY_S = 0.02
 
 
 class Published(NamedTuple):
@@ -85,7 +91,7 @@ def publish(
             return Published(True, 0, 0, 0)
         for log in sorted(by_log):
             if log != ".":
-                held.callback(lock_log(log_path(where, log), storage).close)
+                held.callback(_lock_patiently(log_path(where, log), storage).close)
         kept = _settle(where, before, by_log, storage)
         placed: dict[str, Place] = {}
         for log, its in by_log.items():
@@ -110,23 +116,24 @@ def check_free(
     storage.make_directory(where)
     logs = list(logs)
     _refuse_nested(where, logs, storage)
-    held = lock_root(where, storage, is_log="." in logs)
-    try:
+    with ExitStack() as held:  # the root's lock to the end: else a publication meets a check
+        held.callback(lock_root(where, storage, is_log="." in logs).close)
         read_manifest(where, storage)
         _try_to_write(where, storage)
+        for log in logs:
+            _check_log(log_path(where, log), storage, locked=log == ".")
+
+
+def _check_log(path: str, storage: Storage, *, locked: bool) -> None:
+    if not storage.exists(path):
+        return
+    if not locked:
+        _lock_patiently(path, storage).close()
+    opened = Log(path, storage)
+    try:
+        refuse_foreign(opened, format_1=False)
     finally:
-        held.close()
-    for log in logs:
-        path = log_path(where, log)
-        if not storage.exists(path):
-            continue
-        if log != ".":
-            lock_log(path, storage).close()
-        opened = Log(path, storage)
-        try:
-            refuse_foreign(opened, format_1=False)
-        finally:
-            opened.close()
+        opened.close()
 
 
 def _try_to_write(root: str, storage: Storage) -> None:
@@ -138,9 +145,9 @@ def _try_to_write(root: str, storage: Storage) -> None:
 
 def lock_root(root: str, storage: Storage, *, is_log: bool) -> Directory:
     """The root's lock, held until it is closed: one publication at a time. Waits for another. Where
-    the root is a log, this is its writer's lock: then it raises LogLocked."""
+    the root is a log, this is its writer's lock: then it waits a little, and raises LogLocked."""
     if is_log:
-        return lock_log(root, storage)
+        return _lock_patiently(root, storage)
     directory = storage.open_directory(root)
     try:
         directory.lock()
@@ -148,6 +155,17 @@ def lock_root(root: str, storage: Storage, *, is_log: bool) -> Directory:
         directory.close()
         raise
     return directory
+
+
+def _lock_patiently(path: str, storage: Storage) -> Directory:
+    until_s = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return lock_log(path, storage)
+        except LogLocked:
+            if time.monotonic() >= until_s:
+                raise
+        time.sleep(_ASK_EVERY_S)
 
 
 def _refuse_nested(root: str, logs: Iterable[str], storage: Storage) -> None:

@@ -12,7 +12,11 @@ from aolog.storage import absolute
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["directory", "refused", "unknown"]
+__all__ = ["directory", "refused", "unknown", "whole_number"]
+
+_DIGITS = re.compile(
+    r"[0-9]{1,19}"
+)  # Python reads other signs as digits too, and not 5,000 of them
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 
@@ -29,6 +33,14 @@ def unknown(key: str, names: Mapping[str, str]) -> UsageError:
     return refused(key, "is not known", hint)
 
 
+def whole_number(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1) -> int:
+    """Raises UsageError."""
+    number = int(text) if _DIGITS.fullmatch(text := text.strip()) else least - 1
+    if not least <= number <= most:
+        raise refused(name, f"{text[:40]!r} is no whole number from {least} to {most}")
+    return number
+
+
 def directory(text: str) -> str:
     """The one that a path means, the same on the driver and on every executor: absolute, `file:`
     taken off. Raises UsageError for none, and for what is no file system."""
@@ -39,6 +51,8 @@ def directory(text: str) -> str:
             'load("/path"), save("/path"); of SQL, temporary views work: CREATE TEMPORARY '
             "VIEW name USING aolog OPTIONS (path '/path')",
         )
+    if "\0" in text:
+        raise refused("path", f"{text!r} has a NUL in it")
     scheme = _SCHEME.match(text)
     if scheme is None:
         return absolute(text)

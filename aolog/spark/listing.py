@@ -18,15 +18,15 @@ from aolog.frame import Frame
 from aolog.listing import holds_slabs
 from aolog.log import Log
 from aolog.manifest import steadily
-from aolog.storage import Storage
+from aolog.storage import Storage, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from aolog.scan import Place
     from aolog.spark.options import Options
 
-__all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "steadily_all"]
+__all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "roots_of", "steadily_all"]
 
 _T = TypeVar("_T")
 
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 class Listed(NamedTuple):
     """A log as it was when it was looked at. bases: of its slabs, ascending. end: behind its
     last intact frame. ordinal: records before that, None where they are not counted. format: 1 or
-    2. topic: its default."""
+    2. topic: its default. uuid: the log's, None in format 1 and where the last slab's is lost."""
 
     name: str
     path: str
@@ -50,6 +50,7 @@ class Listed(NamedTuple):
     ordinal: int | None
     format: int
     topic: str | None
+    uuid: bytes | None = None
 
 
 def list_logs(options: Options) -> list[Listed]:
@@ -58,7 +59,16 @@ def list_logs(options: Options) -> list[Listed]:
     storage = Storage()
     for path in options.paths:
         storage.open_directory(path).close()  # else a file is met as its manifest's directory
-    return steadily_all(options.paths, lambda: _list(options, storage), storage)
+    return steadily_all(roots_of(options.paths), lambda: _list(options, storage), storage)
+
+
+def roots_of(paths: Iterable[str]) -> tuple[str, ...]:
+    """Where manifests may be that speak of more than one log at these paths: there, and above."""
+    roots = dict.fromkeys(paths)
+    for path in paths:
+        while (path := parent_of(path)) not in roots:
+            roots[path] = None
+    return tuple(roots)
 
 
 def steadily_all(roots: Sequence[str], find: Callable[[], _T], storage: Storage) -> _T:
@@ -86,8 +96,10 @@ def look(found: Found, log: Log) -> Listed:
     def last() -> Listed:
         slab = log.slab(len(log.bases) - 1)
         place = _intact_end(log)
-        topic = None if slab.header is None else slab.header.topic
-        return Listed(*found, tuple(log.bases), place.address, place.ordinal, slab.format, topic)
+        head = slab.header
+        topic, uuid = (None, None) if head is None else (head.topic, head.topic_uuid)
+        end, ordinal = place.address, place.ordinal
+        return Listed(*found, tuple(log.bases), end, ordinal, slab.format, topic, uuid)
 
     return log.listed(last)
 

@@ -11,8 +11,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from aolog.cursor import check_name
 from aolog.errors import UsageError
-from aolog.spark.asking import directory, refused, unknown
+from aolog.spark.asking import directory, refused, unknown, whole_number
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ _PASSED_OVER = {
     "groupidprefix", "kafkaconsumer.polltimeoutms", "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 }  # fmt: skip  # a table
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 Start: TypeAlias = "Literal['earliest', 'latest'] | dict[str, int]"
@@ -67,12 +69,6 @@ def _boolean(name: str, text: str) -> bool:
     return text.lower() == "true"
 
 
-def _number(name: str, text: str) -> int:
-    if not text.strip().isdigit() or int(text) < 1:
-        raise refused(name, f"{text!r} is no whole number above 0")
-    return int(text)
-
-
 def _size(name: str, text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     size = 0 if found is None else int(found[1]) << _SHIFTS[found[2].lower()]
@@ -82,12 +78,9 @@ def _size(name: str, text: str) -> int:
 
 
 def _milliseconds(name: str, text: str) -> int:
-    try:
-        return int(text) * 1000
-    except ValueError:
-        raise refused(
-            name, f"{text!r} is no whole number of milliseconds since the epoch"
-        ) from None
+    if not _INTEGER.fullmatch(text.strip()):
+        raise refused(name, f"{text[:40]!r} is no whole number of milliseconds since the epoch")
+    return int(text) * 1000
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:
@@ -127,12 +120,24 @@ def _place(name: str, text: str) -> Start:
         return "earliest" if text.strip().lower() == "earliest" else "latest"
     hint = 'use earliest, latest, or JSON such as {"name": 8192}, where -2 is the earliest and -1 the latest'
     try:
-        parsed = json.loads(text)
-    except json.JSONDecodeError:
+        parsed = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
-        raise refused(name, f"{text!r} is neither earliest, latest, nor JSON by log", hint)
+        raise refused(
+            name,
+            f"{text[:100]!r} is neither earliest, latest, nor JSON that has each log once",
+            hint,
+        )
     return {log: _address(name, log, value, hint) for log, value in parsed.items()}
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """JSON's object. Raises ValueError where a name is in it twice, of which Python takes the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
 
 
 def _address(name: str, log: str, value: Any, hint: str) -> int:
@@ -141,6 +146,14 @@ def _address(name: str, log: str, value: Any, hint: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST <= value < 1 << 63:
         raise refused(name, f"{value!r} is no address in {log!r}", hint)
     return value
+
+
+def _cursor(name: str, text: str) -> str:
+    try:
+        check_name(text)
+    except UsageError as error:
+        raise refused(name, error.reason, error.hint) from None
+    return text
 
 
 _READERS: dict[str, tuple[str, Any]] = {
@@ -153,11 +166,11 @@ _READERS: dict[str, tuple[str, Any]] = {
     "failOnDataLoss": ("fail_on_loss", _boolean),
     "onCorruption": ("fail_on_corruption", _policy),
     "maxPartitionBytes": ("partition_bytes", _size),
-    "minPartitions": ("min_partitions", _number),
+    "minPartitions": ("min_partitions", whole_number),
     "columns": ("columns", _columns),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", _size),
-    "maxRecordsPerTrigger": ("max_records_per_trigger", _number),
-    "cursor": ("cursor", lambda _, text: text),
+    "maxRecordsPerTrigger": ("max_records_per_trigger", whole_number),
+    "cursor": ("cursor", _cursor),
     "pushFilters": ("push_filters", _boolean),
 }
 _BY_LOWER = {name.lower(): name for name in _READERS}
@@ -206,9 +219,14 @@ def _check_unknown(key: str) -> None:
 
 def read_paths(given: Mapping[str, str]) -> tuple[str, ...]:
     """`load(path)`, `load([a, b])` or `option("path", ...)`, absolute, each once."""
-    texts = []
+    texts: Any = []
     if "paths" in given:
-        texts = json.loads(given["paths"])
+        try:
+            texts = json.loads(given["paths"])
+        except (ValueError, RecursionError):
+            texts = None
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise refused("paths", "is no JSON list of paths", "load([a, b]) makes it")
     if "path" in given:
         texts.append(given["path"])
     return tuple(dict.fromkeys(map(directory, texts or [""])))

@@ -3,13 +3,16 @@ here but where a place has to be looked for.
 
 A load's end is a number for each log; it does not move while the load is used. Its addresses are
 cut into ranges (aolog.ranges) of about `maxPartitionBytes`, where a slab begins if one begins near;
-small ranges are put together, so that a thousand small logs are not a thousand tasks.
+small ranges are put together, so that a thousand small logs are not a thousand tasks. A new epoch
+begins far above the slab before it, terabytes in a log that was copied: addresses behind a file's end
+count for nothing.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import seek
@@ -17,12 +20,12 @@ from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
 from aolog.log import Log
 from aolog.notices import warn
 from aolog.ranges import Range
-from aolog.slab import NO_TIMESTAMP
+from aolog.slab import NO_TIMESTAMP, slab_name
 from aolog.spark.options import EARLIEST, LATEST
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options, Start
@@ -175,13 +178,17 @@ def partitions(
     wanted: Iterable[Span], partition_bytes: int, min_partitions: int = 1
 ) -> list[tuple[Piece, ...]]:
     """What each task reads, in the order of names and addresses; none without records."""
-    wanted = list(wanted)
-    total = sum(span.until - span.since for span in wanted)
+    filled = [(span, _filled(span, partition_bytes)) for span in wanted]
+    total = sum(_size(parts) for _, parts in filled)
     if not total:
         return []
     target = max(1, min(partition_bytes, math.ceil(total / min_partitions)))
-    pieces = [piece for span in wanted for piece in _cut(span, target)]
-    costs = [_OPEN_BYTES + _bytes(piece) for piece in pieces]
+    pieces: list[Piece] = []
+    costs: list[int] = []
+    for span, parts in filled:
+        for piece in _cut(span, parts, target):
+            pieces.append(piece)
+            costs.append(_OPEN_BYTES + _size(parts, piece.wanted))
     room = min(partition_bytes + _OPEN_BYTES, math.ceil(sum(costs) / min_partitions))
     found: list[tuple[Piece, ...]] = []
     together: list[Piece] = []
@@ -197,19 +204,42 @@ def partitions(
     return found
 
 
-def _bytes(piece: Piece) -> int:
-    wanted = piece.wanted
-    return min(wanted.end, wanted.until) - max(wanted.begin, wanted.since)
-
-
-def _cut(span: Span, target: int) -> list[Piece]:
+def _filled(span: Span, partition_bytes: int) -> list[tuple[int, int]]:
+    """The span's addresses that may be of records. Files are asked for their sizes only where what
+    is behind them could make tasks of its own."""
     log, since, until = span
-    count = 1 if log.format == 1 else max(1, round((until - since) / target))
-    cuts = [
-        _near_slab(log.bases, since + k * (until - since) // count, target) for k in range(1, count)
-    ]
+    parts = []
+    begin = since
+    for base, following in pairwise(log.bases):
+        if max(base, since) + 2 * partition_bytes < min(following, until):
+            end = max(begin + 1, base + _size_of_slab(log, base, following - base))
+            if end < min(following, until):
+                parts.append((begin, end))
+                begin = min(following, until)
+    return [*parts, (begin, until)]
+
+
+def _size_of_slab(log: Listed, base: int, unknown: int) -> int:
+    try:
+        return Storage().system.lstat(f"{log.path}/{slab_name(base)}").st_size
+    except OSError:  # whoever reads it tells
+        return unknown
+
+
+def _size(parts: list[tuple[int, int]], within: Range | None = None) -> int:
+    """Bytes of these addresses."""
+    if within is None:
+        return sum(end - begin for begin, end in parts)
+    low, high = max(within.begin, within.since), min(within.end, within.until)
+    return sum(max(0, min(end, high) - max(begin, low)) for begin, end in parts)
+
+
+def _cut(span: Span, parts: list[tuple[int, int]], target: int) -> list[Piece]:
+    log, since, until = span
     if log.format == 1:  # inside of a slab there is no index to begin by
         cuts = _slab_cuts(log.bases, since, until, target)
+    else:
+        cuts = [_near_slab(log.bases, cut, target) for cut in _even_cuts(parts, target)]
     inner = sorted({cut for cut in cuts if since < cut < until})
     first = log.bases[max(0, bisect_right(log.bases, since) - 1)]
     begins = [min(first, since), *inner]
@@ -217,6 +247,18 @@ def _cut(span: Span, target: int) -> list[Piece]:
         Piece(log.name, log.path, log.topic, Range(begin, end, since, until))
         for begin, end in zip(begins, [*inner, until], strict=True)
     ]
+
+
+def _even_cuts(parts: list[tuple[int, int]], target: int) -> Iterator[int]:
+    """Addresses with about `target` bytes between them."""
+    total = _size(parts)
+    count = max(1, round(total / target))
+    passed, k = 0, 1
+    for begin, end in parts:
+        while k < count and (place := k * total // count) < passed + end - begin:
+            yield begin + place - passed
+            k += 1
+        passed += end - begin
 
 
 def _near_slab(bases: tuple[int, ...], address: int, target: int) -> int:

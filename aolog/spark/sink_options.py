@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from aolog.checks import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic
 from aolog.codec import packer
-from aolog.errors import UsageError
+from aolog.errors import RecordRefused, UsageError
 from aolog.listing import list_slabs
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
-from aolog.spark.asking import directory, refused, unknown
+from aolog.spark.asking import directory, refused, unknown, whole_number
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
@@ -62,13 +63,16 @@ class SinkOptions(NamedTuple):
     leftover_seconds: float = LEFTOVER_SECONDS
 
 
-def _number(given: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
+def _number(given: Mapping[str, str], name: str, default: int, **bounds: int) -> int:
     text = given.get(name.lower())
-    if text is None:
-        return default
-    if not text.strip().isdigit() or int(text) < least:
-        raise refused(name, f"{text!r} is no whole number of at least {least}")
-    return int(text)
+    return default if text is None else whole_number(name, text, **bounds)
+
+
+def _topic(text: str | None) -> str | None:
+    try:
+        return check_topic(text)[0]
+    except RecordRefused as error:
+        raise refused("topic", error.reason, error.hint) from None
 
 
 def read_sink_options(
@@ -98,9 +102,9 @@ def read_sink_options(
     return SinkOptions(
         root=root,
         log=log,
-        topic=given.get("topic"),
-        slab_bytes=_number(given, "slabBytes", SLAB_BYTES),
-        max_record_bytes=_number(given, "maxRecordBytes", MAX_RECORD_BYTES),
+        topic=_topic(given.get("topic")),
+        slab_bytes=_number(given, "slabBytes", SLAB_BYTES, most=SLAB_BYTES_MAX),
+        max_record_bytes=_number(given, "maxRecordBytes", MAX_RECORD_BYTES, most=RECORD_BYTES_MAX),
         compression=cast("Compression", compression),
         compression_level=level or None,
         app=app,

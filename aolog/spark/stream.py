@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from aolog.errors import AddressPruned, UsageError
+from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
 from aolog.notices import warn
 from aolog.reader import Reader
 from aolog.spark.datasource import Pieces
@@ -53,6 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watching = Watching(options)
         self._target: Offset | None = None  # of Trigger.AvailableNow
         self._committed: Offset = {}
+        self._uuids: dict[str, bytes] = {}
 
     # --- offsets ----------------------------------------------------------------------------
 
@@ -65,7 +66,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name: where(log, options.begin, options.begin_us, names, options)
             for name, log in logs.items()
         }
-        self._protect(begin)
+        for name, address in begin.items():
+            self._move_cursor(name, address)  # back, too: where it stands may be another query's
         return begin
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 -- Spark's name
@@ -74,6 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = dict(start)
         backlog: list[Span] = []
         for name, log in logs.items():
+            self._check_same(log)
             end = log.end if self._target is None else min(log.end, self._target.get(name, 0))
             since = start.get(name, log.bases[0])
             if end <= since or not self._watching.has_records(log, since, end):
@@ -82,6 +85,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._protect({span.log.name: span.since for span in backlog if span.log.name not in start})
         ends |= share(backlog, *self._limits(limit))
         return dict(sorted(ends.items()))
+
+    def _check_same(self, log: Listed) -> None:
+        """Raises UsageError where the log was made anew since the last look, and failOnDataLoss is
+        set: what it holds before the offset will not be read. An offset does not tell logs apart, so
+        between two runs of a query this goes unseen."""
+        if log.uuid is not None:
+            before = self._uuids.setdefault(log.name, log.uuid)
+            if before != log.uuid:
+                self._lost(f"{log.path} is another log than it was")
+                self._uuids[log.name] = log.uuid
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
         """Records and bytes. Both may be set, and a limit is one of them: where it is none, the
@@ -174,6 +187,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 try:
                     reader.seek(address)
                 except AddressPruned:  # nothing is left to protect
+                    return
+                except AddressBeyondEnd as error:  # lost with the page cache, or made anew
+                    warn("%s: the offset is behind what is there, so its cursor stays", error)
                     return
                 reader.commit()
                 self._committed[name] = address

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["LogVerified", "Verified", "verify"]
 
 _HOUR_US = 3_600_000_000
-_FOUND = "log string, hour timestamp, records bigint, frames bigint, bytes bigint, gaps string"
+_LEAST_US = -(1 << 63)  # a timestamp's
+# Hours in microseconds, and timestamps only in the JVM: Python's end with the year 9999.
+_FOUND = "log string, hour_us bigint, records bigint, frames bigint, bytes bigint, gaps string"
 
 
 class LogVerified(NamedTuple):
@@ -94,7 +96,10 @@ def verify(
         for log in logs
     }
     statistics = (
-        table.where("gaps is null").groupBy("log", "hour").sum("records", "frames", "bytes")
+        table.where("gaps is null")
+        .selectExpr("log", "timestamp_micros(hour_us) AS hour", "records", "frames", "bytes")
+        .groupBy("log", "hour")
+        .sum("records", "frames", "bytes")
     )
     return Verified(
         ok=not any(log.gaps for log in verified.values()),
@@ -118,8 +123,6 @@ def _check_all(pieces: Iterable[Piece]) -> Iterator[tuple[Any, ...]]:
 
 def _check(piece: Piece) -> Iterator[tuple[Any, ...]]:
     """Rows of _FOUND: one an hour, and one with the gaps if there are any."""
-    from datetime import UTC, datetime
-
     import numpy as np
 
     from aolog.batch import RecordFrame
@@ -150,7 +153,7 @@ def _check(piece: Piece) -> Iterator[tuple[Any, ...]]:
     finally:
         log.close()
     for hour, sums in hours.items():
-        when = None if hour is None else datetime.fromtimestamp(hour * _HOUR_US // 1_000_000, UTC)
-        yield (piece.name, when, *sums, None)
+        hour_us = None if hour is None else max(hour * _HOUR_US, _LEAST_US)
+        yield (piece.name, hour_us, *sums, None)
     if gaps:
         yield (piece.name, None, 0, 0, 0, json.dumps(gaps))

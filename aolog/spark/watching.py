@@ -15,7 +15,7 @@ from aolog import seek
 from aolog.errors import AologError, NotALog
 from aolog.log import MANIFEST_NAME, Log
 from aolog.slab import slab_name
-from aolog.spark.listing import Found, find_logs, look, steadily_all
+from aolog.spark.listing import Found, find_logs, look, roots_of, steadily_all
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Watching:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._storage = Storage()
+        self._roots = roots_of(options.paths)
         self._found: list[Found] = []
         self._states: dict[str, _State] = {}
         self._manifests: list[tuple[int, int] | None] = []
@@ -66,13 +67,13 @@ class Watching:
             self._found = self._list()
             listed = time.monotonic()
             self._list_at = listed + max(LIST_EVERY_S, _REST * (listed - begun))
-        self.known = known = steadily_all(self._options.paths, self._look, self._storage)
+        self.known = known = steadily_all(self._roots, self._look, self._storage)
         ended = time.monotonic()
         self._look_at = ended + max(LOOK_EVERY_S, _REST * (ended - begun))
         return known
 
     def _look(self) -> dict[str, Listed]:
-        manifests = [self._manifest(root) for root in self._options.paths]
+        manifests = [self._manifest(root) for root in self._roots]
         if manifests != self._manifests:  # slabs may have come that no log's entry tells of
             self._states.clear()
             self._manifests = manifests
@@ -131,7 +132,7 @@ class Watching:
 
     def _opened(self, found: Found) -> Log:
         log = self._open.pop(found.name, None)
-        if log is not None and log.path != found.path:
+        if log is not None and (log.path != found.path or log.is_replaced()):
             log.close()
             log = None
         self._open[found.name] = log = log or Log(found.path, self._storage)

@@ -19,6 +19,7 @@ ways = pytest.importorskip("aolog.arrow")
 HEADERS = pa.list_(
     pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
 )
+NULLABLE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))  # as Spark's
 FULL = {
     "value": pa.array([b"a", None, b"", b"dd"], pa.binary()),
     "key": pa.array([None, b"", b"k", None], pa.binary()),
@@ -173,6 +174,11 @@ def test_addresses_of_another_log_are_ignored(log_path: str) -> None:
         ({"value": [b"a"], "headers": [{"h": b"1"}]}, aolog.RecordRefused),
         ({"value": [b"a"], "headers": [[{"key": None, "value": b"1"}]]}, aolog.RecordRefused),
         ({"value": [b"a"], "headers": [[None]]}, aolog.RecordRefused),
+        ({"value": [b"a"], "headers": pa.array([[None]], NULLABLE)}, aolog.RecordRefused),
+        (
+            {"value": [b"a"], "headers": pa.array([[{"key": None, "value": b"1"}]], NULLABLE)},
+            aolog.RecordRefused,
+        ),
         ({"value": [b"a" * 1001]}, aolog.RecordTooLarge),
     ],
     ids=lambda value: str(value)[:60],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -26,6 +26,25 @@ TASKS = [
     {"a": ["p2"], "d": ["r0", "r1"], "b/c": ["q1"]},
 ]
 CHANGES = {"open", "pwritev", "fdatasync", "fsync", "ftruncate", "replace", "unlink", "mkdir"}
+
+
+class Told:
+    """A process's system, which tells before each call; the machine's lock is not held then."""
+
+    def __init__(self, system: SimulatedSystem, before: Callable[[str, int], None]) -> None:
+        self._system = system
+        self._before = before
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> object:
+        call = getattr(self._system, name)
+
+        def told(*args: object) -> object:
+            self.calls += 1
+            self._before(name, self.calls)
+            return call(*args)
+
+        return told
 
 
 def begin(system: SimulatedSystem) -> None:

@@ -17,6 +17,7 @@ import pytest
 import xxhash
 
 import aolog
+from aolog import manifest
 from aolog.errors import CorruptionError, NewerFormat
 from aolog.log import MANIFEST_NAME, Log
 from aolog.manifest import (
@@ -30,6 +31,7 @@ from aolog.manifest import (
     read_manifest,
     root_of,
 )
+from aolog.publish import publication
 from aolog.publish.leftovers import abort, sweep
 from aolog.publish.pending import PendingLog, depth_of
 from aolog.publish.publication import check_free, publish
@@ -45,6 +47,7 @@ from tests.publish.job import (
     OLD,
     ROOT,
     TASKS,
+    Told,
     added,
     begin,
     pending_names,
@@ -195,9 +198,12 @@ def test_a_line_that_cannot_be_is_damage_whatever_the_hash_says(line):
 
 @pytest.mark.parametrize(
     "name",
-    ["", "/", "a//b", "../a", "a/..", ".", "a/.b", "-a", "a\0b", "/a", "a/", f"{0:020d}.slab"],
-)
-def test_a_log_s_name_stays_below_the_root(name):
+    [
+        "", "/", "a//b", "../a", "a/..", ".", "a/.b", "-a", "a\0b", "/a", "a/", f"{0:020d}.slab",
+        MANIFEST_NAME, f"a/{MANIFEST_NAME}.tmp", f"{0:020d}.slab.tmp", "a.pending",
+    ],
+)  # fmt: skip  # a table
+def test_a_log_s_name_stays_below_the_root_and_is_no_file_s(name):
     if name == ".":
         assert depth_of(name) == 0
         return
@@ -350,7 +356,7 @@ def test_beside_a_live_writer_nothing_is_touched():
     assert publish(ROOT, JOB, slabs, storage=storage).records == 2
 
 
-def test_a_live_writer_of_the_root_is_an_error_and_not_waited_for(tmp_path):
+def test_a_live_writer_of_the_root_is_an_error_and_not_waited_for_long(tmp_path):
     with aolog.Writer(tmp_path) as log:
         log.append(b"old")
         log.flush()
@@ -397,6 +403,22 @@ def test_a_transaction_of_nothing_is_committed_too(tmp_path):
 def test_without_slabs_and_transaction_nothing_is_written(tmp_path):
     publish(tmp_path, JOB, [])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_manifest_is_not_read_anew_for_each_log(tmp_path, monkeypatch):
+    """It grows with the logs of a job: 5,000 took ten minutes to be renamed."""
+    slabs = [slab for i in range(20) for slab in task(tmp_path, f"{i}", "1")]
+    read_anew = []
+
+    def decode(data, path, real=manifest.decode_manifest):
+        read_anew.append(path)
+        return real(data, path)
+
+    monkeypatch.setattr(manifest, "decode_manifest", decode)
+    publish(tmp_path, JOB, slabs)
+    publish(tmp_path, JOB, task(tmp_path, "20", "1"))
+    assert len(read_anew) < 6
+    assert all(read(tmp_path / f"{i}") == ["1"] for i in range(21))
 
 
 def test_only_what_is_named_is_published(tmp_path):
@@ -543,6 +565,38 @@ def test_a_publication_waits_for_another(tmp_path):
         thread.join()
     assert told.get(timeout=SOON_S) == "published"
     assert read(tmp_path / "a") == ["1"]
+
+
+def test_who_has_the_root_meets_no_check_in_a_log():
+    system = begun()
+    other = Storage(system.process())
+    looks = 0
+
+    def before(_name: str, _number: int) -> None:
+        """Another job's commit, wherever it may begin."""
+        nonlocal looks
+        root = other.open_directory(ROOT)
+        if root.try_lock():
+            log = other.open_directory(f"{ROOT}/a")
+            assert log.try_lock(), "the commit of that job would fail"
+            log.close()
+            looks += 1
+        root.close()
+
+    check_free(ROOT, ["a"], Storage(Told(system, before)))
+    assert looks > 1
+
+
+@pytest.mark.parametrize("log", [".", "a"])
+def test_a_lock_that_is_held_for_a_moment_is_waited_for(tmp_path, monkeypatch, log):
+    """As jobs do that look at a log which is the root of one of them, or lies below both roots."""
+    slabs = task(tmp_path, log, "1")
+    for act in (lambda: check_free(tmp_path, [log]), lambda: publish(tmp_path, JOB, slabs)):
+        held = Storage().open_directory(str(tmp_path / log))
+        assert held.try_lock()
+        monkeypatch.setattr(publication.time, "sleep", lambda _, held=held: held.close())
+        act()
+    assert read(tmp_path / log) == ["1"]
 
 
 # --- readers beside it ----------------------------------------------------------------------------

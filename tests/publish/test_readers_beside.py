@@ -5,7 +5,7 @@ steps to any other. The reader sees all of it or nothing, in each log and over a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -16,26 +16,18 @@ from aolog.manifest import Transaction, steadily
 from aolog.publish.publication import publish
 from aolog.storage import Storage
 from aolog.testing import Call, SimulatedSystem
-from tests.publish.job import CHANGES, JOB, OLD, ROOT, TASKS, added, begin, values_of, write
-
-
-class Told:
-    """A process's system, which tells before each call; the machine's lock is not held then."""
-
-    def __init__(self, system: SimulatedSystem, before: Callable[[str, int], None]) -> None:
-        self._system = system
-        self._before = before
-        self.calls = 0
-
-    def __getattr__(self, name: str) -> object:
-        call = getattr(self._system, name)
-
-        def told(*args: object) -> object:
-            self.calls += 1
-            self._before(name, self.calls)
-            return call(*args)
-
-        return told
+from tests.publish.job import (
+    CHANGES,
+    JOB,
+    OLD,
+    ROOT,
+    TASKS,
+    Told,
+    added,
+    begin,
+    values_of,
+    write,
+)
 
 
 def publish_twice(storage: Storage, slabs: list) -> None:

@@ -15,6 +15,9 @@ from pyspark.cloudpickle import dumps
 import aolog
 import aolog.spark
 from aolog.errors import AologError, GapFound, NotALog, UsageError
+from aolog.publish.pending import PendingLog
+from aolog.publish.publication import publish
+from aolog.spark import listing
 from aolog.spark.datasource import Pieces
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
 
@@ -86,6 +89,21 @@ def test_tasks_read_each_record_once_and_in_order(tmp_path, how):
     assert [o for batches in found for b in batches for o in b["offset"].to_pylist()] == addresses
 
 
+def test_addresses_without_a_slab_below_a_new_epoch_are_no_tasks(tmp_path):
+    write(tmp_path / "log", 300, value=bytes(1000), slab_bytes=100_000)
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    write(tmp_path / "copy", 200, value=bytes(1000), slab_bytes=100_000)
+    before, behind = (offsets(tmp_path / name) for name in ("log", "copy"))
+    assert behind[300] - behind[299] > 1 << 32, "a copy's new epoch begins far above"
+    assert behind[:300] == before
+    for how in ({"minPartitions": 5}, {"maxPartitionBytes": "100k"}, {}):
+        found = tasks(tmp_path / "copy", columns="offset", **how)
+        assert [o for batches in found for b in batches for o in b["offset"].to_pylist()] == behind
+        rows = [sum(batch.num_rows for batch in batches) for batches in found]
+        assert len(rows) in (1, 5, 6)
+        assert min(rows) * len(rows) > 250, "even shares"
+
+
 def test_small_logs_share_a_task(tmp_path):
     for i in range(30):
         write(tmp_path / f"{i:02}", 2)
@@ -145,6 +163,29 @@ def test_the_end_is_pinned_when_it_is_loaded(tmp_path):
     reader = loaded.reader(struct("offset"))
     (batches,) = run(reader, reader.partitions(), struct("offset"))
     assert [o for b in batches for o in b["offset"].to_pylist()] == addresses
+
+
+@pytest.mark.parametrize("paths", [["root"], ["root/a", "root/b"], ["root/a", "root/b", "else"]])
+def test_a_publication_beside_the_listing_is_in_all_logs_or_in_none(tmp_path, monkeypatch, paths):
+    """By whichever paths the logs are loaded."""
+    for name in ("root/a", "root/b", "else"):
+        write(tmp_path / name, 1)
+    slabs = []
+    for name in "ab":
+        with PendingLog(tmp_path / "root", name, "ab" * 16) as log:
+            log.append_arrow(pa.record_batch({"value": [b"published"]}))
+        slabs += log.slabs
+
+    def look(found, log, real=listing.look):
+        if slabs and found.name.endswith("b"):  # the first log was looked at already
+            publish(tmp_path / "root", "ab" * 16, slabs)
+            slabs.clear()
+            log.refresh(force=True)
+        return real(found, log)
+
+    monkeypatch.setattr(listing, "look", look)
+    names = table([tmp_path / path for path in paths], columns="log")["log"].to_pylist()
+    assert [sum(name.endswith(end) for name in names) for end in "ab"] == [2, 2]
 
 
 def test_a_writer_that_goes_on_does_not_disturb(tmp_path):
@@ -328,6 +369,17 @@ def test_an_end_that_is_not_written_whole_yet_is_not_part_of_a_load(tmp_path):
         ({"startingOffsets": '{"log": -3}'}, "option startingOffsets: -3 is no address in 'log'"),
         ({"endingOffsets": '{"log": "1"}'}, "option endingOffsets: '1' is no address"),
         ({"startingOffsets": '{"gone": 1}'}, "option startingOffsets: no log 'gone'"),
+        ({"startingOffsets": '{"log": 8192, "log": -2}'}, "option startingOffsets: '{"),
+        ({"endingOffsets": '{"log": 1' + "0" * 5000 + "}"}, "option endingOffsets: '{"),
+        ({"endingOffsets": "[" * 100_000}, "option endingOffsets: '[["),
+        ({"startingTimestamp": "1_000"}, "option startingTimestamp: '1_000'"),
+        ({"minPartitions": "²"}, "option minPartitions: '²' is no whole number"),
+        ({"minPartitions": "9" * 5000}, "option minPartitions: '9999"),
+        ({"maxPartitionBytes": "9" * 5000}, "option maxPartitionBytes"),
+        ({"path": "a\0b"}, "option path: 'a\\x00b' has a NUL in it"),
+        ({"paths": '"log"'}, "option paths: is no JSON list of paths"),
+        ({"paths": "[1]"}, "option paths"),
+        ({"paths": "log"}, "option paths"),
         ({"endingOffsets": '{"log": 99999999}'}, "option endingOffsets: 'log': address 99999999 lies beyond"),
         ({"startingOffsets": '{"log": 8300}', "endingOffsets": '{"log": 8200}'}, "8300 lies behind endingOffsets, 8200"),
         ({"startingTimestamp": "yesterday"}, "option startingTimestamp"),
@@ -461,6 +513,46 @@ def test_filters_narrow_what_is_read(tmp_path):
     assert early == of_a[:90]
     assert len(read(spark.Not(spark.EqualTo(log, "a")))) == 110, "not understood: all is read"
     assert len(read(spark.StringStartsWith(log, "a"), spark.IsNotNull(log))) == 110
+
+
+def test_filters_pass_over_slabs_by_their_times_and_frames_by_their_topics(tmp_path):
+    from pyspark.sql import datasource as spark
+
+    from aolog.spark.datasource import PushingReader
+    from aolog.spark.listing import list_logs
+    from aolog.spark.options import read_options
+    from aolog.spark.planning import spans
+
+    with aolog.Writer(tmp_path / "log", topic="own", batch_bytes=0, slab_bytes=20_000) as log:
+        for i in range(100):
+            topic = ("t", None, "u")[i % 3]
+            log.append(bytes(1000), topic=topic, timestamp=1_700_000_000_000_000 + i * 1_000_000)
+    schema = struct("topic", "timestamp")
+    options = read_options({"path": str(tmp_path)}, stream=False)
+
+    def read(*filters):
+        reader = PushingReader(options, spans(options, list_logs(options)), arrow(schema))
+        reader.pushFilters(list(filters))
+        planned = reader.partitions()
+        found = [
+            row for part in run(reader, planned, schema) for b in part for row in b.to_pylist()
+        ]
+        return [row["topic"] for row in found], [p.pieces[0].wanted for p in planned]
+
+    assert read(spark.EqualTo(("topic",), "t"))[0] == ["t"] * 34
+    assert read(spark.EqualTo(("topic",), "own"))[0] == ["own"] * 33
+    assert set(read(spark.In(("topic",), ("own", "u")))[0]) == {"own", "u"}
+    moment = datetime.fromtimestamp(1_700_000_050, UTC)
+    ((whole,), (late,), (early,)) = (
+        read(*filters)[1]
+        for filters in (
+            [],
+            [spark.GreaterThan(("timestamp",), moment)],
+            [spark.LessThan(("timestamp",), moment)],
+        )
+    )
+    assert late.since > whole.until // 3
+    assert early.until < whole.until * 2 // 3
 
 
 def test_a_path_that_is_a_file_is_refused_as_one(tmp_path):

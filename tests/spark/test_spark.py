@@ -113,6 +113,13 @@ def test_verification_counts_as_the_log_s_own(tmp_path, spark):
     rows = {(row.log, row.hour.astimezone(UTC)): row.records for row in found.statistics.collect()}
     hour = datetime(2023, 11, 14, 22, tzinfo=UTC)
     assert rows == {("a", hour): found.logs["a"].records, ("b", hour): 3}
+    with aolog.Writer(tmp_path / "c") as log:
+        log.append(b"late", timestamp=(1 << 63) - 1)
+    late = aolog.spark.verify(spark, tmp_path / "c")
+    assert late.ok
+    assert late.statistics.where("year(hour) > 9999").count() == 1, (
+        "what Python has no datetime for"
+    )
 
 
 def test_a_writer_in_each_task_has_a_log_of_its_own_and_keeps_what_a_failed_task_wrote(

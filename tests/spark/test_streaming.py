@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import threading
 import time
 
@@ -170,6 +171,7 @@ def test_a_trigger_that_wants_all_gets_all(tmp_path):
     assert query.batch(ReadAllAvailable()) == named(addresses, "log")
     assert Query(tmp_path / "log", maxBytesPerTrigger="2k").limit == ReadMaxBytes(2048)
     assert Query(tmp_path / "log").limit == ReadAllAvailable()
+    assert Query(tmp_path / "log").batch(ReadMaxRows(3)) == named(addresses[:3], "log")
 
 
 def test_a_limit_in_damage_goes_on_behind_it(tmp_path):
@@ -203,6 +205,8 @@ def test_starting_places_and_timestamps(tmp_path):
     assert Query(tmp_path / "log", startingTimestamp=int(time.time() * 1000) + 9999).batch() is None
     with pytest.raises(UsageError, match="option startingOffsets: no log 'gone'"):
         Query(tmp_path, startingOffsets='{"gone": 1}')
+    with pytest.raises(UsageError, match=r"option cursor: '\.\./x' is no name for a cursor"):
+        Query(tmp_path, cursor="../x")
     with pytest.raises(UsageError, match="option endingOffsets: is a batch's"):
         Query(tmp_path, endingOffsets="latest")
 
@@ -263,6 +267,49 @@ def test_what_was_read_and_then_lost_with_the_page_cache_takes_no_offset_back(tm
     assert query.rows == named(addresses + more, "log")
 
 
+@pytest.mark.parametrize("how", ["directory", "slabs"])
+def test_a_log_that_is_made_anew_beside_a_query_is_a_loss(tmp_path, how):
+    write(tmp_path / "log", 10)
+    strict, forgiving = Query(tmp_path), Query(tmp_path, failOnDataLoss="false")
+    assert len(strict.batch()) == len(forgiving.batch()) == 10
+    for file in (tmp_path / "log").iterdir():
+        file.unlink()
+    if how == "directory":
+        (tmp_path / "log").rmdir()
+    addresses = write(tmp_path / "log", 30)
+    with pytest.raises(
+        UsageError, match=r"option failOnDataLoss: .*log is another log than it was"
+    ):
+        strict.batch()
+    passed = json.loads(forgiving.offset)["log"]
+    forgiving.all()
+    assert forgiving.rows[10:] == named([a for a in addresses if a >= passed], "log")
+
+
+def test_a_log_that_is_put_back_from_a_copy_is_read_on(tmp_path):
+    write(tmp_path / "root" / "log", 10)
+    shutil.copytree(tmp_path / "root", tmp_path / "copy")
+    query = Query(tmp_path / "root")
+    query.batch()
+    shutil.rmtree(tmp_path / "root" / "log")
+    shutil.copytree(tmp_path / "copy" / "log", tmp_path / "root" / "log")
+    more = write(tmp_path / "root" / "log", 5)
+    assert query.batch() == named(more, "log")
+
+
+def test_behind_a_new_epoch_far_above_a_batch_is_no_thousand_tasks(tmp_path):
+    write(tmp_path / "log", 10)
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    query = Query(tmp_path / "copy")
+    query.batch()
+    more = write(tmp_path / "copy", 5)
+    start = json.loads(query.offset)
+    assert more[0] - start["copy"] > 1 << 32
+    end = query.reader.latestOffset(start, query.limit)
+    assert len(query.reader.partitions(start, end)) == 1
+    assert query.batch() == named(more, "copy")
+
+
 # --- the cursor -----------------------------------------------------------------------------
 
 
@@ -287,6 +334,39 @@ def test_a_cursor_stands_where_the_query_is_and_protects_what_it_has_not_read(tm
     assert [c.ordinal for c in aolog.cursors(tmp_path / "new")] == [0], "since it was seen"
     query.reader.commit(json.loads(query.offset))
     assert aolog.cursors(tmp_path / "new")[0].lag.records == 0
+
+
+def test_a_new_query_takes_its_cursor_to_where_it_begins(tmp_path):
+    write(tmp_path / "log", 20)
+    query = Query(tmp_path, cursor="spark")
+    query.all()
+    query.reader.commit(json.loads(query.offset))
+    assert aolog.cursors(tmp_path / "log")[0].ordinal == 20
+    again = Query(tmp_path, cursor="spark")  # without the checkpoint
+    assert aolog.cursors(tmp_path / "log")[0].ordinal == 0, "retention keeps what it will read"
+    assert len(again.batch()) == 20
+
+
+def test_a_cursor_stays_where_the_log_lost_what_the_query_has_read(tmp_path):
+    write(tmp_path / "other", 5)
+    with aolog.Writer(tmp_path / "log", batch_bytes=0, sync="never") as log:
+        addresses = [log.append(b"." * 200) for _ in range(10)]
+        log.flush()
+        query = Query(tmp_path, cursor="spark")
+        query.all()
+        slab = next((tmp_path / "log").glob("*.slab"))
+        data = slab.read_bytes()
+    query.reader.stop()
+    slab.write_bytes(data[: addresses[6]])
+    restarted = Query(tmp_path, checkpoint=query.offset, cursor="spark")
+    more = write(tmp_path / "other", 5)
+    assert restarted.batch() == named(more, "other")
+    restarted.reader.commit(json.loads(restarted.offset))
+    assert [cursor.ordinal for cursor in aolog.cursors(tmp_path / "other")] == [10]
+    more = write(tmp_path / "log", 5)
+    assert restarted.batch() == named(more, "log")
+    restarted.reader.commit(json.loads(restarted.offset))
+    assert [cursor.lag.records for cursor in aolog.cursors(tmp_path / "log")] == [0]
 
 
 def test_a_cursor_that_another_reader_holds_is_an_error(tmp_path):

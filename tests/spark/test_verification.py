@@ -35,3 +35,15 @@ def test_however_logs_are_cut_gaps_and_counts_are_those_of_the_log_s_own_verify(
             assert log.end == report.end
             assert sum(row[2] for row in mine) == report.records
             assert sum(row[3] for row in mine) == report.frames
+
+
+def test_any_timestamp_has_an_hour(tmp_path):
+    hour, least, greatest = 3_600_000_000, -(1 << 63), (1 << 63) - 1
+    times = [least, -1, 0, hour, greatest]
+    with aolog.Writer(tmp_path / "log") as log:
+        for each in times:
+            log.append(b"x", timestamp=each)
+    options = Options(paths=(str(tmp_path),))
+    (pieces,) = partitions(spans(options, list_logs(options)), 1 << 30)
+    found = {row[1]: row[2] for row in _check_all(pieces)}
+    assert found == {least: 1, -hour: 1, 0: 1, hour: 1, greatest // hour * hour: 1}
