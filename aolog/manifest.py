@@ -16,7 +16,6 @@ Nothing is written here but by publish/publication.py.
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -31,7 +30,7 @@ from aolog.storage import absolute, parent_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aolog.storage import File, Stat, Storage
+    from aolog.storage import Storage
 
 __all__ = [
     "Manifest",
@@ -164,24 +163,21 @@ def _damaged(why: str, path: str) -> CorruptionError:
     )
 
 
-# What each storage was last asked for: a manifest is as long as a job has slabs, and each log with
-# pending names asks for it. It is replaced and never written to, so another one is another file.
-_last_read: WeakKeyDictionary[Storage, tuple[tuple[str, Stat], Manifest]] = WeakKeyDictionary()
+# What each storage was last asked for, with its bytes: a manifest is as long as a job has slabs, and
+# each log with pending names asks for it.
+_last_read: WeakKeyDictionary[Storage, tuple[bytes, Manifest]] = WeakKeyDictionary()
 
 
 def read_manifest(root: str, storage: Storage) -> Manifest:
     """As it is now; empty if there is none. Not to be changed. Raises CorruptionError, NewerFormat,
     StorageError."""
-    file = _opened(root, storage)
-    if file is None:
+    data = _content(root, storage)
+    if data is None:
         return Manifest({}, {})
-    with closing(file):
-        which = file.path, file.stat()
-        known = _last_read.get(storage)
-        if known is not None and known[0] == which:
-            return known[1]
-        manifest = decode_manifest(_all_of(file), file.path)
-    _last_read[storage] = which, manifest
+    before, manifest = _last_read.get(storage, (None, None))
+    if manifest is None or before != data:
+        manifest = decode_manifest(data, f"{root}/{MANIFEST_NAME}")
+        _last_read[storage] = data, manifest
     return manifest
 
 
@@ -199,25 +195,17 @@ def steadily(root: str, look: Callable[[], _T], storage: Storage) -> _T:
 def _content(root: str, storage: Storage) -> bytes | None:
     """Of the manifest; never the same twice, as each names other pending slabs or versions. Raises
     CorruptionError."""
-    file = _opened(root, storage)
-    if file is None:
-        return None
-    with closing(file):
-        return _all_of(file)
-
-
-def _opened(root: str, storage: Storage) -> File | None:
     try:
-        return storage.open_read(f"{root}/{MANIFEST_NAME}")
+        file = storage.open_read(f"{root}/{MANIFEST_NAME}")
     except FileNotFoundError:
         return None
-
-
-def _all_of(file: File) -> bytes:
-    size = file.stat().size
-    if size > BYTES_MAX:  # said before any of it is in memory
-        raise _damaged(f"it has {size} bytes", file.path)
-    return file.pread(size, 0)
+    try:
+        size = file.stat().size
+        if size > BYTES_MAX:  # said before any of it is in memory
+            raise _damaged(f"it has {size} bytes", file.path)
+        return file.pread(size, 0)
+    finally:
+        file.close()
 
 
 def _roots(log_path: str, names: Iterable[str], storage: Storage) -> dict[str, list[str]]:
