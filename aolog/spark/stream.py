@@ -1,8 +1,8 @@
 """`readStream`: micro-batches between offsets.
 
-An offset is JSON, an address by log, keys sorted: Spark compares texts. It never goes back, and
-every address in it is a record's or the end. A log that comes is read from its beginning. One that
-goes stays in the offset.
+An offset (offsets.py) says how far which logs were read. In none it goes back, and every address is
+a record's or the end. A log that comes is read from its beginning. One that goes stays in the
+offset; where it may have had more, or another log stands in its place, that is a loss and told.
 
 One process on the driver's host calls these for as long as the query runs, the latest offset up to
 90 times a second. So logs are looked at anew only where a directory or a last slab changed, and not
@@ -26,6 +26,7 @@ from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
 from aolog.notices import warn
 from aolog.reader import Reader
 from aolog.spark.datasource import Pieces
+from aolog.spark.offsets import Offset, Stand, as_json, from_json, stand_in
 from aolog.spark.pacing import share
 from aolog.spark.planning import Span, check_names, partitions, where
 from aolog.spark.reading import Reading, read_pieces
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamReader"]
 
-Offset = dict[str, int]
-
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Picklable until it is first asked for an offset; `read` runs in tasks and keeps no state."""
@@ -51,9 +50,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._watching = Watching(options)
-        self._target: Offset | None = None  # of Trigger.AvailableNow
-        self._committed: Offset = {}
-        self._uuids: dict[str, bytes] = {}
+        self._target: dict[str, int] | None = None  # of Trigger.AvailableNow
+        self._committed: dict[str, Stand] = {}
+        self._whole: dict[str, Stand] = {}  # up to where there were records at the last look
 
     # --- offsets ----------------------------------------------------------------------------
 
@@ -63,38 +62,70 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_names(options, list(logs.values()), "startingOffsets", options.begin)
         names = ("startingOffsets", "startingTimestamp")
         begin = {
-            name: where(log, options.begin, options.begin_us, names, options)
+            name: stand_in(log, where(log, options.begin, options.begin_us, names, options))
             for name, log in logs.items()
         }
-        for name, address in begin.items():
-            self._move_cursor(name, address)  # back, too: where it stands may be another query's
-        return begin
+        for name, stand in begin.items():
+            self._move_cursor(name, stand)  # back, too: where it stands may be another query's
+        return as_json(begin)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 -- Spark's name
-        """How far the next batch goes."""
-        logs = self._watching.look()
-        ends = dict(start)
+        """How far the next batch goes. Raises UsageError where a log is gone, or is another, that
+        may have had more, and failOnDataLoss is set."""
+        logs, stood = self._watching.look(), from_json(start)
+        ends = {
+            name: stand if name in logs else self._ended(name, stand)
+            for name, stand in stood.items()
+        }
         backlog: list[Span] = []
+        new: dict[str, Stand] = {}
         for name, log in logs.items():
-            self._check_same(log)
+            before = self._resumed(log, ends.get(name))
+            if before is not None:
+                ends[name] = before
+            since = log.bases[0] if before is None else before.address
             end = log.end if self._target is None else min(log.end, self._target.get(name, 0))
-            since = start.get(name, log.bases[0])
-            if end <= since or not self._watching.has_records(log, since, end):
-                continue
-            backlog.append(Span(log, since, end))
-        self._protect({span.log.name: span.since for span in backlog if span.log.name not in start})
-        ends |= share(backlog, *self._limits(limit))
-        return dict(sorted(ends.items()))
+            more = since < end and self._watching.has_records(log, since, end)
+            last = log.end if more or end < log.end else since
+            self._whole[name] = stand_in(log, last, before)
+            if more:
+                backlog.append(Span(log, since, end))
+                if before is None:
+                    new[name] = stand_in(log, since)
+        self._protect(new)
+        shared = share(backlog, *self._limits(limit))
+        for name, address in shared.items():
+            ends[name] = stand_in(logs[name], address, ends.get(name))
+        return as_json(ends)
 
-    def _check_same(self, log: Listed) -> None:
-        """Raises UsageError where the log was made anew since the last look, and failOnDataLoss is
-        set: what it holds before the offset will not be read. An offset does not tell logs apart, so
-        between two runs of a query this goes unseen."""
-        if log.uuid is not None:
-            before = self._uuids.setdefault(log.name, log.uuid)
-            if before != log.uuid:
-                self._lost(f"{log.path} is another log than it was")
-                self._uuids[log.name] = log.uuid
+    def _resumed(self, log: Listed, stand: Stand | None) -> Stand | None:
+        """Where reading goes on in a log; None: it is new."""
+        if stand is None:
+            return None
+        if stand.is_in(log):
+            return stand_in(log, stand.address, stand)
+        if not stand.ended:
+            self._lost(
+                f"{log.path} is another log than the one that was read up to address "
+                f"{stand.address}",
+                "read it from its beginning",
+            )
+        return stand_in(log, log.bases[0])
+
+    def _ended(self, name: str, stand: Stand) -> Stand:
+        """Of a log that is gone."""
+        if not (stand.ended or self._was_whole(name, stand)):
+            self._lost(
+                f"log {name!r} is gone, and may have had more than was read, up to address "
+                f"{stand.address}",
+                "go on without it",
+            )
+        return stand._replace(ended=True)
+
+    def _was_whole(self, name: str, stand: Stand) -> bool:
+        """Whether the log had no more, when it was looked at last."""
+        seen = self._whole.get(name)
+        return seen is not None and seen.uuid == stand.uuid and seen.address <= stand.address
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
         """Records and bytes. Both may be set, and a limit is one of them: where it is none, the
@@ -119,29 +150,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
         """What is there now is all that the query will read."""
-        self._target = self._latest(force=True)
+        logs = self._watching.look(force=True)
+        self._target = {name: log.end for name, log in logs.items()}
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 -- Spark's name
         """For the query's progress: where the logs end."""
-        return self._latest()
-
-    def _latest(self, *, force: bool = False) -> Offset:
-        return {name: log.end for name, log in self._watching.look(force=force).items()}
+        return as_json({n: stand_in(log, log.end) for n, log in self._watching.look().items()})
 
     # --- batches ----------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of the batch between two offsets, the same whenever it is asked. Raises
         UsageError where what the batch needs is gone and failOnDataLoss is set."""
-        logs = self._watching.look()
+        logs, stood = self._watching.look(), from_json(start)
         wanted = []
-        for name, until in sorted(end.items()):
-            log = logs.get(name)
-            since = start.get(name, 0 if log is None else log.bases[0])
+        for name, (until, uuid, _) in sorted(from_json(end).items()):
+            log, before = logs.get(name), stood.get(name)
+            since = 0 if log is None else log.bases[0]
+            if before is not None and (uuid is None or before.uuid in {None, uuid}):
+                since = before.address
             if since >= until:
                 continue
             if log is None:
                 self._lost(f"log {name!r} is gone")
+                continue
+            if not Stand(until, uuid).is_in(log):
+                self._lost(f"{log.path} is another log than the batch's", "leave the batch's out")
                 continue
             if since < log.bases[0]:
                 self._lost(f"{log.path}: addresses {since} to {log.bases[0]} are pruned")
@@ -152,12 +186,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut = partitions(wanted, options.partition_bytes, options.min_partitions)
         return [Pieces(pieces) for pieces in cut]
 
-    def _lost(self, what: str) -> None:
+    def _lost(self, what: str, instead: str = "read on behind it") -> None:
         if self._options.fail_on_loss:
-            raise UsageError(
-                f"option failOnDataLoss: {what}", hint="set it to false to read on behind it"
-            )
-        warn("%s: it is read on behind it", what)
+            raise UsageError(f"option failOnDataLoss: {what}", hint=f"set it to false to {instead}")
+        warn("%s; failOnDataLoss is false: %s", what, instead)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Batches of the partition's records. Raises GapFound, StorageError."""
@@ -170,29 +202,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offset) -> None:
         """The cursor stands at the offset on return, durable, so that retention may free what lies
         before. Raises CursorLocked, CursorDiverged, CursorForeign, StorageError."""
-        for name, address in end.items():
-            self._move_cursor(name, address)
+        for name, stand in from_json(end).items():
+            self._move_cursor(name, stand)
 
-    def _protect(self, begin: Offset) -> None:
-        for name, address in begin.items():
-            self._move_cursor(name, address, only_new=True)
+    def _protect(self, begin: dict[str, Stand]) -> None:
+        for name, stand in begin.items():
+            self._move_cursor(name, stand, only_new=True)
 
-    def _move_cursor(self, name: str, address: int, *, only_new: bool = False) -> None:
+    def _move_cursor(self, name: str, stand: Stand, *, only_new: bool = False) -> None:
         log: Listed | None = self._watching.known.get(name)
         cursor = self._options.cursor
-        if cursor is None or log is None or self._committed.get(name) == address:
+        if cursor is None or log is None or self._committed.get(name) == stand:
+            return
+        if not stand.is_in(log):
             return
         with Reader(log.path, cursor=cursor) as reader:
             if not (only_new and reader.has_cursor_position):
                 try:
-                    reader.seek(address)
+                    reader.seek(stand.address)
                 except AddressPruned:  # nothing is left to protect
                     return
                 except AddressBeyondEnd as error:  # lost with the page cache, or made anew
                     warn("%s: the offset is behind what is there, so its cursor stays", error)
                     return
                 reader.commit()
-                self._committed[name] = address
+                self._committed[name] = stand
 
     def stop(self) -> None:
         """Gives all files free."""

@@ -18,6 +18,7 @@ from aolog.spark import watching
 from tests.spark.driving import run, source, struct
 
 SCHEMA = struct("offset", "log")
+ANOTHER = r"option failOnDataLoss: .*log is another log than the one that was read up to address"
 
 
 @pytest.fixture(autouse=True)
@@ -277,13 +278,67 @@ def test_a_log_that_is_made_anew_beside_a_query_is_a_loss(tmp_path, how):
     if how == "directory":
         (tmp_path / "log").rmdir()
     addresses = write(tmp_path / "log", 30)
-    with pytest.raises(
-        UsageError, match=r"option failOnDataLoss: .*log is another log than it was"
-    ):
+    with pytest.raises(UsageError, match=ANOTHER):
         strict.batch()
-    passed = json.loads(forgiving.offset)["log"]
     forgiving.all()
-    assert forgiving.rows[10:] == named([a for a in addresses if a >= passed], "log")
+    assert forgiving.rows[10:] == named(addresses, "log")
+
+
+@pytest.mark.parametrize("count", [5, 10, 30])
+def test_another_log_in_the_place_of_one_is_told_behind_a_restart(tmp_path, count):
+    """Its first records were once taken for read, without a word."""
+    write(tmp_path / "log", 10)
+    query = Query(tmp_path)
+    query.batch()
+    shutil.rmtree(tmp_path / "log")
+    addresses = write(tmp_path / "log", count)
+    with pytest.raises(UsageError, match=ANOTHER):
+        Query(tmp_path, checkpoint=query.offset).batch()
+    forgiving = Query(tmp_path, checkpoint=query.offset, failOnDataLoss="false")
+    assert forgiving.batch() == named(addresses, "log")
+    assert forgiving.batch() is None
+
+
+def test_a_log_that_went_between_two_runs_is_told(tmp_path, caplog):
+    write(tmp_path / "a")
+    addresses = write(tmp_path / "b")
+    query = Query(tmp_path, maxRecordsPerTrigger=12)
+    query.batch()
+    shutil.rmtree(tmp_path / "a")
+    with pytest.raises(UsageError, match="log 'a' is gone, and may have had more than was read"):
+        Query(tmp_path, checkpoint=query.offset).batch()
+    forgiving = Query(tmp_path, checkpoint=query.offset, failOnDataLoss="false")
+    forgiving.all()
+    assert query.rows[-1][1] == "b"
+    assert [row for row in query.rows + forgiving.rows if row[1] == "b"] == named(addresses, "b")
+    assert caplog.text.count("log 'a' is gone") == 1
+    assert Query(tmp_path, checkpoint=forgiving.offset).batch() is None, "it was told once"
+
+
+def test_a_log_that_went_when_all_of_it_was_read_is_no_loss_and_another_begins_anew(tmp_path):
+    write(tmp_path / "a")
+    write(tmp_path / "b")
+    query = Query(tmp_path)
+    query.all()
+    shutil.rmtree(tmp_path / "a")
+    assert query.batch() == []
+    assert query.batch() is None
+    restarted = Query(tmp_path, checkpoint=query.offset)
+    assert restarted.batch() is None
+    addresses = write(tmp_path / "a", 4)
+    assert restarted.batch() == named(addresses, "a")
+
+
+def test_a_batch_that_is_repeated_is_not_read_from_another_log(tmp_path):
+    write(tmp_path / "log")
+    query = Query(tmp_path)
+    begin = query.offset
+    query.batch()
+    shutil.rmtree(tmp_path / "log")
+    write(tmp_path / "log", 20)
+    again = Query(tmp_path, checkpoint=begin)
+    with pytest.raises(UsageError, match="another log than the batch's"):
+        again.between(begin, query.offset)
 
 
 def test_a_log_that_is_put_back_from_a_copy_is_read_on(tmp_path):
@@ -304,7 +359,7 @@ def test_behind_a_new_epoch_far_above_a_batch_is_no_thousand_tasks(tmp_path):
     query.batch()
     more = write(tmp_path / "copy", 5)
     start = json.loads(query.offset)
-    assert more[0] - start["copy"] > 1 << 32
+    assert more[0] - start["copy"][0] > 1 << 32
     end = query.reader.latestOffset(start, query.limit)
     assert len(query.reader.partitions(start, end)) == 1
     assert query.batch() == named(more, "copy")
@@ -401,7 +456,7 @@ def test_between_two_looks_there_is_a_rest(tmp_path, monkeypatch):
     assert len(query.batch()) == 10  # looks once more: the rest before it was none
     write(tmp_path / "log")
     assert query.batch() is None
-    assert query.reader._watching.look(force=True)["log"].end > json.loads(query.offset)["log"]
+    assert query.reader._watching.look(force=True)["log"].end > json.loads(query.offset)["log"][0]
 
 
 def test_a_tail_of_zeros_that_was_allocated_beforehand_is_no_record(tmp_path):
