@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.errors import UsageError
 from aolog.spark.embedding import writer_per_task
-from aolog.spark.java import ensure_java
+from aolog.spark.java import check_workers, ensure_java
 from aolog.spark.verification import LogVerified, Verified, verify
 
 if TYPE_CHECKING:
@@ -38,3 +38,4 @@ def register(spark: SparkSession) -> None:
         ) from None
     source: Any = AologDataSource
     spark.dataSource.register(source)
+    check_workers(spark)

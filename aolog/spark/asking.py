@@ -12,11 +12,12 @@ from aolog.storage import absolute
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["directory", "refused", "unknown", "whole_number"]
+__all__ = ["directory", "refused", "size", "unknown", "whole_number"]
 
-_DIGITS = re.compile(
-    r"[0-9]{1,19}"
-)  # Python reads other signs as digits too, and not 5,000 of them
+# Python reads other signs as digits too, and not 5,000 of them.
+_DIGITS = re.compile(r"[0-9]{1,19}")
+_SIZE = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 
@@ -38,6 +39,17 @@ def whole_number(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1
     number = int(text) if _DIGITS.fullmatch(text := text.strip()) else least - 1
     if not least <= number <= most:
         raise refused(name, f"{text[:40]!r} is no whole number from {least} to {most}")
+    return number
+
+
+def size(name: str, text: str, most: int = (1 << 63) - 1) -> int:
+    """In bytes. Raises UsageError."""
+    found = _SIZE.fullmatch(text.strip())
+    number = 0 if found is None else int(found[1]) << _SHIFTS[found[2].lower()]
+    if not 1 <= number <= most:
+        raise refused(
+            name, f"{text[:40]!r} is no number of bytes up to {most}", "such as 1048576, 64m or 1g"
+        )
     return number
 
 

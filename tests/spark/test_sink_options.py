@@ -48,10 +48,10 @@ def columns(**types: object) -> StructType:
         ({"slabByte": "1"}, "option slabbyte: is not known; did you mean slabBytes"),
         ({"nonsense": "1"}, "option nonsense: is not known; there are log, topic"),
         ({"log": "../x"}, "option log: '../x' names no log"),
-        ({"slabBytes": "many"}, "option slabBytes: 'many' is no whole number"),
+        ({"slabBytes": "many"}, "option slabBytes: 'many' is no number of bytes"),
         ({"slabBytes": "0"}, "option slabBytes: '0'"),
         ({"slabBytes": str(1 << 61)}, "option slabBytes"),
-        ({"slabBytes": "²"}, "option slabBytes: '²' is no whole number"),
+        ({"slabBytes": "²"}, "option slabBytes: '²' is no number of bytes"),
         ({"maxRecordBytes": str(1 << 32)}, "option maxRecordBytes"),
         ({"topic": ""}, "option topic: the topic has 0 bytes"),
         ({"topic": "t" * 250}, "option topic: the topic has 250 bytes"),
@@ -63,7 +63,12 @@ def columns(**types: object) -> StructType:
         ({"txnAppId": "x"}, "txnAppId and txnVersion: one needs the other"),
         ({"txnVersion": "1"}, "txnAppId and txnVersion: one needs the other"),
         ({"txnAppId": "x", "txnVersion": "-1"}, "option txnVersion"),
-        ({"compression": "gzip"}, "compression='gzip'"),
+        ({"compression": "gzip"}, "option compression: 'gzip' is none of none, zstd, lz4"),
+        ({"compressionLevel": "3"}, "option compressionLevel: needs the option compression"),
+        (
+            {"compression": "lz4", "compressionLevel": "99"},
+            "option compressionLevel: 99; lz4 has 1 to 12",
+        ),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_by_name(tmp_path, options, problem):
@@ -77,7 +82,7 @@ def test_an_option_that_cannot_be_is_refused_by_name(tmp_path, options, problem)
 
 def test_options_are_read_in_any_case_and_kafkas_are_passed_over(tmp_path):
     given = {
-        "path": f"file://{tmp_path}", "LOG": "a/b", "SLABBYTES": "4096", "Topic": "t",
+        "path": f"file://{tmp_path}", "LOG": "a/b", "SLABBYTES": "4k", "Topic": "t",
         "kafka.bootstrap.servers": "h:9092", "checkpointLocation": "/x", "includeHeaders": "true",
         "txnappid": "n", "TXNVERSION": "0", "compression": "lz4", "leftoverseconds": "60",
     }  # fmt: skip  # a table
@@ -133,6 +138,7 @@ def test_rows_without_a_log_go_to_the_path_if_it_is_one(tmp_path):
         (columns(value=StringType(), log=BinaryType()), "column log is binary, not string"),
         (columns(value=StringType(), headers=ArrayType(StringType())), "column headers is array"),
         (columns(value=StringType(), other=StringType()), "column 'other' has no place"),
+        (columns(v=StringType()), "no column 'value'; there are v"),
         (StructType([*VALUE.fields, *VALUE.fields]), "two columns have the same name"),
     ],
 )  # fmt: skip  # a table
