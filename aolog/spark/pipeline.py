@@ -19,7 +19,7 @@ from aolog.cli.failing import CONTEXT_SETTINGS, Program
 from aolog.cli.output import counted, json_option, out, to_stderr
 from aolog.errors import UsageError
 from aolog.spark.session import in_our_words, session
-from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
+from aolog.spark.transfer import Moved, Transfer, checked, parse_target, run_transfer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,14 +141,16 @@ def pipeline(
     """Move records of logs through Spark: to Parquet files, a Kafka topic, or other logs."""
     kind, place = parse_target(to)
     chosen = {} if subscribe is None else {"subscribe": subscribe}
-    wanted = Transfer(
-        root,
-        kind,
-        place,
-        tuple(map(_function, transforms)),
-        _pairs("--option", options) | chosen,
-        _pairs("--write-option", write_options),
-        **given,
+    wanted = checked(
+        Transfer(
+            root,
+            kind,
+            place,
+            tuple(map(_function, transforms)),
+            _pairs("--option", options) | chosen,
+            _pairs("--write-option", write_options),
+            **given,
+        )
     )
     conf = _pairs("--conf", settings) | ({} if master is None else {"spark.master": master})
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aolog.errors import UsageError
 from aolog.spark.asking import directory
 from aolog.spark.kafka_sink import SENT, KafkaTarget, check_columns, check_topic, sender
+from aolog.spark.options import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Moved", "Transfer", "parse_target", "run_transfer"]
+__all__ = ["Moved", "Transfer", "checked", "parse_target", "run_transfer"]
 
 _KINDS = ("parquet", "kafka", "aolog")
 _LOOK_S = 0.2  # at a query, between signals
@@ -69,8 +70,9 @@ def parse_target(text: str) -> tuple[str, str]:
     return kind, place
 
 
-def _check(wanted: Transfer) -> Transfer:
-    """With paths made absolute. Raises UsageError for what cannot be together."""
+def checked(wanted: Transfer) -> Transfer:
+    """With paths made absolute. Needs no Spark. Raises UsageError for what cannot be together, and
+    for the reader's options."""
     if wanted.stream and wanted.checkpoint is None:
         raise UsageError(
             "--stream: needs --checkpoint DIR", hint="there it goes on when it is started again"
@@ -95,6 +97,7 @@ def _check(wanted: Transfer) -> Transfer:
     named = {name.lower() for name in options}
     if wanted.kind != "parquet" and not named & {"includeheaders", "columns"}:
         options["includeHeaders"] = "true"  # what a record has goes on with it
+    read_options(options | {"path": root}, stream=wanted.checkpoint is not None)
     return wanted._replace(root=root, options=options)
 
 
@@ -108,7 +111,7 @@ def run_transfer(
     """Carries it out; the sums. told: of each batch of a stream as it is done. stopped: asked again
     and again; once true, a stream ends behind its last complete batch. The session has the source
     registered. Raises UsageError before anything is read, Spark's errors, JobFailed."""
-    wanted = _check(wanted)
+    wanted = checked(wanted)
     target = None
     if wanted.kind == "kafka":
         assert wanted.bootstrap is not None
