@@ -168,12 +168,15 @@ class ExactlyOnce:
             wait_s = min(wait_s, BUSY_S)
         elif wants or can_send:
             wait_s = 0.0
+        waits = self._ahead.idle
         for event in self._cluster.happened(wait_s):
             self._take(event)
+            waits = False  # for more of the log: first it is asked whether that was all
         if self._ahead.ready and engine.room > 0:
             self._send()
         elif wants and not engine.over:
-            self._ahead.read(BUSY_S if self._cluster.calling else idle_s)
+            read_s = BUSY_S if self._cluster.calling else idle_s
+            self._ahead.read(read_s if waits else 0.0)
             if self._ahead.idle and self._ahead.empty:  # it moves on over seals and gaps
                 engine.moved(self._source.position)
 

@@ -19,7 +19,9 @@ from aolog import Reader, Writer
 from aolog.errors import CursorDiverged, CursorForeign
 from bridge.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
 from bridge.dead_letter import read_dead_letter
+from bridge.delivery import BUSY_S
 from bridge.errors import CursorTopicUnfit, Undeliverable
+from bridge.source import Source
 from bridge.transactions import Transactions
 from tests.bridge.against_kafka import (
     Budget,
@@ -169,6 +171,24 @@ def test_a_stop_while_the_broker_hangs_ends_it_in_seconds_and_leaves_no_doubt_be
     assert start(name, *EXACTLY, "--drain").end(120) == 0
     assert json.loads((log / "cursors/bridge.lanes").read_text())["clean"] is True
     assert_arrived(records_of(log), committed_in(kafka, name, 2), topic=name)
+
+
+def test_a_drain_ends_with_its_last_commit_and_waits_for_no_more_of_the_log(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip  # one call
+    read, waited_s = Source.read_batch, []
+
+    def told(self: Source, timeout_s: float, *more: int) -> object:
+        waited_s.append(timeout_s)
+        return read(self, timeout_s, *more)
+
+    monkeypatch.setattr(Source, "read_batch", told)
+    name = topic(1)
+    with Writer(log) as writer:
+        append(writer, range(300))
+    assert exactly(name, transaction_records=100).end().acknowledged == 300
+    assert max(waited_s) <= BUSY_S
 
 
 def test_an_older_bridge_on_a_copy_of_the_log_is_fenced_and_says_so(
