@@ -23,7 +23,8 @@ __all__ = ["EARLIEST", "LATEST", "Options", "Start", "read_options", "read_paths
 
 EARLIEST, LATEST = -2, -1  # as addresses in JSON; Kafka's numbers
 
-PARTITION_BYTES = 64 << 20  # a slab by default: a second of one core's work
+# As Spark's own files: a task costs it some 50 ms to begin, as long as 30 MB take to be read.
+PARTITION_BYTES = 128 << 20
 # Of Kafka's source: without meaning here, and harmless where a job changes one word.
 _PASSED_OVER = {
     "groupidprefix", "kafkaconsumer.polltimeoutms", "fetchoffset.numretries",
