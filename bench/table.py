@@ -161,7 +161,7 @@ def _targets(found: Document) -> str:
     for one in told:
         ratio = f"{one['ratio']:.2f}"
         shown = ratio if one["holds"] else f"**{ratio}, missed**"
-        lines.append(f"| {one['group']}: {one['what']} | {shown} | {one['ratio_max']:g} |")
+        lines.append(f"| {one['group']}: {one['what']} | {shown} | {one['ratio_max']:.3g} |")
     return "\n".join(lines)
 
 
