@@ -41,7 +41,7 @@ class Found(NamedTuple):
 class Listed(NamedTuple):
     """A log as it was when it was looked at. bases: of its slabs, ascending. end: behind its
     last intact frame. ordinal: records before that, None where they are not counted. format: 1 or
-    2. topic: its default. uuid: the log's, None in format 1 and where the last slab's is lost."""
+    2. topic: its default. uuid: the log's in hex, None in format 1 and where the last slab's is lost."""
 
     name: str
     path: str
@@ -50,7 +50,7 @@ class Listed(NamedTuple):
     ordinal: int | None
     format: int
     topic: str | None
-    uuid: bytes | None = None
+    uuid: str | None = None
 
 
 def list_logs(options: Options) -> list[Listed]:
@@ -97,7 +97,7 @@ def look(found: Found, log: Log) -> Listed:
         slab = log.slab(len(log.bases) - 1)
         place = _intact_end(log)
         head = slab.header
-        topic, uuid = (None, None) if head is None else (head.topic, head.topic_uuid)
+        topic, uuid = (None, None) if head is None else (head.topic, head.topic_uuid.hex())
         end, ordinal = place.address, place.ordinal
         return Listed(*found, tuple(log.bases), end, ordinal, slab.format, topic, uuid)
 

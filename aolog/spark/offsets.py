@@ -19,22 +19,21 @@ Offset = dict[str, Any]  # as Spark has it
 
 
 class Stand(NamedTuple):
-    """A log was read up to the address. uuid: the log's, in hex; None where it has none, as in
-    format 1. ended: it is gone, and nothing of it was unread."""
+    """A log was read up to the address. uuid: as in Listed. ended: it is gone, and nothing of it was
+    unread."""
 
     address: int
     uuid: str | None = None
     ended: bool = False
 
-    def is_in(self, log: Listed) -> bool:
-        """Whether the log is the one that was read, as far as can be told."""
-        return self.uuid is None or log.uuid is None or self.uuid == log.uuid.hex()
+    def is_in(self, uuid: str | None) -> bool:
+        """Whether a log of this UUID is the one that was read, as far as can be told."""
+        return None in {self.uuid, uuid} or self.uuid == uuid
 
 
 def stand_in(log: Listed, address: int, before: Stand | None = None) -> Stand:
     """An address of this log. before: in the same log, which may tell its UUID no more."""
-    uuid = None if before is None else before.uuid
-    return Stand(address, uuid if log.uuid is None else log.uuid.hex())
+    return Stand(address, log.uuid or (before and before.uuid))
 
 
 def as_json(stands: Mapping[str, Stand]) -> Offset:

@@ -65,8 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name: stand_in(log, where(log, options.begin, options.begin_us, names, options))
             for name, log in logs.items()
         }
-        for name, stand in begin.items():
-            self._move_cursor(name, stand)  # back, too: where it stands may be another query's
+        self._move_cursors(begin)  # back, too: where one stands may be another query's
         return as_json(begin)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 -- Spark's name
@@ -92,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 backlog.append(Span(log, since, end))
                 if before is None:
                     new[name] = stand_in(log, since)
-        self._protect(new)
+        self._move_cursors(new, only_new=True)
         shared = share(backlog, *self._limits(limit))
         for name, address in shared.items():
             ends[name] = stand_in(logs[name], address, ends.get(name))
@@ -102,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where reading goes on in a log; None: it is new."""
         if stand is None:
             return None
-        if stand.is_in(log):
+        if stand.is_in(log.uuid):
             return stand_in(log, stand.address, stand)
         if not stand.ended:
             self._lost(
@@ -164,17 +163,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         UsageError where what the batch needs is gone and failOnDataLoss is set."""
         logs, stood = self._watching.look(), from_json(start)
         wanted = []
-        for name, (until, uuid, _) in sorted(from_json(end).items()):
-            log, before = logs.get(name), stood.get(name)
+        for name, stand in sorted(from_json(end).items()):
+            log, before, until = logs.get(name), stood.get(name), stand.address
             since = 0 if log is None else log.bases[0]
-            if before is not None and (uuid is None or before.uuid in {None, uuid}):
+            if before is not None and before.is_in(stand.uuid):
                 since = before.address
             if since >= until:
                 continue
             if log is None:
                 self._lost(f"log {name!r} is gone")
                 continue
-            if not Stand(until, uuid).is_in(log):
+            if not stand.is_in(log.uuid):
                 self._lost(f"{log.path} is another log than the batch's", "leave the batch's out")
                 continue
             if since < log.bases[0]:
@@ -202,19 +201,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offset) -> None:
         """The cursor stands at the offset on return, durable, so that retention may free what lies
         before. Raises CursorLocked, CursorDiverged, CursorForeign, StorageError."""
-        for name, stand in from_json(end).items():
-            self._move_cursor(name, stand)
+        self._move_cursors(from_json(end))
 
-    def _protect(self, begin: dict[str, Stand]) -> None:
-        for name, stand in begin.items():
-            self._move_cursor(name, stand, only_new=True)
+    def _move_cursors(self, stands: dict[str, Stand], *, only_new: bool = False) -> None:
+        for name, stand in stands.items():
+            self._move_cursor(name, stand, only_new=only_new)
 
-    def _move_cursor(self, name: str, stand: Stand, *, only_new: bool = False) -> None:
+    def _move_cursor(self, name: str, stand: Stand, *, only_new: bool) -> None:
         log: Listed | None = self._watching.known.get(name)
         cursor = self._options.cursor
         if cursor is None or log is None or self._committed.get(name) == stand:
             return
-        if not stand.is_in(log):
+        if not stand.is_in(log.uuid):
             return
         with Reader(log.path, cursor=cursor) as reader:
             if not (only_new and reader.has_cursor_position):
