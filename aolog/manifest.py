@@ -174,11 +174,11 @@ def read_manifest(root: str, storage: Storage) -> Manifest:
     data = _content(root, storage)
     if data is None:
         return Manifest({}, {})
-    before, manifest = _last_read.get(storage, (None, None))
-    if manifest is None or before != data:
-        manifest = decode_manifest(data, f"{root}/{MANIFEST_NAME}")
-        _last_read[storage] = data, manifest
-    return manifest
+    known = _last_read.get(storage)
+    if known is None or known[0] != data:
+        known = data, decode_manifest(data, f"{root}/{MANIFEST_NAME}")
+        _last_read[storage] = known
+    return known[1]
 
 
 def steadily(root: str, look: Callable[[], _T], storage: Storage) -> _T:
