@@ -16,12 +16,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     NewTopic,
 )
 
-from bridge.embedded import CLUSTER_ID as EMBEDDED
 from bridge.errors import CursorTopicUnfit, NotIsolated
 from bridge.librdkafka import (
     ANSWER_S,
     CLIENT_LOG,
     FORBIDDEN,
+    MOCK_CLUSTER,
     NO_TOPIC,
     PRODUCER_ONLY,
     NotReachable,
@@ -86,7 +86,7 @@ class CursorTopic:
             told = admin.list_topics(self.name, timeout=ANSWER_S)
         except KafkaException as error:
             raise self._told(error) from error
-        if (told.cluster_id or "").startswith(EMBEDDED):  # it has no controller to ask for more
+        if (told.cluster_id or "").startswith(MOCK_CLUSTER):  # it has no controller to ask for more
             raise NotIsolated(
                 "this is the embedded broker, which does not isolate transactions",
                 hint="use --delivery at_least_once, or a Kafka",

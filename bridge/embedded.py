@@ -47,10 +47,8 @@ from typing import Final, Self
 
 from aolog.errors import UsageError
 
-__all__ = ["CLUSTER_ID", "EmbeddedBroker", "EmbeddedBrokerRefused", "EmbeddedBrokerUnavailable"]
+__all__ = ["EmbeddedBroker", "EmbeddedBrokerRefused", "EmbeddedBrokerUnavailable"]
 
-CLUSTER_ID: Final = "mockCluster"
-"""What the cluster's id begins with, by which a client tells it from a Kafka (rdkafka_mock.c)."""
 # rd_kafka_type_t RD_KAFKA_PRODUCER: the handle sends nothing, its kind is of no consequence.
 _PRODUCER: Final = 0
 # rdkafka_mock.h: 'Use -1 for all brokers'.

@@ -23,6 +23,7 @@ __all__ = [
     "FIXED",
     "FORBIDDEN",
     "MESSAGE_BYTES_MAX",
+    "MOCK_CLUSTER",
     "NEVER",
     "NO_TOPIC",
     "PRODUCER_ONLY",
@@ -77,6 +78,7 @@ NO_TOPIC = {
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- the library's public names begin so
 }
 ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 -- a public name; says how many, not why
+MOCK_CLUSTER = "mockCluster"  # the id of an embedded broker's cluster begins so (rdkafka_mock.c)
 FORBIDDEN = {  # by the cluster as a whole
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,

@@ -26,7 +26,7 @@ EXACTLY = ("--delivery", "exactly_once")
 @pytest.fixture
 def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded broker is not known for what it is."""
-    monkeypatch.setattr(cursor_topic, "EMBEDDED", "another")
+    monkeypatch.setattr(cursor_topic, "MOCK_CLUSTER", "another")
 
 
 @pytest.fixture
