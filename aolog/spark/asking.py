@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from aolog.errors import UsageError
+from aolog.errors import RecordRefused, UsageError
 from aolog.storage import absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["directory", "refused", "size", "unknown", "whole_number"]
+__all__ = ["directory", "naming", "refused", "size", "unknown", "whole_number"]
 
 # Python reads other signs as digits too, and not 5,000 of them.
 _DIGITS = re.compile(r"[0-9]{1,19}")
@@ -25,6 +26,15 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 def refused(name: str, problem: str, hint: str | None = None) -> UsageError:
     """The error that names an option."""
     return UsageError(f"option {name}: {problem}", hint=hint)
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """What is refused meanwhile is this option."""
+    try:
+        yield
+    except (RecordRefused, UsageError) as error:
+        raise refused(name, error.reason, error.hint) from None
 
 
 def unknown(key: str, names: Mapping[str, str]) -> UsageError:

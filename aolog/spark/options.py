@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from aolog.cursor import check_name
 from aolog.errors import UsageError
-from aolog.spark.asking import directory, refused, size, unknown, whole_number
+from aolog.spark.asking import directory, naming, refused, size, unknown, whole_number
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 
 if TYPE_CHECKING:
@@ -140,10 +140,8 @@ def _address(name: str, log: str, value: Any, hint: str) -> int:
 
 
 def _cursor(name: str, text: str) -> str:
-    try:
+    with naming(name):
         check_name(text)
-    except UsageError as error:
-        raise refused(name, error.reason, error.hint) from None
     return text
 
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aolog.checks import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic
 from aolog.codec import CODECS, packer
-from aolog.errors import CodecUnavailable, RecordRefused, UsageError
+from aolog.errors import CodecUnavailable, UsageError
 from aolog.listing import list_slabs
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
-from aolog.spark.asking import directory, refused, size, unknown, whole_number
+from aolog.spark.asking import directory, naming, refused, size, unknown, whole_number
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from aolog.codec import Compression
 
@@ -63,14 +63,15 @@ class SinkOptions(NamedTuple):
     leftover_seconds: float = LEFTOVER_SECONDS
 
 
-def _number(given: Mapping[str, str], name: str, default: int, **bounds: int) -> int:
+def _number(
+    given: Mapping[str, str],
+    name: str,
+    default: int,
+    read: Callable[..., int] = whole_number,
+    **bounds: int,
+) -> int:
     text = given.get(name.lower())
-    return default if text is None else whole_number(name, text, **bounds)
-
-
-def _size(given: Mapping[str, str], name: str, default: int, most: int) -> int:
-    text = given.get(name.lower())
-    return default if text is None else size(name, text, most)
+    return default if text is None else read(name, text, **bounds)
 
 
 def _check_compression(name: str, level: int) -> None:
@@ -87,13 +88,6 @@ def _check_compression(name: str, level: int) -> None:
         raise refused("compressionLevel", f"{level}", error.hint) from None
 
 
-def _topic(text: str | None) -> str | None:
-    try:
-        return check_topic(text)[0]
-    except RecordRefused as error:
-        raise refused("topic", error.reason, error.hint) from None
-
-
 def read_sink_options(
     options: Mapping[str, str], *, stream: bool, storage: Storage | None = None
 ) -> SinkOptions:
@@ -106,10 +100,10 @@ def read_sink_options(
     log = given.get("log")
     if log is None:
         log = "." if _is_log(root, storage or Storage()) else DEFAULT_LOG
-    try:
+    with naming("log"):
         depth_of(log)
-    except UsageError as error:
-        raise refused("log", error.reason, error.hint) from None
+    with naming("topic"):
+        topic, _ = check_topic(given.get("topic"))
     app = given.get("txnappid")
     if (app is None) != ("txnversion" not in given):
         raise UsageError("options txnAppId and txnVersion: one needs the other")
@@ -121,9 +115,11 @@ def read_sink_options(
     return SinkOptions(
         root=root,
         log=log,
-        topic=_topic(given.get("topic")),
-        slab_bytes=_size(given, "slabBytes", SLAB_BYTES, SLAB_BYTES_MAX),
-        max_record_bytes=_size(given, "maxRecordBytes", MAX_RECORD_BYTES, RECORD_BYTES_MAX),
+        topic=topic,
+        slab_bytes=_number(given, "slabBytes", SLAB_BYTES, size, most=SLAB_BYTES_MAX),
+        max_record_bytes=_number(
+            given, "maxRecordBytes", MAX_RECORD_BYTES, size, most=RECORD_BYTES_MAX
+        ),
         compression=cast("Compression", compression),
         compression_level=level or None,
         app=app,
