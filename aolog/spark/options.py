@@ -23,7 +23,7 @@ __all__ = ["EARLIEST", "LATEST", "Options", "Start", "read_options", "read_paths
 
 EARLIEST, LATEST = -2, -1  # as addresses in JSON; Kafka's numbers
 
-# As Spark's own files: a task costs it some 50 ms to begin, as long as 30 MB take to be read.
+# As Spark's own files: to begin a task takes Spark as long as some tens of MB take to be read.
 PARTITION_BYTES = 128 << 20
 # Of Kafka's source: without meaning here, and harmless where a job changes one word.
 _PASSED_OVER = {
