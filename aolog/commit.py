@@ -1,24 +1,27 @@
 """Group commit: many ask for the same slow thing, one does it for all.
 
 A *leader* works, the others wait, each for a target of its own. Whoever comes while nobody leads
-leads at once, and waits for nobody. When a leader is done, those whose target is settled go, and
-the one that has waited longest leads next. So a waiter waits for the end of the work that was
-going on when it came, and for the whole of one more, which began after it came and covers it.
+and nobody is on its way out leads at once. When a leader is done, those whose target is settled go,
+and one of those that wait leads next. So a waiter waits for the end of the work that was going on
+when it came, and for the whole of one more, which began after it came and covers it.
 
-They go one by one: the leader opens the first one's gate, each opens the next one's on its way
-out, and the next leader's is the last. Opened all at once they would only wait again, for the
-interpreter's lock, and each wait costs as much as its append. By the time the next leader works,
-those before it may be back with another target, which its work then covers.
+They go nearly one by one: the leader opens the first two gates, each opens the next one's on its
+way out, and the next leader's is the last. One at a time, a second thread's waking takes as long as
+the first one's append; all at once, they would only wait again, for the interpreter's lock. By the
+time the next leader works, those before it may be back with another target, which its work then
+covers. So who comes back first does not lead at once: it would work for itself alone, and all
+others only after it; nearly every second sync was of one record.
 
 Why nobody waits for ever. Everything below changes under the mutex, which is held for a few
-instructions. Somebody waits in line only if somebody leads: a waiter is put in line only then, and
-leading ends only with an empty line. Who leads comes to `_leave`, whatever happens to it. Of
-those that go, each that leaves opens a gate, also one whose wait a signal ends before its own is
-open: so one gate more than have left is open, and one who may go is still there, until all are
-gone. So it is enough that the work ends. It may take any lock, as nobody may hold one of these when
-asking. A signal whose handler raises (KeyboardInterrupt) may end `_leave` itself: it is then done
-again, which is why each of its steps may be repeated. A handler that asks itself, or a finalizer,
-would wait for the thread that it keeps from going on: it is refused.
+instructions. Somebody waits in line only if somebody leads or is to go: a waiter is put in line
+only then, and before the last gate of those that go is opened, one in line is made their leader and
+goes behind them. Who leads comes to `_leave`, whatever happens to it. Of those that go, each that
+leaves opens a gate, also one whose wait a signal ends before its own is open: so at least one gate
+more than have left is open, and one who may go is still there, until all are gone. So it is enough
+that the work ends. It may take any lock, as nobody may hold one of these when asking. A signal
+whose handler raises (KeyboardInterrupt) may end `_leave` itself: it is then done again, which is why
+each of its steps may be repeated. A handler that asks itself, or a finalizer, would wait for the
+thread that it keeps from going on: it is refused.
 
 It knows nothing of logs: the work, and what is settled, are the caller's.
 """
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupCommit"]
 
+
+_AT_ONCE = 2  # gates that a leader opens: a thread wakes up while the one before it works
 
 _Given = TypeVar("_Given")
 
@@ -79,13 +84,7 @@ class GroupCommit(Generic[_Given]):
         thread = threading.get_ident()
         try:
             self._threads.add(thread)
-            with self._mutex:
-                if self._leader is None:
-                    self._leader = one
-                else:
-                    one.gate = threading.Lock()
-                    one.gate.acquire()
-                    self._line.append(one)
+            self._enter(one)
             if one.gate is not None:
                 one.gate.acquire()
             if self._leader is one:
@@ -104,25 +103,41 @@ class GroupCommit(Generic[_Given]):
         if threading.get_ident() in self._threads:
             raise nested_call()
 
+    def _enter(self, one: _Waiter) -> None:
+        with self._mutex:
+            if self._leader is None and not self._going:
+                self._leader = one
+            else:
+                one.gate = threading.Lock()
+                one.gate.acquire()
+                self._line.append(one)
+
     def _leave(self, one: _Waiter) -> None:
         """Whoever it was, nobody waits for it any more on return, and the next one may go."""
         with self._mutex:
-            if self._leader is one and not self._line:
-                self._leader = None
-            elif self._leader is one:
-                settled = self._settled()
-                staying = deque(waiter for waiter in self._line if waiter.target > settled)
-                heir = staying.popleft() if staying else None
-                going = deque(waiter for waiter in self._line if waiter.target <= settled)
-                going.extendleft(self._going)  # none, but where an heir is interrupted
-                if heir is not None:
-                    going.append(heir)
-                # No call between these, so no signal is handled there.
-                self._line = staying
-                self._going = going
-                self._leader = heir
-            elif one in self._line:
+            led = self._leader is one
+            if one in self._line:  # interrupted before anything else
                 self._line.remove(one)
-            if self._going:
-                self._going[0].open()
-                self._going.popleft()
+            if led and not self._line:
+                self._leader = None
+            elif self._line and (led or (self._leader is None and len(self._going) < 2)):
+                self._appoint()
+            for _ in range(_AT_ONCE if led else 1):
+                if self._going:
+                    self._going[0].open()
+                    self._going.popleft()
+
+    def _appoint(self) -> None:
+        """Under the mutex, where nobody leads from here on: who is settled goes, and the first of
+        the others leads, behind all that go."""
+        settled = self._settled()
+        staying = deque(waiter for waiter in self._line if waiter.target > settled)
+        heir = staying.popleft() if staying else None
+        going = self._going.copy()  # some, where an heir is interrupted
+        going.extend(waiter for waiter in self._line if waiter.target <= settled)
+        if heir is not None:
+            going.append(heir)
+        # No call between these, so no signal is handled there.
+        self._line = staying
+        self._going = going
+        self._leader = heir

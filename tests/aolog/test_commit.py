@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import aolog
 from aolog.commit import GroupCommit, _Waiter
@@ -173,6 +175,83 @@ def test_in_whatever_order_they_leave_one_of_the_others_may_go_on(settled: int) 
             commit._leave(asked[i])
             here.remove(asked[i])
         assert (commit._leader, list(commit._line), list(commit._going)) == (None, [], [])
+
+
+class Crowd:
+    """Group commit without threads: who may go on is told by the gates, what happens by the test."""
+
+    def __init__(self) -> None:
+        self.settled = -1
+        self.asked = 0
+        self.here: list[_Waiter] = []
+        self.commit = GroupCommit[object](lambda: self.settled, lambda target, given: None)
+
+    def come(self) -> _Waiter:
+        one = _Waiter()
+        one.target, one.gate = self.asked, None
+        self.asked += 1
+        self.commit._enter(one)
+        self.here.append(one)
+        return one
+
+    def go(self, one: _Waiter) -> None:
+        """It goes on, or a signal ends its wait."""
+        if self.commit._leader is one and self.may_go(one):
+            self.settled = self.asked - 1  # the work covers whatever was asked for before it
+        self.here.remove(one)
+        self.commit._leave(one)
+
+    def may_go(self, one: _Waiter) -> bool:
+        return one.gate is None or not one.gate.locked()
+
+    def waiting(self) -> list[_Waiter]:
+        return [one for one in self.here if not self.may_go(one)]
+
+
+@settings(max_examples=500)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["come", "go", "interrupt"]), st.integers(0, 99)), max_size=60
+    )
+)
+def test_whoever_comes_goes_or_is_interrupted_somebody_may_go_on(
+    steps: list[tuple[str, int]],
+) -> None:
+    crowd = Crowd()
+    for what, number in steps:
+        able = [one for one in crowd.here if crowd.may_go(one)]
+        assert able or not crowd.here
+        if what == "come":
+            crowd.come()
+        elif crowd.here:
+            among = (able if what == "go" else crowd.waiting()) or able
+            crowd.go(among[number % len(among)])
+        commit = crowd.commit
+        leads = [one for one in crowd.here if crowd.may_go(one) and commit._leader is one]
+        for one in crowd.here:
+            if crowd.may_go(one) and one not in leads:
+                assert one.target <= crowd.settled  # nobody is sent away too early
+    while crowd.here:
+        crowd.go(next(one for one in crowd.here if crowd.may_go(one)))
+    commit = crowd.commit
+    assert (commit._leader, list(commit._line), list(commit._going)) == (None, [], [])
+
+
+def test_who_comes_back_first_does_not_work_for_itself_alone() -> None:
+    """Eight that ask again as soon as they are answered: each work is for all but two at most."""
+    crowd = Crowd()
+    first = crowd.come()
+    for _ in range(7):
+        crowd.come()
+    works, served = 0, 0
+    one = first
+    while works < 50:
+        leads = crowd.commit._leader is one
+        works, served = works + leads, served + 1
+        crowd.go(one)
+        crowd.come()
+        one = next(other for other in crowd.here if crowd.may_go(other))
+    assert served >= 6 * works
 
 
 def test_who_is_interrupted_at_work_passes_it_on(alarm: Callable[[float], None]) -> None:
