@@ -1,5 +1,6 @@
-"""The logs of aolog's source as rows made in Python one by one: what is to be beaten. Columns and
-reading as there; a task a log. For the bench only."""
+"""Two sources to compare aolog's with, of the same columns; for the bench only. One makes rows in
+Python one by one: what is to be beaten. The other reads one batch and hands it over again and
+again: what Spark itself takes for a source in Python, the limit."""
 
 from __future__ import annotations
 
@@ -11,33 +12,81 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import aolog
 from aolog.spark.schema import DEFAULT_COLUMNS, ddl
-from bench.sparks import ROWS
+from bench.sparks import AGAIN, BATCH_BYTES, ROWS, as_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["RowsSource"]
+    import pyarrow as pa
+
+__all__ = ["AgainSource", "RowsSource"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class RowsSource(DataSource):
+class _Source(DataSource):
     """Options: path, the root; columns, "value" or nothing."""
 
-    @classmethod
-    def name(cls) -> str:
-        return ROWS
-
     def schema(self) -> str:
-        return ddl(["value"] if self._is_narrow else DEFAULT_COLUMNS)
+        return ddl(self._columns)
 
     @property
     def _is_narrow(self) -> bool:
         return self.options.get("columns") == "value"
 
+    @property
+    def _columns(self) -> list[str]:
+        return ["value"] if self._is_narrow else list(DEFAULT_COLUMNS)
+
+
+class RowsSource(_Source):
+    """Tuples, a task a log."""
+
+    @classmethod
+    def name(cls) -> str:
+        return ROWS
+
     def reader(self, schema: Any) -> DataSourceReader:
         del schema
         return _Rows(self.options["path"], is_narrow=self._is_narrow)
+
+
+class AgainSource(_Source):
+    """The first batch of each log, as often as makes up its records; so many tasks a log that each
+    has as much as one of aolog's. Options besides: records, of all; tasks, of all."""
+
+    @classmethod
+    def name(cls) -> str:
+        return AGAIN
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        del schema
+        return _Again(
+            self.options["path"],
+            self._columns,
+            int(self.options["records"]),
+            int(self.options["tasks"]),
+        )
+
+
+class _Again(DataSourceReader):
+    def __init__(self, root: str, columns: list[str], records: int, tasks: int) -> None:
+        self._root, self._columns, self._records, self._tasks = root, columns, records, tasks
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(i) for i in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        names = sorted(os.listdir(self._root))
+        name, i = names[partition.value % len(names)], partition.value
+        with aolog.Reader(f"{self._root}/{name}", strict=True) as reader:
+            batch = reader.read_batch(BATCH_BYTES)
+            assert batch is not None
+            made = as_source(batch, name, self._columns)
+        left = self._records * (i + 1) // self._tasks - self._records * i // self._tasks
+        while left:
+            yield made.slice(0, left)
+            left -= min(left, len(made))
 
 
 class _Rows(DataSourceReader):

@@ -1,4 +1,4 @@
-"""A Spark of two cores, the same values kept as everything that it reads, and a source of rows.
+"""A Spark of two cores, the same values kept as everything that it reads, and two sources to compare with.
 
 The values are random letters: a text file holds them as it is, and a length in characters is one in
 bytes. Random ones, so that a codec gains no more than letters have to spare.
@@ -24,12 +24,18 @@ from bench.payloads import Proof, make_payloads
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LOGS", "ROWS", "Content", "missing", "proof_of", "session", "total"]
+    from aolog.batch import Batch
+
+__all__ = ["AGAIN", "BATCH_BYTES", "LOGS", "ROWS", "Content", "as_source", "missing", "proof_of",
+           "session", "total"]  # fmt: skip  # names
 
 LOGS = 4  # two for each core, side by side below one root
-ROWS = "aolog_rows"
+BATCH_BYTES = 3 << 20  # as the source's
+ROWS, AGAIN = "aolog_rows", "aolog_again"
+_OF_READER = {"offset": "address"}  # what it calls otherwise
 _ONCE = 100_000  # values made at a time
 _LETTERS = bytes(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[i & 63]
                  for i in range(256))  # fmt: skip  # a table
@@ -53,12 +59,12 @@ def missing() -> str | None:
 
 @contextmanager
 def session(directory: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """local[2], with aolog's source and sink and the source of rows. settings: beside those that
+    """local[2], with aolog's source and sink and those of rows.py. settings: beside those that
     are always the same."""
     from pyspark.sql import SparkSession
 
     from aolog.spark import ensure_java, register
-    from bench.rows import RowsSource
+    from bench.rows import AgainSource, RowsSource
 
     ensure_java()
     inherited = os.environ.get("PYTHONPATH")
@@ -82,6 +88,7 @@ def session(directory: str, settings: Mapping[str, str]) -> Iterator[SparkSessio
         spark.sparkContext.setLogLevel("OFF")
         register(spark)
         spark.dataSource.register(RowsSource)
+        spark.dataSource.register(AgainSource)
         try:
             with warnings.catch_warnings():
                 # PySpark 4 says so of pandas 3, which it looks for and does not use here
@@ -94,6 +101,22 @@ def session(directory: str, settings: Mapping[str, str]) -> Iterator[SparkSessio
             del os.environ["PYTHONPATH"]
         else:
             os.environ["PYTHONPATH"] = inherited
+
+
+def as_source(batch: Batch, log: str, columns: list[str]) -> pa.RecordBatch:
+    """A reader's batch with the columns that the source gives."""
+    import pyarrow as pa
+
+    same = {name: pa.scalar(0, pa.int32()) for name in ("partition", "timestampType")}
+    same["log"] = pa.scalar(log)
+    made = batch.to_arrow([_OF_READER.get(name, name) for name in columns if name not in same])
+    arrays = [
+        pa.repeat(same[name], len(made))
+        if name in same
+        else made.column(_OF_READER.get(name, name))
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=columns)
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ def test_every_contender_gives_back_the_values_that_it_was_given(run):
     wide, narrow, writing, first = document["groups"]
     expected = wide["results"][0]["expected_digest"]
     assert expected.startswith("400000 bytes, crc32s ")
-    alone = {spark.FILES, spark.NOOP}  # of them only bytes and rows are known
+    alone = {spark.FILES, spark.NOOP, spark.LIMIT}  # of them only bytes and rows are known
     for group in (wide, narrow, writing):
         for result in group["results"]:
             assert result["records"] == 4_000
             assert result["digest"] == (None if result["name"] in alone else expected)
     assert [result["name"] for result in wide["results"]] == [
-        spark.SOURCE, spark.EMBEDDED, spark.BY_ROWS, spark.OWN_COLUMNS,
+        spark.SOURCE, spark.EMBEDDED, spark.BY_ROWS, spark.OWN_COLUMNS, spark.LIMIT,
     ]  # fmt: skip  # a list
     assert {spark.PARQUET, spark.ZSTD, spark.TEXT} < {one["name"] for one in narrow["results"]}
     stored = {one["name"]: one["stored_bytes"] for one in writing["results"]}
