@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 from aolog.errors import UsageError
 from aolog.spark.embedding import writer_per_task
 from aolog.spark.java import check_workers, ensure_java
+from aolog.spark.scanning import scan
 from aolog.spark.verification import LogVerified, Verified, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LogVerified", "Verified", "ensure_java", "register", "verify", "writer_per_task"]
+__all__ = ["LogVerified", "Verified", "ensure_java", "register", "scan", "verify",
+           "writer_per_task"]  # fmt: skip  # names
 
 
 def register(spark: SparkSession) -> None:

@@ -11,8 +11,8 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aolog.errors import UsageError
 from aolog.record import Gap
+from aolog.spark.scanning import refuse_connect
 
 if TYPE_CHECKING:
     import os
@@ -62,11 +62,7 @@ def verify(
     """Reads and checks all logs at the path or below it, up to where they end now. The path must
     be the same directory for every executor. Raises UsageError, also for a session of Spark Connect,
     and StorageError on the driver; Spark's errors for what fails in tasks."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise UsageError(
-            "with Spark Connect the paths are the server's, and the logs are listed here",
-            hint="verify where the logs are: a session with a master, or `aolog verify`",
-        )
+    refuse_connect(spark, "verify where the logs are: a session with a master, or `aolog verify`")
     from aolog.spark.listing import list_logs
     from aolog.spark.options import PARTITION_BYTES, Options, read_paths
     from aolog.spark.planning import partitions, spans

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aolog
+import aolog.spark
 from aolog.spark.schema import DEFAULT_COLUMNS, ddl
 from bench import sparks
 from bench.cases.opening import make_log
@@ -47,6 +48,7 @@ __all__ = ["READ_TARGETS", "WRITE_TARGETS", "embedded", "groups", "load", "reade
 SOURCE, EMBEDDED, BY_ROWS = "aolog", "a Reader in mapInArrow", "Python rows"
 OWN_COLUMNS = "a Reader in mapInArrow, its columns"
 LIMIT = "a source of one batch, again and again"
+SCAN = "aolog.spark.scan"
 PARQUET, ZSTD, TEXT, FILES = "Parquet", "Parquet, zstd", "text", "binaryFile"
 NOOP = "noop"
 _OWN = ["key", "value", "topic", "offset", "timestamp"]
@@ -54,6 +56,7 @@ _OWN = ["key", "value", "topic", "offset", "timestamp"]
 # treats a row of a source otherwise: what that costs, one shows that has nothing to read. Rows are a
 # matter of all columns: of values alone, half of a query of a second is Spark's own beginning.
 READ_TARGETS = (
+    Target("time of a scan, of a Reader in mapInArrow", SCAN, (EMBEDDED,), 1 / 0.9),
     Target("time of the source, of a Reader in mapInArrow", SOURCE, (EMBEDDED,), 1 / 0.9),
     Target("time of the source, of one that has nothing to read", SOURCE, (LIMIT,), 1 / 0.9),
     Target("time of the source, of Python rows", SOURCE, (BY_ROWS,), 1 / 2.5),
@@ -89,6 +92,12 @@ def _reading(
 ) -> Group:
     sources = {
         SOURCE: (partial(load, spark, content, "aolog", narrow=narrow), ""),
+        SCAN: (
+            partial(
+                aolog.spark.scan, spark, content.logs, columns=",".join(_columns(narrow=narrow))
+            ),
+            "in the source's tasks",
+        ),
         EMBEDDED: (
             partial(embedded, spark, content, _columns(narrow=narrow)),
             "a task a log" + ("" if narrow else "; the source's columns"),
@@ -116,7 +125,7 @@ def _reading(
         length,
         contenders,
         (EMBEDDED,),
-        targets=READ_TARGETS[:2] if narrow else READ_TARGETS,
+        targets=READ_TARGETS[:3] if narrow else READ_TARGETS,
         rounds=rounds,
     )
 

@@ -32,7 +32,7 @@ def test_every_contender_gives_back_the_values_that_it_was_given(run):
             assert result["records"] == 4_000
             assert result["digest"] == (None if result["name"] in alone else expected)
     assert [result["name"] for result in wide["results"]] == [
-        spark.SOURCE, spark.EMBEDDED, spark.BY_ROWS, spark.OWN_COLUMNS, spark.LIMIT,
+        spark.SOURCE, spark.SCAN, spark.EMBEDDED, spark.BY_ROWS, spark.OWN_COLUMNS, spark.LIMIT,
     ]  # fmt: skip  # a list
     assert {spark.PARQUET, spark.ZSTD, spark.TEXT} < {one["name"] for one in narrow["results"]}
     stored = {one["name"]: one["stored_bytes"] for one in writing["results"]}

@@ -42,6 +42,7 @@ sink.trigger(availableNow=True).start(out).awaitTermination()
 for name, ask in (
     ("bad", lambda: spark.read.format("aolog").option("onCorruption", "x").load(root).collect()),
     ("verify", lambda: aolog.spark.verify(spark, root)),
+    ("scan", lambda: aolog.spark.scan(spark, root)),
 ):
     try:
         ask()
@@ -108,6 +109,7 @@ def test_a_session_of_spark_connect_reads_writes_and_streams(tmp_path: Path) -> 
     assert said["read"] == list("01234")
     assert "option onCorruption: 'x' is neither fail nor skip" in said["bad"]
     assert "the paths are the server's" in said["verify"]
+    assert "the paths are the server's" in said["scan"]
     for name in ("copy", "stream"):
         values = [record.value for record in aolog.Reader(tmp_path / "out" / name)]
         assert sorted(values) == [b"%d" % i for i in range(5)]

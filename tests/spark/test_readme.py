@@ -21,9 +21,13 @@ def test_the_examples_do_what_they_say(tmp_path, spark, capsys):
         with aolog.Writer(root / name) as log:
             log.append_many([b"one", b"two", b"three"])
     names = {"__name__": "__main__"}
-    assert len(_OF_SPARK) == 5
+    assert len(_OF_SPARK) == 6
     for code in _OF_SPARK:
         exec(code.replace("/var/lib/app", str(tmp_path)), names)
+        if ".scan(" in code:
+            read = [bytes(row.value) for row in names["events"].collect()]
+            assert sorted(read) == sorted(2 * [b"one", b"two", b"three"])
+            names["events"] = spark.read.format("aolog").load(str(root))  # as the next one has it
     said = capsys.readouterr().out
     assert "True 6 []" in said
     assert "three" in said

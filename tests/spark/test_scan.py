@@ -1,0 +1,83 @@
+"""`scan` gives what `format("aolog")` gives, and refuses what that refuses. Seconds each, for Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+import aolog
+import aolog.spark
+from aolog.errors import NotALog, UsageError
+
+pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
+
+
+def write(path, count=10, **options):
+    with aolog.Writer(path, batch_bytes=0, **options) as log:
+        for i in range(count):
+            log.append(b"%d" % i, key=b"k", headers=[("h", None)], timestamp=i)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"includeHeaders": True, "minPartitions": 3},
+        {"columns": "log,value,offset", "subscribe": "a", "startingTimestamp": 0},
+        {"startingOffsets": "latest"},
+    ],
+)
+def test_rows_columns_and_types_are_those_of_the_source(tmp_path, spark, load, options):
+    write(tmp_path / "a")
+    write(tmp_path / "b", topic="quakes")
+    scanned = aolog.spark.scan(spark, tmp_path, **options)
+    given = {k: str(v).lower() if v is True else v for k, v in options.items()}
+    loaded = load(tmp_path, **given)
+    assert scanned.schema == loaded.schema
+    order = [name for name in ("log", "offset") if name in scanned.columns]
+    rows = scanned.orderBy(*order).collect()
+    assert rows == loaded.orderBy(*order).collect()
+    assert len(rows) == {4: 0, 2: 20, 0: 20}.get(len(options), 10) or "startingOffsets" in options
+    write(tmp_path / "a")
+    assert scanned.count() == len(rows), "the end was pinned"
+
+
+def test_several_paths_are_read_together_and_by_as_many_tasks_as_asked_for(tmp_path, spark):
+    write(tmp_path / "a")
+    write(tmp_path / "b")
+    scanned = aolog.spark.scan(spark, tmp_path / "a", str(tmp_path / "b"), minPartitions=4)
+    assert scanned.count() == 20
+    assert scanned.rdd.getNumPartitions() >= 4
+
+
+def test_what_is_damaged_fails_unless_it_is_to_be_skipped(tmp_path, spark):
+    write(tmp_path / "log")
+    (slab,) = (tmp_path / "log").glob("*.slab")
+    content = bytearray(slab.read_bytes())
+    content[8192 + 300] ^= 1  # behind the header, in one of the frames
+    slab.write_bytes(content)
+    with pytest.raises(Exception, match="set onCorruption to skip"):
+        aolog.spark.scan(spark, tmp_path).count()
+    assert 0 < aolog.spark.scan(spark, tmp_path, onCorruption="skip").count() < 10
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cursor": "x"}, "option cursor: is a stream's"),
+        ({"path": "/elsewhere"}, "option path: is given before"),
+        ({"pushFilters": True}, "option pushFilters: is a source's"),
+        ({"onCorruption": "no"}, "option onCorruption: 'no' is neither"),
+        ({"columnz": "value"}, "columns"),
+    ],
+)
+def test_options_that_mean_nothing_here_are_refused(tmp_path, spark, options, message):
+    write(tmp_path / "log")
+    with pytest.raises(UsageError, match=message):
+        aolog.spark.scan(spark, tmp_path, **options)
+
+
+def test_a_path_without_logs_and_none_at_all_are_refused(tmp_path, spark):
+    with pytest.raises(NotALog):
+        aolog.spark.scan(spark, tmp_path / "nothing")
+    with pytest.raises(UsageError, match="path"):
+        aolog.spark.scan(spark)
