@@ -1,27 +1,28 @@
 """Group commit: many ask for the same slow thing, one does it for all.
 
 A *leader* works, the others wait, each for a target of its own. Whoever comes while nobody leads
-and nobody is on its way out leads at once. When a leader is done, those whose target is settled go,
-and one of those that wait leads next. So a waiter waits for the end of the work that was going on
-when it came, and for the whole of one more, which began after it came and covers it.
+and nobody is held back leads at once. When a leader is done, those whose target is settled go, and
+one of those that wait leads next. So a waiter waits for the end of the work that was going on when
+it came, and for the whole of one more at most, which began after it came and covers it.
 
-They go nearly one by one: the leader opens the first two gates, each opens the next one's on its
-way out, and the next leader's is the last. One at a time, a second thread's waking takes as long as
-the first one's append; all at once, they would only wait again, for the interpreter's lock. By the
-time the next leader works, those before it may be back with another target, which its work then
-covers. So who comes back first does not lead at once: it would work for itself alone, and all
-others only after it; nearly every second sync was of one record.
+They go nearly one by one: the leader opens the first gate, each opens the next one's on its way
+out, and the next leader's is the last. All at once, they would only wait again, for the
+interpreter's lock. Where more than two go, the leader opens two: a thread wakes up while another one
+appends. By the time the next leader works, those before it may be back with another target, which
+its work then covers. So who is back while gates are shut does not lead: it would work for itself
+alone, and all others only after it; nearly every second sync was of one record.
 
 Why nobody waits for ever. Everything below changes under the mutex, which is held for a few
-instructions. Somebody waits in line only if somebody leads or is to go: a waiter is put in line
-only then, and before the last gate of those that go is opened, one in line is made their leader and
-goes behind them. Who leads comes to `_leave`, whatever happens to it. Of those that go, each that
-leaves opens a gate, also one whose wait a signal ends before its own is open: so at least one gate
-more than have left is open, and one who may go is still there, until all are gone. So it is enough
-that the work ends. It may take any lock, as nobody may hold one of these when asking. A signal
-whose handler raises (KeyboardInterrupt) may end `_leave` itself: it is then done again, which is why
-each of its steps may be repeated. A handler that asks itself, or a finalizer, would wait for the
-thread that it keeps from going on: it is refused.
+instructions. Somebody waits in line only if somebody leads, is to go, or is in `_leave`: a waiter is
+put in line only then; and before the last gate of those that go is opened, those in line that are
+settled go behind them, and behind these goes one of the others, as leader. Who leads comes to
+`_leave`, whatever happens to it. Of those that go, each that leaves opens a gate, also one whose
+wait a signal ends before its own is open: so at least one gate more than have left is open, and one
+who may go is still there, until all are gone. So it is enough that the work ends. It may take any
+lock, as nobody may hold one of these when asking. A signal whose handler raises (KeyboardInterrupt)
+may end `_leave` itself: it is then done again, which is why each of its steps may be repeated. (A
+second one that raises just then is one too many.) A handler that asks itself, or a finalizer, would
+wait for the thread that it keeps from going on: it is refused.
 
 It knows nothing of logs: the work, and what is settled, are the caller's.
 """
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupCommit"]
 
-
-_AT_ONCE = 2  # gates that a leader opens: a thread wakes up while the one before it works
 
 _Given = TypeVar("_Given")
 
@@ -61,8 +60,8 @@ class _Waiter:
 
 
 class GroupCommit(Generic[_Given]):
-    """See the module. Thread-safe. settled: how far the answer is known, well or ill; read after
-    a leader's work. work: for a target, by whoever leads."""
+    """See the module. Thread-safe. settled: how far the answer is known, well or ill; read
+    where somebody leaves. work: for a target, by whoever leads."""
 
     def __init__(self, settled: Callable[[], int], work: Callable[[int, _Given], object]) -> None:
         self._settled = settled
@@ -116,28 +115,26 @@ class GroupCommit(Generic[_Given]):
         """Whoever it was, nobody waits for it any more on return, and the next one may go."""
         with self._mutex:
             led = self._leader is one
-            if one in self._line:  # interrupted before anything else
-                self._line.remove(one)
-            if led and not self._line:
+            if led:
                 self._leader = None
-            elif self._line and (led or (self._leader is None and len(self._going) < 2)):
+            elif one in self._line:  # interrupted before its turn
+                self._line.remove(one)
+            if self._line and self._leader is None and len(self._going) <= 1:
                 self._appoint()
-            for _ in range(_AT_ONCE if led else 1):
+            for _ in range(2 if led and len(self._going) > 2 else 1):
                 if self._going:
                     self._going[0].open()
                     self._going.popleft()
 
     def _appoint(self) -> None:
-        """Under the mutex, where nobody leads from here on: who is settled goes, and the first of
-        the others leads, behind all that go."""
+        """Under the mutex, where nobody leads: who is settled goes, and the first of the others leads,
+        behind all that go."""
         settled = self._settled()
         staying = deque(waiter for waiter in self._line if waiter.target > settled)
         heir = staying.popleft() if staying else None
-        going = self._going.copy()  # some, where an heir is interrupted
+        going = self._going.copy()  # the last of them at most
         going.extend(waiter for waiter in self._line if waiter.target <= settled)
         if heir is not None:
             going.append(heir)
-        # No call between these, so no signal is handled there.
-        self._line = staying
-        self._going = going
-        self._leader = heir
+        # No call in between, so no signal is handled there.
+        self._line, self._going, self._leader = staying, going, heir

@@ -237,21 +237,22 @@ def test_whoever_comes_goes_or_is_interrupted_somebody_may_go_on(
     assert (commit._leader, list(commit._line), list(commit._going)) == (None, [], [])
 
 
-def test_who_comes_back_first_does_not_work_for_itself_alone() -> None:
-    """Eight that ask again as soon as they are answered: each work is for all but two at most."""
+@pytest.mark.parametrize("threads", range(3, 17))
+def test_who_comes_back_first_does_not_work_for_itself_alone(threads: int) -> None:
+    """They ask again as soon as they are answered, and who may lead at once does, before any of the
+    others has woken up: still each work is for nearly all."""
     crowd = Crowd()
-    first = crowd.come()
-    for _ in range(7):
+    one = crowd.come()
+    for _ in range(threads - 1):
         crowd.come()
     works, served = 0, 0
-    one = first
     while works < 50:
-        leads = crowd.commit._leader is one
-        works, served = works + leads, served + 1
+        works, served = works + (crowd.commit._leader is one), served + 1
         crowd.go(one)
-        crowd.come()
-        one = next(other for other in crowd.here if crowd.may_go(other))
-    assert served >= 6 * works
+        back = crowd.come()
+        leads = crowd.commit._leader is back
+        one = back if leads else next(other for other in crowd.here if crowd.may_go(other))
+    assert served >= (threads - 1.5) * works
 
 
 def test_who_is_interrupted_at_work_passes_it_on(alarm: Callable[[float], None]) -> None:

@@ -53,7 +53,7 @@ WRITING = (
            (Edit("aolog/commit.py", "going = self._going.copy()", "going = deque[_Waiter]()"),)),
     Mutant("who_comes_while_others_go_is_led_by_nobody", "durable",
            ("commit::test_whoever_comes_goes_or_is_interrupted_somebody_may_go_on",),
-           (Edit("aolog/commit.py", "self._leader is None and len(self._going) < 2", "False"),)),
+           (Edit("aolog/commit.py", "self._leader is None and len(self._going) <= 1", "led"),)),
     Mutant("what_a_sync_promises_is_not_written_first", "durable",
            ("testing::test_a_log_on_a_sync_that_lies_refuses_and_keeps_what_it_said_was_durable",),
            (Edit("aolog/chain.py",
