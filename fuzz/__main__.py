@@ -30,6 +30,7 @@ Targets:
 Examples:
   python -m fuzz recovery --time 60                  a minute, seed 1
   python -m fuzz log --seed 7 --time 600 --jobs 2    ten minutes, two processes
+  python -m fuzz log --time 36000 --spark spark://host:7077     ten hours, a cluster
   python -m fuzz recovery --seed 7 --case 4711       one case again
   python -m fuzz frame --input fuzz/corpus/frame/x.json
   python -m fuzz frame --engine atheris --time 60    coverage-guided; pip install 'aolog[fuzz]'
@@ -46,8 +47,10 @@ Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage.
 @click.option("--time", "seconds", type=click.FloatRange(0, min_open=True),
               help="Seconds. [default: 10, unless --cases says how many]")  # fmt: skip
 @click.option("--cases", type=click.IntRange(1), help="Stop behind so many cases.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True,
-              help="Processes side by side.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1),
+              help="Processes side by side. [default: 1; with --spark as many as it has cores]")  # fmt: skip
+@click.option("--spark", "master", metavar="MASTER",
+              help="Jobs are tasks of this Spark, whose workers have aolog: local[2], spark://host:7077.")  # fmt: skip
 @click.option("--case", "number", type=click.IntRange(0), help="Run this case of the seed alone.")
 @click.option("--input", "path", type=click.Path(exists=True, dir_okay=False),
               help="Run a saved case alone.")  # fmt: skip
@@ -61,7 +64,8 @@ def main(
     seed: int,
     seconds: float | None,
     cases: int | None,
-    jobs: int,
+    jobs: int | None,
+    master: str | None,
     number: int | None,
     path: str | None,
     engine: str,
@@ -76,6 +80,10 @@ def main(
         raise click.UsageError("--case and --input name two cases: give one")
     if as_json and (number is not None or path is not None):
         raise click.UsageError("--json is for campaigns: one case is told with its traceback")
+    if master is not None and (
+        engine == "atheris" or target == "canary" or number is not None or path is not None
+    ):
+        raise click.UsageError("--spark is for campaigns of this fuzzer's own engine")
     if save is not None:
         _require_writable(where)
     if engine == "atheris":
@@ -94,10 +102,28 @@ def main(
 
     if seconds is None and cases is None:
         seconds = 10.0
-    plan = Plan(target, seed, seconds, cases, jobs, where)
-    result = campaign(plan, _Progress(target))
+    plan = Plan(target, seed, seconds, cases, jobs or 1, where)
+    if master is None:
+        result = campaign(plan, _Progress(target))
+    else:
+        plan, result = _by_spark(plan, master, jobs)
     _report(plan, result, as_json=as_json)
     sys.exit(1 if result.failed else 0)
+
+
+def _by_spark(plan: Plan, master: str, jobs: int | None) -> tuple[Plan, Result]:
+    from dataclasses import replace
+
+    from aolog.errors import UsageError
+    from fuzz.campaign import campaign
+    from fuzz.spread import by_tasks, session
+
+    try:
+        with session(master) as spark:
+            plan = replace(plan, jobs=jobs or spark.sparkContext.defaultParallelism)
+            return plan, campaign(plan, _Progress(plan.target), by_tasks(plan, spark))
+    except UsageError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _atheris(seed: int, seconds: float, corpus: Path) -> None:
@@ -198,7 +224,10 @@ def _report(plan: Plan, result: Result, *, as_json: bool) -> None:
             "seconds": round(result.seconds, 3),
             "outcomes": dict(result.outcomes.most_common()),
             "failed": dict(result.failed),
-            "failures": [failure._asdict() for failure in result.failures],
+            "failures": [
+                {k: v for k, v in failure._asdict().items() if k != "small"}
+                for failure in result.failures
+            ],
         }
         click.echo(json.dumps(document))
         return

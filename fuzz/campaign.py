@@ -22,8 +22,9 @@ from fuzz.targets import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from collections.abc import Set as AbstractSet
 
-__all__ = ["CORPUS", "Failure", "Plan", "Result", "campaign", "run_saved"]
+__all__ = ["CORPUS", "Failure", "Plan", "Result", "Told", "campaign", "one_round", "run_saved"]
 
 CORPUS = Path(__file__).parent / "corpus"
 KEPT_MAX = 5  # failures of one campaign that are made small and saved; all are counted
@@ -43,12 +44,15 @@ class Plan:
 
 
 class Failure(NamedTuple):
-    """number: of the case. command: runs it again, and nothing else."""
+    """number: of the case. command: runs it again, and nothing else. kind: what others like it have
+    in common. small: the case with steps left out, None if it then fails in another way."""
 
     number: int
     error: str
     command: str
     steps: int
+    kind: str = ""
+    small: Case | None = None
 
 
 @dataclass
@@ -62,7 +66,7 @@ class Result:
     failures: list[Failure] = field(default_factory=list)
 
 
-class _Told(NamedTuple):
+class Told(NamedTuple):
     """From a job, now and then. done: it is the last."""
 
     cases: int
@@ -71,28 +75,38 @@ class _Told(NamedTuple):
     failures: list[Failure]
     done: bool
 
+    @classmethod
+    def nothing(cls, *, done: bool) -> Told:
+        """Of no case."""
+        return cls(0, Counter(), Counter(), [], done)
 
-def campaign(plan: Plan, progress: Callable[[Result], None]) -> Result:
-    """Runs it. progress: called with the result so far."""
+
+def campaign(
+    plan: Plan, progress: Callable[[Result], None], jobs: Iterator[Told] | None = None
+) -> Result:
+    """Runs it. progress: called with the result so far. jobs: what its jobs tell; unless given,
+    those of processes here."""
     begun_s = time.monotonic()
     result = Result()
-    for told in _alone(plan) if plan.jobs == 1 else _side_by_side(plan):
+    kinds: set[str] = set()
+    if jobs is None:
+        jobs = _job(plan, 0) if plan.jobs == 1 else _side_by_side(plan)
+    for told in jobs:
         result.cases += told.cases
         result.outcomes.update(told.outcomes)
         result.failed.update(told.failed)
-        result.failures += told.failures
+        for failure in told.failures:
+            if failure.kind not in kinds and len(kinds) < KEPT_MAX:
+                kinds.add(failure.kind)
+                result.failures.append(_saved(plan, failure))
         result.seconds = time.monotonic() - begun_s
         progress(result)
     return result
 
 
-def _alone(plan: Plan) -> Iterator[_Told]:
-    yield from _job(plan, 0)
-
-
-def _side_by_side(plan: Plan) -> Iterator[_Told]:
+def _side_by_side(plan: Plan) -> Iterator[Told]:
     context = multiprocessing.get_context("spawn")  # what was read before is not inherited
-    told: multiprocessing.Queue[_Told] = context.Queue()
+    told: multiprocessing.Queue[Told] = context.Queue()
     jobs = [context.Process(target=_tell, args=(plan, j, told)) for j in range(plan.jobs)]
     for job in jobs:
         job.start()
@@ -114,21 +128,34 @@ def _side_by_side(plan: Plan) -> Iterator[_Told]:
             job.join()
 
 
-def _tell(plan: Plan, first: int, told: multiprocessing.Queue[_Told]) -> None:
+def _tell(plan: Plan, first: int, told: multiprocessing.Queue[Told]) -> None:
     for one in _job(plan, first):
         told.put(one)
 
 
-def _job(plan: Plan, first: int) -> Iterator[_Told]:
+def one_round(plan: Plan, number: int, known: AbstractSet[str]) -> tuple[Told, int]:
+    """A job's cases from one on, for so long: what it tells, and the next case. known: kinds of
+    failures that are not made small again."""
+    cases, outcomes, failed = 0, Counter[str](), Counter[str]()
+    failures: list[Failure] = []
+    for told in _job(plan, number, known):
+        cases += told.cases
+        outcomes.update(told.outcomes)
+        failed.update(told.failed)
+        failures += told.failures
+    return Told(cases, outcomes, failed, failures, done=False), number + cases * plan.jobs
+
+
+def _job(plan: Plan, number: int, known: AbstractSet[str] = frozenset()) -> Iterator[Told]:
+    """Cases from this one on, each of them as many further as there are jobs."""
     quiet()
     until_s = time.monotonic() + plan.seconds if plan.seconds is not None else float("inf")
     told_s = time.monotonic()
-    seen: set[str] = set()
+    seen = set(known)
     cases, outcomes, failed = 0, Counter[str](), Counter[str]()
     failures: list[Failure] = []
     with Disk() as disk:
         target = load(plan.target)(disk)
-        number = first
         while time.monotonic() < until_s and (plan.cases is None or number < plan.cases):
             case = draw(target, plan.target, plan.seed, number)
             try:
@@ -138,17 +165,17 @@ def _job(plan: Plan, first: int) -> Iterator[_Told]:
                 failed[kind] += 1
                 if kind not in seen and len(seen) < KEPT_MAX:
                     seen.add(kind)
-                    failures.append(_keep(plan, number, target, case, error))
+                    failures.append(_small(plan, number, target, case, error))
             cases += 1
             number += plan.jobs
             if time.monotonic() - told_s > _TOLD_EVERY_S:
-                yield _Told(cases, outcomes, failed, failures, done=False)
+                yield Told(cases, outcomes, failed, failures, done=False)
                 cases, outcomes, failed, failures = 0, Counter(), Counter(), []
                 told_s = time.monotonic()
-        yield _Told(cases, outcomes, failed, failures, done=True)
+        yield Told(cases, outcomes, failed, failures, done=True)
 
 
-def _keep(plan: Plan, number: int, target: Target, case: Case, error: Exception) -> Failure:
+def _small(plan: Plan, number: int, target: Target, case: Case, error: Exception) -> Failure:
     def failure(tried: Case) -> str | None:
         try:
             target.run(tried)
@@ -156,11 +183,21 @@ def _keep(plan: Plan, number: int, target: Target, case: Case, error: Exception)
             return signature(again)
         return None
 
+    kind = signature(error)
     small = minimise(case, failure)
     command = f"python -m fuzz {plan.target} --seed {plan.seed} --case {number}"
-    if plan.save is not None and failure(small) == signature(error):
-        command = f"python -m fuzz {plan.target} --input {save(plan.save, plan.target, small)}"
-    return Failure(number, f"{type(error).__name__}: {error}", command, len(small["steps"]))
+    kept = small if failure(small) == kind else None
+    return Failure(
+        number, f"{type(error).__name__}: {error}", command, len(small["steps"]), kind, kept
+    )
+
+
+def _saved(plan: Plan, failure: Failure) -> Failure:
+    """Where it is to be kept, and small: with the command that runs what is kept."""
+    if plan.save is None or failure.small is None:
+        return failure
+    kept = save(plan.save, plan.target, failure.small)
+    return failure._replace(command=f"python -m fuzz {plan.target} --input {kept}")
 
 
 def save(corpus: Path, target: str, case: Case) -> Path:
