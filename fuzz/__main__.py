@@ -37,7 +37,7 @@ Examples:
   python -m fuzz canary                              does the fuzzer still see?
 
 \b
-Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage."""
+Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage, or no such Spark."""
 
 
 @click.command(epilog=_EPILOG, context_settings=_CONTEXT)

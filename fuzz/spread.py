@@ -29,17 +29,24 @@ ROUND_S = 30.0  # what is told, and repeated where an executor is lost, at once
 
 @contextmanager
 def session(master: str) -> Iterator[SparkSession]:
-    """Of that master, with `fuzz` for its workers. Raises UsageError without PySpark or a Java."""
+    """Of that master, with `fuzz` for its workers. Raises UsageError without PySpark, a Java, or
+    that Spark."""
     from aolog.errors import UsageError
     from aolog.spark import ensure_java
 
     ensure_java()
     try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise UsageError(f"--spark: {error}", hint="pip install 'aolog[spark]'") from None
     builder = SparkSession.builder.master(master).appName("aolog fuzz")
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    try:
+        spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        hint = "give a master such as local[2] or spark://host:7077; Spark's own words are above"
+        raise UsageError(f"--spark {master}: {_words(error)}", hint=hint) from None
     spark.sparkContext.setLogLevel("ERROR")
     try:
         with tempfile.TemporaryDirectory() as directory:
@@ -47,8 +54,20 @@ def session(master: str) -> Iterator[SparkSession]:
             made = shutil.make_archive(f"{directory}/fuzz", "zip", package.parent, package.name)
             spark.sparkContext.addPyFile(made)
             yield spark
+    except (Py4JError, PySparkException) as error:
+        hint = "its workers need aolog, installed; the same command begins again"
+        raise UsageError(f"--spark {master}: {_words(error)}", hint=hint) from None
     finally:
         spark.stop()
+
+
+def _words(error: Exception) -> str:
+    """What a user of Spark looks for in its pages: the last exception's own line."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if "Exception: " in line or "Error: " in line]
+    return (told or [line for line in lines if line] or [type(error).__name__])[-1].lstrip(": ")[
+        :300
+    ]
 
 
 def by_tasks(plan: Plan, spark: SparkSession, *, round_s: float = ROUND_S) -> Iterator[Told]:

@@ -190,7 +190,12 @@ def test_a_case_that_fails_ends_with_1_and_its_traceback(tmp_path: Path) -> None
 
 def test_help_shows_examples_and_usage_errors_are_2() -> None:
     assert "python -m fuzz recovery --seed 7 --case 4711" in run_fuzz("--help").stdout
-    for wrong in (["nothing"], ["log", "--engine", "atheris"], ["canary", "--case", "1"]):
+    for wrong in (
+        ["nothing"],
+        ["log", "--engine", "atheris"],
+        ["canary", "--case", "1"],
+        ["canary", "--spark", "local[2]"],
+    ):
         assert run_fuzz(*wrong).returncode == 2
 
 

@@ -48,3 +48,16 @@ def test_the_command_runs_in_workers_of_its_own(tmp_path):
     assert ended.returncode == 0, ended.stderr
     said = json.loads(ended.stdout.splitlines()[-1])
     assert (said["cases"], said["jobs"], said["failed"]) == (50, 2, {})
+
+
+@pytest.mark.slow
+def test_a_spark_that_is_none_is_named_in_one_line():
+    """Ten seconds, for a JVM that refuses."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "fuzz", "frame", "--cases", "5", "--spark", "local[x]"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip  # one process
+    assert ended.returncode == 2
+    assert "Error: --spark local[x]: " in ended.stderr
+    assert "Could not parse Master URL" in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
