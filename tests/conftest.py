@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -32,6 +33,11 @@ __all__ = [
 ]
 
 _collected = pytest.StashKey[tuple[int, int]]()  # tests, and how many of them are slow
+
+# A shell without job control has what it runs in the background ignore interrupts, and so would all
+# that is begun here, and not end where a test interrupts it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _DEAR_TO_SET_UP = {"bench", "spark"}  # these go to one worker each
 _FIRST_KAFKA = {"test_exactly_once_kafka", "test_kafka_provider"}  # about half of their time
