@@ -8,12 +8,13 @@ and how, is the same.
 
 from __future__ import annotations
 
+import json
+import os
 from typing import TYPE_CHECKING, cast
 
 from aolog.errors import UsageError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["refuse_connect", "scan"]
 
 _PARTITION_BYTES = 256 << 20  # twice a source's
+_NOT_HERE = {
+    "path": "is given before the options",
+    "paths": "are given before the options",
+    "pushFilters": "is a source's, and this is none",
+}
 
 
 def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object) -> DataFrame:
@@ -41,18 +47,14 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     from aolog.spark.reading import Reading, read_pieces
     from aolog.spark.schema import ddl
 
-    given = {name: _text(value) for name, value in options.items()}
-    for name in given:
-        if name.lower() in {"path", "paths"}:
-            raise refused(name, "is given before the options")
-        if name.lower() == "pushfilters":
-            raise refused(name, "is a source's, and this is none")
-    named = {name.lower() for name in given}
-    if "maxpartitionbytes" not in named:
-        given["maxPartitionBytes"] = str(_PARTITION_BYTES)
-    if "minpartitions" not in named:
-        given["minPartitions"] = str(spark.sparkContext.defaultParallelism)
-    asked = read_options({**given, **_paths(paths)}, stream=False)
+    given = {name.lower(): _text(value) for name, value in options.items()}
+    for name, problem in _NOT_HERE.items():
+        if name.lower() in given:
+            raise refused(name, problem)
+    cores = spark.sparkContext.defaultParallelism
+    suiting = {"maxpartitionbytes": str(_PARTITION_BYTES), "minpartitions": str(cores)}
+    listed = {"paths": json.dumps(list(map(os.fspath, paths)))}
+    asked = read_options({**suiting, **given, **listed}, stream=False)
     wanted = spans(asked, list_logs(asked))
     cut = partitions(wanted, asked.partition_bytes, asked.min_partitions)
     columns = ddl(asked.columns)
@@ -79,12 +81,3 @@ def refuse_connect(spark: SparkSession, instead: str) -> None:
 def _text(value: object) -> str:
     """As Spark hands options on."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _paths(paths: tuple[str | os.PathLike[str], ...]) -> dict[str, str]:
-    """As Spark hands them on."""
-    import json
-    import os
-
-    listed = [os.fspath(path) for path in paths]
-    return {"path": listed[0]} if len(listed) == 1 else {"paths": json.dumps(listed)}
