@@ -114,16 +114,16 @@ def main(
 def _by_spark(plan: Plan, master: str, jobs: int | None) -> tuple[Plan, Result]:
     from dataclasses import replace
 
-    from aolog.errors import UsageError
+    from aolog.errors import AologError
     from fuzz.campaign import campaign
-    from fuzz.spread import by_tasks, session
+    from fuzz.spread import by_tasks, sending_fuzz
 
     try:
-        with session(master) as spark:
+        with sending_fuzz(master) as spark:
             plan = replace(plan, jobs=jobs or spark.sparkContext.defaultParallelism)
             return plan, campaign(plan, _Progress(plan.target), by_tasks(plan, spark))
-    except UsageError as error:
-        raise click.UsageError(str(error)) from None
+    except AologError as error:
+        raise click.UsageError(f"--spark {master}: {error}") from None
 
 
 def _atheris(seed: int, seconds: float, corpus: Path) -> None:

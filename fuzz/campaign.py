@@ -51,8 +51,8 @@ class Failure(NamedTuple):
     error: str
     command: str
     steps: int
-    kind: str = ""
-    small: Case | None = None
+    kind: str
+    small: Case | None
 
 
 @dataclass
@@ -75,11 +75,6 @@ class Told(NamedTuple):
     failures: list[Failure]
     done: bool
 
-    @classmethod
-    def nothing(cls, *, done: bool) -> Told:
-        """Of no case."""
-        return cls(0, Counter(), Counter(), [], done)
-
 
 def campaign(
     plan: Plan, progress: Callable[[Result], None], jobs: Iterator[Told] | None = None
@@ -88,7 +83,6 @@ def campaign(
     those of processes here."""
     begun_s = time.monotonic()
     result = Result()
-    kinds: set[str] = set()
     if jobs is None:
         jobs = _job(plan, 0) if plan.jobs == 1 else _side_by_side(plan)
     for told in jobs:
@@ -96,8 +90,8 @@ def campaign(
         result.outcomes.update(told.outcomes)
         result.failed.update(told.failed)
         for failure in told.failures:
+            kinds = {kept.kind for kept in result.failures}
             if failure.kind not in kinds and len(kinds) < KEPT_MAX:
-                kinds.add(failure.kind)
                 result.failures.append(_saved(plan, failure))
         result.seconds = time.monotonic() - begun_s
         progress(result)
@@ -133,17 +127,11 @@ def _tell(plan: Plan, first: int, told: multiprocessing.Queue[Told]) -> None:
         told.put(one)
 
 
-def one_round(plan: Plan, number: int, known: AbstractSet[str]) -> tuple[Told, int]:
+def one_round(plan: Plan, known: AbstractSet[str], number: int) -> tuple[list[Told], int]:
     """A job's cases from one on, for so long: what it tells, and the next case. known: kinds of
     failures that are not made small again."""
-    cases, outcomes, failed = 0, Counter[str](), Counter[str]()
-    failures: list[Failure] = []
-    for told in _job(plan, number, known):
-        cases += told.cases
-        outcomes.update(told.outcomes)
-        failed.update(told.failed)
-        failures += told.failures
-    return Told(cases, outcomes, failed, failures, done=False), number + cases * plan.jobs
+    told = list(_job(plan, number, known))
+    return told, number + plan.jobs * sum(one.cases for one in told)
 
 
 def _job(plan: Plan, number: int, known: AbstractSet[str] = frozenset()) -> Iterator[Told]:
