@@ -77,8 +77,8 @@ class _Again(DataSourceReader):
         return [InputPartition(i) for i in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        names = sorted(os.listdir(self._root))
-        name, i = names[partition.value % len(names)], partition.value
+        i, names = partition.value, sorted(os.listdir(self._root))
+        name = names[i % len(names)]
         with aolog.Reader(f"{self._root}/{name}", strict=True) as reader:
             batch = reader.read_batch(BATCH_BYTES)
             assert batch is not None
