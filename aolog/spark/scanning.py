@@ -53,7 +53,7 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
             raise refused(name, problem)
     cores = spark.sparkContext.defaultParallelism
     suiting = {"maxpartitionbytes": str(_PARTITION_BYTES), "minpartitions": str(cores)}
-    listed = {"paths": json.dumps(list(map(os.fspath, paths)))}
+    listed = {"paths": json.dumps([os.fspath(path) for path in paths])}
     asked = read_options({**suiting, **given, **listed}, stream=False)
     wanted = spans(asked, list_logs(asked))
     cut = partitions(wanted, asked.partition_bytes, asked.min_partitions)
