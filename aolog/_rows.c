@@ -23,14 +23,22 @@ typedef struct {
     Py_buffer validity, cuts, data;
 } Entries;
 
-enum { SHARED = 'c', RISING = 'n', NUMBERS = 'q', BYTES = 'b', TEXT = 't', PAIRS = 'p' };
+enum {
+    SHARED = 'c',
+    RISING = 'n',
+    NUMBERS = 'q',
+    BYTES = 'b',
+    VIEWS = 'v',
+    TEXT = 't',
+    PAIRS = 'p'
+};
 
 typedef struct {
     char kind;
     long long first;   /* RISING: of row 0, one more with each row */
     Py_buffer numbers; /* NUMBERS: i64 each; PAIRS: offsets u32 into the entries */
     uint32_t last;     /* PAIRS: the last of them */
-    Entries entries;   /* BYTES, TEXT; PAIRS: the first of each pair, as text */
+    Entries entries;   /* BYTES, VIEWS, TEXT; PAIRS: the first of each pair, as text */
     Entries seconds;   /* PAIRS: the second of each pair, as bytes */
 } Column;
 
@@ -53,14 +61,80 @@ offset_at(const char *offsets, Py_ssize_t i)
     return offset;
 }
 
+/* --- an entry without a copy --------------------------------------------------------------- */
+
+/* A buffer that nobody has to give back: who takes bytes or what is like them, and copies them at
+ * once, as a producer of messages does, asks for such a one. (A memoryview has to be given back.) */
+typedef struct {
+    PyObject_HEAD
+    PyObject *rows; /* which hold the data */
+    const char *bytes;
+    Py_ssize_t size;
+} View;
+
+static PyTypeObject *view_type; /* as of the module that was made last; never let go */
+
+static PyObject *
+view_of(PyObject *rows, const char *bytes, Py_ssize_t size)
+{
+    View *view = PyObject_New(View, view_type);
+    if (view == NULL)
+        return NULL;
+    Py_INCREF(rows);
+    view->rows = rows;
+    view->bytes = bytes;
+    view->size = size;
+    return (PyObject *)view;
+}
+
+static void
+view_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_DECREF(((View *)self)->rows);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t
+view_len(PyObject *self)
+{
+    return ((View *)self)->size;
+}
+
+static int
+view_buffer(PyObject *self, Py_buffer *buffer, int flags)
+{
+    View *view = (View *)self;
+    return PyBuffer_FillInfo(buffer, self, (void *)view->bytes, view->size, 1, flags);
+}
+
+static PyType_Slot view_slots[] = {
+    {Py_tp_doc, "An entry of a column of bytes, where it stands; see speed.PythonRows."},
+    {Py_tp_dealloc, view_dealloc},
+    {Py_sq_length, view_len},
+    {Py_bf_getbuffer, view_buffer},
+    {0, NULL},
+};
+
+static PyType_Spec view_spec = {
+    "aolog._speed.View", sizeof(View), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, view_slots,
+};
+
+/* --- the type's own ------------------------------------------------------------------------ */
+
 /* What a new tuple has between its head and its items: nothing, since CPython 3.14 its hash, not
  * known yet. An allocator's zeros there would be the hash 0, and no set would find the row. */
 static char fresh[16];
 static size_t fresh_len;
 
 int
-aolog_rows_begin(void)
+aolog_rows_begin(PyObject *module)
 {
+    view_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &view_spec, NULL);
+    if (view_type == NULL)
+        return -1;
     PyObject *size = PyObject_GetAttrString((PyObject *)&PyTuple_Type, "__basicsize__");
     PyObject *tuple = PyTuple_New(1);
     Py_ssize_t len = size == NULL ? -1 : PyLong_AsSsize_t(size) - (Py_ssize_t)sizeof(PyVarObject);
@@ -177,6 +251,7 @@ column_take(Column *column, char kind, PyObject *given)
             return -1;
         return column->numbers.len / (Py_ssize_t)sizeof(int64_t);
     case BYTES:
+    case VIEWS:
     case TEXT:
         return entries_take(&column->entries, given);
     case PAIRS:
@@ -196,7 +271,7 @@ column_take(Column *column, char kind, PyObject *given)
         column->last = offset_at(column->numbers.buf, more); /* bounds all: see `pairs_of` */
         return (Py_ssize_t)column->last > count ? too_short() : more;
     default:
-        PyErr_SetString(PyExc_ValueError, "kinds are of c n q b t p");
+        PyErr_SetString(PyExc_ValueError, "kinds are of c n q b v t p");
         return -1;
     }
 }
@@ -260,7 +335,7 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
 /* --- a row --------------------------------------------------------------------------------- */
 
 static inline PyObject *
-entry(const Entries *entries, Py_ssize_t i, int is_text)
+entry(const Entries *entries, Py_ssize_t i, char kind, PyObject *rows)
 {
     if (entries->bits != NULL && !(entries->bits[i >> 3] >> (i & 7) & 1))
         Py_RETURN_NONE;
@@ -269,9 +344,16 @@ entry(const Entries *entries, Py_ssize_t i, int is_text)
         PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
         return NULL;
     }
-    return is_text
-               ? PyUnicode_DecodeUTF8(entries->bytes + begin, (Py_ssize_t)(end - begin), NULL)
-               : PyBytes_FromStringAndSize(entries->bytes + begin, (Py_ssize_t)(end - begin));
+    const char *bytes = entries->bytes + begin;
+    Py_ssize_t size = (Py_ssize_t)(end - begin);
+    switch (kind) {
+    case TEXT:
+        return PyUnicode_DecodeUTF8(bytes, size, NULL);
+    case VIEWS:
+        return view_of(rows, bytes, size);
+    default:
+        return PyBytes_FromStringAndSize(bytes, size);
+    }
 }
 
 static PyObject *
@@ -285,8 +367,8 @@ pairs_of(const Column *column, Py_ssize_t i)
     PyObject *pairs = PyTuple_New((Py_ssize_t)(end - begin));
     for (uint32_t at = begin; pairs != NULL && at < end; at++) {
         PyObject *pair = PyTuple_New(2);
-        PyObject *first = entry(&column->entries, at, 1);
-        PyObject *second = first == NULL ? NULL : entry(&column->seconds, at, 0);
+        PyObject *first = entry(&column->entries, at, TEXT, NULL);
+        PyObject *second = first == NULL ? NULL : entry(&column->seconds, at, BYTES, NULL);
         if (pair == NULL || second == NULL) {
             Py_XDECREF(pair);
             Py_XDECREF(first);
@@ -302,20 +384,20 @@ pairs_of(const Column *column, Py_ssize_t i)
 }
 
 static inline PyObject *
-field(const Column *column, Py_ssize_t i)
+field(const Column *column, Py_ssize_t i, PyObject *rows)
 {
     int64_t number;
     switch (column->kind) {
     case RISING:
         return PyLong_FromLongLong(column->first + i);
     case BYTES:
-        return entry(&column->entries, i, 0);
+    case VIEWS:
+    case TEXT:
+        return entry(&column->entries, i, column->kind, rows);
     case NUMBERS:
         memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number,
                sizeof number);
         return PyLong_FromLongLong(number);
-    case TEXT:
-        return entry(&column->entries, i, 1);
     default:
         return pairs_of(column, i);
     }
@@ -339,7 +421,7 @@ rows_next(PyObject *object)
     PyObject *items[WIDTH_MAX];
     self->at = i + 1; /* taken: a garbage collection below may run code that comes here again */
     if (self->type == NULL) {
-        PyObject *item = field(&self->columns[0], i);
+        PyObject *item = field(&self->columns[0], i, object);
         if (item == NULL)
             self->at = i;
         return item;
@@ -348,7 +430,7 @@ rows_next(PyObject *object)
         PyObject *item = self->shared[k];
         if (item != NULL)
             Py_INCREF(item);
-        else if ((item = field(&self->columns[k], i)) == NULL) {
+        else if ((item = field(&self->columns[k], i, object)) == NULL) {
             self->at = i;
             return give_back(items, k);
         }

@@ -11,6 +11,6 @@ extern PyType_Spec aolog_rows_spec;
 PyObject *aolog_export(PyObject *module, PyObject *node);
 
 /* Called before the first row is made. -1 and ImportError if rows can't be made here. */
-int aolog_rows_begin(void);
+int aolog_rows_begin(PyObject *module);
 
 #endif

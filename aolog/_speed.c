@@ -295,7 +295,7 @@ speed_exec(PyObject *module)
     const char *names[] = {"Gate", "Rows"};
     append_name = PyUnicode_InternFromString("_append");
     append_value_name = PyUnicode_InternFromString("_append_value");
-    if (append_name == NULL || append_value_name == NULL || aolog_rows_begin() < 0)
+    if (append_name == NULL || append_value_name == NULL || aolog_rows_begin(module) < 0)
         return -1;
     for (int i = 0; i < 2; i++) {
         PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);

@@ -159,6 +159,8 @@ class PythonRows:
     n  numbers that rise by one, given row 0's     b  (validity or None, offsets, data) of bytes
     c  one object for all rows                     t  the same of text
     q  numbers, i64                                p  pairs: (offsets into them, their t, their b)
+    v  as b, but entries without a copy: read-only buffers for callers of C that take bytes or
+       what is like them, with a length and nothing else; in Python, bytes
 
     The first is of kind n. Where the type is None there is one column, not of kind c, and its
     entries come as they are. Offsets are n+1 u32, entries whose bit in validity is 0 are None: as
@@ -232,6 +234,7 @@ _COLUMNS: dict[str, Callable[[Any, int, int], Iterator[Any]]] = {
     "c": lambda shared, *_: repeat(shared),
     "q": _numbers,
     "b": _bytes,
+    "v": _bytes,
     "t": _text,
     "p": _pairs,
 }

@@ -38,7 +38,8 @@ _NUMPY_PAYS = 16  # records a frame, on average
 
 class Messages(NamedTuple):
     """Columns of one length, in the order of the log. sizes: of value and key, in bytes.
-    times_ms: Kafka's timestamps. headers: the records' own."""
+    times_ms: Kafka's timestamps. headers: the records' own. values: for the client alone, see
+    BinaryColumn.to_views."""
 
     addresses: Sequence[int]
     topics: Sequence[str | None]
@@ -128,7 +129,7 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
         of_values = columns.values or lone(columns.value)
         firsts.append(frame.address + skip)
         counts.append(count)
-        values += of_values.to_list()[skip:]
+        values += of_values.to_views()[skip:]
         value_ends.append(of_values.offsets[_U32.size * skip :])
         if columns.keys is None:
             keys += [None] * count

@@ -160,6 +160,10 @@ def test_rows_are_the_same(rows, number, data):
         for i, column in enumerate(columns):  # alone
             entries = list(kind(None, "nqbbpt"[i], (column,), first, end))
             assert entries == [row[i] for row in expected]
+        for i in (2, 3):
+            views = list(kind(None, "v", (columns[i],), first, end))
+            assert [None if v is None else bytes(v) for v in views] == [row[i] for row in expected]
+            assert [len(v or b"") for v in views] == [len(row[i] or b"") for row in expected]
 
 
 @pytest.mark.parametrize("rows", BOTH_ROWS)
@@ -191,6 +195,7 @@ def test_a_column_alone_knows_its_place_too(rows):
         ("nb", (0, strings([b"a", b"b"]))),  # fewer than rows
         ("nb", (0, (None, octets("I", [0, 1, 0, 1]), memoryview(b"a")))),  # falls
         ("nb", (0, (None, octets("I", [0, 0, 0, 2]), memoryview(b"a")))),  # beyond
+        ("nv", (0, (None, octets("I", [0, 0, 0, 2]), memoryview(b"a")))),
         ("cb", (0, strings([b"a", b"b", b"c"]))),  # does not rise
         ("nx", (0, 1)),  # no kind
     ],
@@ -235,6 +240,24 @@ def test_rows_are_freed_with_what_they_hold():
         data.append(1)
     del row, rows
     assert sys.getrefcount(kept) == before
+    data.append(1)
+
+
+def test_views_are_buffers_without_a_copy_that_nobody_has_to_give_back():
+    data = bytearray(b"abcdef")
+    rows = compiled.Rows(None, "v", ((None, offsets_of([b"abc", b"def"]), data),), 0, 2)
+    view = list(rows)[1]
+    del rows
+    data[3:] = b"DEF"
+    assert (bytes(view), len(view), memoryview(view).readonly) == (b"DEF", 3, True)
+    with pytest.raises(BufferError):  # it holds what it shows
+        data.append(1)
+    with pytest.raises(TypeError):
+        type(view)()
+    inner = memoryview(view)
+    del view
+    assert inner == b"DEF"
+    del inner
     data.append(1)
 
 
