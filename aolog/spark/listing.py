@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import seek
 from aolog.errors import NotALog, UsageError
@@ -21,14 +21,12 @@ from aolog.manifest import steadily
 from aolog.storage import Storage, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from aolog.scan import Place
     from aolog.spark.options import Options
 
-__all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "roots_of", "steadily_all"]
-
-_T = TypeVar("_T")
+__all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "roots_of"]
 
 
 class Found(NamedTuple):
@@ -59,7 +57,7 @@ def list_logs(options: Options) -> list[Listed]:
     storage = Storage()
     for path in options.paths:
         storage.open_directory(path).close()  # else a file is met as its manifest's directory
-    return steadily_all(roots_of(options.paths), lambda: _list(options, storage), storage)
+    return steadily(roots_of(options.paths), lambda: _list(options, storage), storage)
 
 
 def roots_of(paths: Iterable[str]) -> tuple[str, ...]:
@@ -69,13 +67,6 @@ def roots_of(paths: Iterable[str]) -> tuple[str, ...]:
         while (path := parent_of(path)) not in roots:
             roots[path] = None
     return tuple(roots)
-
-
-def steadily_all(roots: Sequence[str], find: Callable[[], _T], storage: Storage) -> _T:
-    """`steadily`, below each of these roots."""
-    if not roots:
-        return find()
-    return steadily(roots[0], lambda: steadily_all(roots[1:], find, storage), storage)
 
 
 def _list(options: Options, storage: Storage) -> list[Listed]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog import seek
 from aolog.errors import AologError, NotALog
 from aolog.log import MANIFEST_NAME, Log
+from aolog.manifest import steadily
 from aolog.slab import slab_name
-from aolog.spark.listing import Found, find_logs, look, roots_of, steadily_all
+from aolog.spark.listing import Found, find_logs, look, roots_of
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Watching:
             self._found = self._list()
             listed = time.monotonic()
             self._list_at = listed + max(LIST_EVERY_S, _REST * (listed - begun))
-        self.known = known = steadily_all(self._roots, self._look, self._storage)
+        self.known = known = steadily(self._roots, self._look, self._storage)
         ended = time.monotonic()
         self._look_at = ended + max(LOOK_EVERY_S, _REST * (ended - begun))
         return known
