@@ -177,7 +177,9 @@ def test_the_end_is_pinned_when_it_is_loaded(tmp_path):
     assert [o for b in batches for o in b["offset"].to_pylist()] == addresses
 
 
-@pytest.mark.parametrize("paths", [["root"], ["root/a", "root/b"], ["root/a", "root/b", "else"]])
+@pytest.mark.parametrize(
+    "paths", [["root"], ["root/a", "root/b"], ["root/a", "root/b", "else"], [""]]
+)
 def test_a_publication_beside_the_listing_is_in_all_logs_or_in_none(tmp_path, monkeypatch, paths):
     """By whichever paths the logs are loaded."""
     for name in ("root/a", "root/b", "else"):
