@@ -40,6 +40,19 @@ def test_rows_columns_and_types_are_those_of_the_source(tmp_path, spark, load, o
     assert scanned.count() == count, "the end was pinned"
 
 
+def test_a_session_s_own_kind_of_timestamps_changes_nothing(tmp_path, spark, load):
+    write(tmp_path / "log", 1)
+    usual = spark.conf.get("spark.sql.timestampType")
+    for kind in ("TIMESTAMP_NTZ", "TIMESTAMP_LTZ"):
+        spark.conf.set("spark.sql.timestampType", kind)
+        try:
+            for frame in (aolog.spark.scan(spark, tmp_path), load(tmp_path)):
+                assert frame.schema["timestamp"].dataType.simpleString() == "timestamp"
+                assert frame.selectExpr("unix_micros(timestamp)").first()[0] == 0
+        finally:
+            spark.conf.set("spark.sql.timestampType", usual)
+
+
 def test_several_paths_are_read_together_and_by_as_many_tasks_as_asked_for(tmp_path, spark):
     write(tmp_path / "a")
     write(tmp_path / "b")
