@@ -21,7 +21,7 @@ def write(path, count=10, **options):
     ("options", "count"),
     [
         ({}, 20),
-        ({"includeHeaders": True, "minPartitions": 3}, 20),
+        ({"includeHeaders": True, "minPartitions": 3, "startingTimestamp": None}, 20),
         ({"columns": "log,value,offset", "subscribe": "a", "startingTimestamp": 0}, 10),
         ({"startingOffsets": "latest"}, 0),
     ],
@@ -30,7 +30,7 @@ def test_rows_columns_and_types_are_those_of_the_source(tmp_path, spark, load, o
     write(tmp_path / "a")
     write(tmp_path / "b", topic="quakes")
     scanned = aolog.spark.scan(spark, tmp_path, **options)
-    given = {k: str(v).lower() if v is True else v for k, v in options.items()}
+    given = {k: str(v).lower() if v is True else v for k, v in options.items() if v is not None}
     loaded = load(tmp_path, **given)
     assert scanned.schema == loaded.schema
     rows = scanned.orderBy("log", "offset").collect()
