@@ -16,13 +16,15 @@ Nothing is written here but by publish/publication.py.
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import xxhash
 
 from aolog.errors import CorruptionError, NewerFormat
-from aolog.listing import PENDING_SUFFIX
+from aolog.listing import PENDING_SUFFIX, holds_slabs
 from aolog.log import MANIFEST_NAME
 from aolog.slab import ADDRESS_END
 from aolog.storage import absolute, parent_of
@@ -30,7 +32,7 @@ from aolog.storage import absolute, parent_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aolog.storage import Storage
+    from aolog.storage import Directory, Storage
 
 __all__ = [
     "Manifest",
@@ -38,6 +40,7 @@ __all__ = [
     "Transaction",
     "encode_manifest",
     "job_of",
+    "lock_root",
     "pending_name",
     "read_manifest",
     "resolve",
@@ -47,6 +50,7 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+_LOOKS = 5  # in vain, before publications are made to wait
 
 VERSION = 1
 BYTES_MAX = 1 << 30  # of a file that is taken for a manifest: millions of lines
@@ -181,15 +185,48 @@ def read_manifest(root: str, storage: Storage) -> Manifest:
     return known[1]
 
 
-def steadily(root: str, look: Callable[[], _T], storage: Storage) -> _T:
-    """What `look` finds in the logs below a root, in all of them before each publication or behind
-    it: it looks again if there was one meanwhile. Raises what `look` raises, StorageError."""
-    before = _content(root, storage)
-    while True:
-        found, behind = look(), _content(root, storage)
-        if behind == before:
-            return found
-        before = behind
+def steadily(roots: Iterable[str], look: Callable[[], _T], storage: Storage) -> _T:
+    """What `look` finds in the logs below these roots: all of each publication there, or nothing of
+    it. It looks again if there was one meanwhile; where there always is, the roots are locked, and
+    publications wait for a look. A root that is a log is not: its lock is the writer's, and who
+    looks at one log sees all of a publication or nothing. Raises what `look` raises, StorageError."""
+    watched = sorted(set(roots))  # locked in this order: two that look never wait for each other
+    with ExitStack() as held:
+        before = _contents(watched, storage)
+        for looks in count(1):
+            found, behind = look(), _contents(watched, storage)
+            if behind == before:
+                break
+            if looks >= _LOOKS:
+                held.close()
+                watched = [root for root in watched if not _is_log(root, storage)]
+                for root in [root for root in watched if root in behind]:
+                    held.callback(lock_root(root, storage).close)
+                behind = _contents(watched, storage)
+            before = behind
+    return found
+
+
+def lock_root(root: str, storage: Storage) -> Directory:
+    """The lock of a root that is no log, held until it is closed: nobody publishes there meanwhile.
+    Waits for who does. Raises StorageError."""
+    directory = storage.open_directory(root)
+    try:
+        directory.lock()
+    except BaseException:
+        directory.close()
+        raise
+    return directory
+
+
+def _is_log(path: str, storage: Storage) -> bool:
+    return storage.exists(path) and holds_slabs(path, storage.list_names(path), storage)
+
+
+def _contents(roots: Iterable[str], storage: Storage) -> dict[str, bytes]:
+    """Of those that there are."""
+    found = ((root, _content(root, storage)) for root in roots)
+    return {root: data for root, data in found if data is not None}
 
 
 def _content(root: str, storage: Storage) -> bytes | None:

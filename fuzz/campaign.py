@@ -135,7 +135,8 @@ def one_round(plan: Plan, known: AbstractSet[str], number: int) -> tuple[list[To
 
 
 def _job(plan: Plan, number: int, known: AbstractSet[str] = frozenset()) -> Iterator[Told]:
-    """Cases from this one on, each of them as many further as there are jobs."""
+    """Cases from this one on, each of them as many further as there are jobs; one at least, so that
+    rounds come to an end."""
     quiet()
     until_s = time.monotonic() + plan.seconds if plan.seconds is not None else float("inf")
     told_s = time.monotonic()
@@ -144,7 +145,7 @@ def _job(plan: Plan, number: int, known: AbstractSet[str] = frozenset()) -> Iter
     failures: list[Failure] = []
     with Disk() as disk:
         target = load(plan.target)(disk)
-        while time.monotonic() < until_s and (plan.cases is None or number < plan.cases):
+        while plan.cases is None or number < plan.cases:
             case = draw(target, plan.target, plan.seed, number)
             try:
                 outcomes[target.run(case)] += 1
@@ -160,6 +161,8 @@ def _job(plan: Plan, number: int, known: AbstractSet[str] = frozenset()) -> Iter
                 yield Told(cases, outcomes, failed, failures, done=False)
                 cases, outcomes, failed, failures = 0, Counter(), Counter(), []
                 told_s = time.monotonic()
+            if time.monotonic() >= until_s:
+                break
         yield Told(cases, outcomes, failed, failures, done=True)
 
 

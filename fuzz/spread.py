@@ -7,6 +7,7 @@ workers need is aolog, installed, and Python's packages that it needs; `fuzz` is
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 import time
@@ -46,7 +47,8 @@ def sending_fuzz(master: str) -> Iterator[SparkSession]:
 
 
 def by_tasks(plan: Plan, spark: SparkSession, *, round_s: float = ROUND_S) -> Iterator[Told]:
-    """What the jobs tell, a round after the other. Raises Spark's errors."""
+    """What the jobs tell, a round after the other. More jobs than cores take turns in a round, each
+    for a part of it. Raises Spark's errors."""
     from fuzz.campaign import one_round
 
     until_s = time.monotonic() + plan.seconds if plan.seconds is not None else float("inf")
@@ -55,7 +57,8 @@ def by_tasks(plan: Plan, spark: SparkSession, *, round_s: float = ROUND_S) -> It
         numbers = [n for n in numbers if plan.cases is None or n < plan.cases]
         if not numbers:
             return
-        sent = replace(plan, seconds=min(round_s, left_s), save=None)
+        turns = math.ceil(len(numbers) / spark.sparkContext.defaultParallelism)
+        sent = replace(plan, seconds=min(round_s, left_s) / turns, save=None)
         tasks = spark.sparkContext.parallelize(numbers, len(numbers))
         ended = tasks.map(partial(one_round, sent, frozenset(known))).collect()
         numbers = [number for _, number in ended]

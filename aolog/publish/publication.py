@@ -22,7 +22,7 @@ from aolog.errors import AologError, LogLocked, UsageError
 from aolog.holding import lock_log, refuse_foreign
 from aolog.listing import list_slabs
 from aolog.log import MANIFEST_NAME, Log
-from aolog.manifest import Manifest, Place, encode_manifest, read_manifest
+from aolog.manifest import Manifest, Place, encode_manifest, lock_root, read_manifest
 from aolog.notices import warn
 from aolog.opening import open_for_append
 from aolog.publish.completion import complete
@@ -80,7 +80,7 @@ def publish(
     storage.make_directory(where)
     _refuse_nested(where, by_log, storage)
     with ExitStack() as held:
-        held.callback(lock_root(where, storage, is_log="." in by_log).close)
+        held.callback(_lock_root(where, storage, is_log="." in by_log).close)
         before = read_manifest(where, storage)
         if transaction is not None and before.has(transaction):
             _settle(where, before, (), storage)
@@ -117,7 +117,7 @@ def check_free(
     logs = list(logs)
     _refuse_nested(where, logs, storage)
     with ExitStack() as held:  # the root's lock to the end: else a publication meets a check
-        held.callback(lock_root(where, storage, is_log="." in logs).close)
+        held.callback(_lock_root(where, storage, is_log="." in logs).close)
         read_manifest(where, storage)
         _try_to_write(where, storage)
         for log in logs:
@@ -143,18 +143,12 @@ def _try_to_write(root: str, storage: Storage) -> None:
     storage.unlink(name)
 
 
-def lock_root(root: str, storage: Storage, *, is_log: bool) -> Directory:
+def _lock_root(root: str, storage: Storage, *, is_log: bool) -> Directory:
     """The root's lock, held until it is closed: one publication at a time. Waits for another. Where
     the root is a log, this is its writer's lock: then it waits a little, and raises LogLocked."""
     if is_log:
         return _lock_patiently(root, storage)
-    directory = storage.open_directory(root)
-    try:
-        directory.lock()
-    except BaseException:
-        directory.close()
-        raise
-    return directory
+    return lock_root(root, storage)
 
 
 def _lock_patiently(path: str, storage: Storage) -> Directory:

@@ -52,13 +52,15 @@ def whole_number(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1
     return number
 
 
-def size(name: str, text: str, most: int = (1 << 63) - 1) -> int:
+def size(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1) -> int:
     """In bytes. Raises UsageError."""
     found = _SIZE.fullmatch(text.strip())
     number = 0 if found is None else int(found[1]) << _SHIFTS[found[2].lower()]
-    if not 1 <= number <= most:
+    if not least <= number <= most:
         raise refused(
-            name, f"{text[:40]!r} is no number of bytes up to {most}", "such as 1048576, 64m or 1g"
+            name,
+            f"{text[:40]!r} is no number of bytes from {least} to {most}",
+            "such as 1048576, 64m or 1g",
         )
     return number
 

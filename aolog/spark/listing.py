@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aolog import seek
@@ -22,11 +23,12 @@ from aolog.storage import Storage, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from aolog.scan import Place
     from aolog.spark.options import Options
 
-__all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "roots_of", "steadily_all"]
+__all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "steadily_all"]
 
 _T = TypeVar("_T")
 
@@ -59,35 +61,48 @@ def list_logs(options: Options) -> list[Listed]:
     storage = Storage()
     for path in options.paths:
         storage.open_directory(path).close()  # else a file is met as its manifest's directory
-    return steadily_all(roots_of(options.paths), lambda: _list(options, storage), storage)
+    return steadily_all(
+        options.paths, find_logs(options), lambda _: _list(options, storage), storage
+    )
 
 
-def roots_of(paths: Iterable[str]) -> tuple[str, ...]:
-    """Where manifests may be that speak of more than one log at these paths: there, and above."""
-    roots = dict.fromkeys(paths)
-    for path in paths:
-        while (path := parent_of(path)) not in roots:
-            roots[path] = None
-    return tuple(roots)
+def steadily_all(
+    paths: Sequence[str],
+    known: Iterable[Found],
+    look: Callable[[AbstractSet[str]], tuple[_T, Iterable[Found]]],
+    storage: Storage,
+) -> _T:
+    """What `look` finds in the logs at these paths or below: of each publication all or nothing,
+    whichever directory is its root. known: logs that there may be. look: is given the directories
+    where a manifest may be that speaks of more than one log, and says which logs there are."""
+    roots: set[str] = set()
+    while not (above := _above(paths, known)) <= roots:
+        roots |= above
+        found, known = steadily(roots, partial(look, roots), storage)
+    return found
 
 
-def steadily_all(roots: Sequence[str], find: Callable[[], _T], storage: Storage) -> _T:
-    """`steadily`, below each of these roots."""
-    if not roots:
-        return find()
-    return steadily(roots[0], lambda: steadily_all(roots[1:], find, storage), storage)
+def _above(paths: Iterable[str], logs: Iterable[Found]) -> set[str]:
+    """These paths, and every directory above one of them or above a log."""
+    above = set(paths)
+    todo = [parent_of(path) for path in (*paths, *(log.path for log in logs))]
+    while todo:
+        if (path := todo.pop()) not in above:
+            above.add(path)
+            todo.append(parent_of(path))
+    return above
 
 
-def _list(options: Options, storage: Storage) -> list[Listed]:
-    listed = []
-    for found in find_logs(options):
+def _list(options: Options, storage: Storage) -> tuple[list[Listed], list[Found]]:
+    listed, logs = [], find_logs(options)
+    for found in logs:
         log = Log(found.path, storage)
         try:
             if log.bases:
                 listed.append(look(found, log))
         finally:
             log.close()
-    return listed
+    return listed, logs
 
 
 def look(found: Found, log: Log) -> Listed:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["Piece", "Span", "between_times", "check_names", "partitions", "spans", "where"]
 
 _OPEN_BYTES = 1 << 20  # what opening a log costs, in bytes read meanwhile
+# Whatever is asked for: to plan so many takes a driver some seconds, ten times as
+# many take it half a minute.
+TASKS_MAX = 100_000
 
 
 class Span(NamedTuple):
@@ -177,12 +180,19 @@ def between_times(span: Span, least_us: int, greatest_us: int) -> Span:
 def partitions(
     wanted: Iterable[Span], partition_bytes: int, min_partitions: int = 1
 ) -> list[tuple[Piece, ...]]:
-    """What each task reads, in the order of names and addresses; none without records."""
+    """What each task reads, in the order of names and addresses; none without records. Sizes are
+    wishes where they would make more than TASKS_MAX: a warning says so."""
     filled = [(span, _filled(span, partition_bytes)) for span in wanted]
     total = sum(_size(parts) for _, parts in filled)
     if not total:
         return []
-    target = max(1, min(partition_bytes, math.ceil(total / min_partitions)))
+    least, target = math.ceil(total / TASKS_MAX), math.ceil(total / min_partitions)
+    target = min(partition_bytes, target)
+    if target < least:
+        warn("options maxPartitionBytes, minPartitions: %s bytes a task, not %s", least, target)
+        partition_bytes = max(partition_bytes, least)
+        min_partitions = min(min_partitions, TASKS_MAX)
+        target = least
     pieces: list[Piece] = []
     costs: list[int] = []
     for span, parts in filled:

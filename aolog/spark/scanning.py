@@ -47,7 +47,7 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     from aolog.spark.reading import Reading, read_pieces
     from aolog.spark.schema import ddl
 
-    given = {name.lower(): _text(value) for name, value in options.items()}
+    given = {name.lower(): _text(value) for name, value in options.items() if value is not None}
     for name, problem in _NOT_HERE.items():
         if name.lower() in given:
             raise refused(name, problem)

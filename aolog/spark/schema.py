@@ -28,8 +28,10 @@ _NEVER_NULL = {"partition", "offset", "timestampType", "log"}
 
 
 def ddl(columns: Iterable[str]) -> str:
-    """The schema, as Spark parses it."""
-    return ", ".join(f"{name} {COLUMNS[name]}" for name in columns)
+    """The schema, as Spark parses it, in whatever session: `timestamp` alone is what
+    `spark.sql.timestampType` says."""
+    kinds = COLUMNS | {"timestamp": "timestamp_ltz"}
+    return ", ".join(f"{name} {kinds[name]}" for name in columns)
 
 
 def check_schema(schema: Any) -> tuple[str, ...]:

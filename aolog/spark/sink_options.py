@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_LOG", "SinkOptions", "check_columns", "read_sink_options"]
 
 DEFAULT_LOG = "default"  # of a root that is no log itself
+# Of less a slab is for the most part header, and costs three syncs and a line of the manifest: who
+# says 64 means 64m.
+_SLAB_BYTES_MIN = 64 << 10
 _HEADERS = "array<struct<key:string,value:binary>>"
 _COLUMNS = {
     "value": ("binary", "string"),
@@ -116,7 +119,9 @@ def read_sink_options(
         root=root,
         log=log,
         topic=topic,
-        slab_bytes=_number(given, "slabBytes", SLAB_BYTES, size, most=SLAB_BYTES_MAX),
+        slab_bytes=_number(
+            given, "slabBytes", SLAB_BYTES, size, least=_SLAB_BYTES_MIN, most=SLAB_BYTES_MAX
+        ),
         max_record_bytes=_number(
             given, "maxRecordBytes", MAX_RECORD_BYTES, size, most=RECORD_BYTES_MAX
         ),

@@ -11,6 +11,7 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aolog.errors import UsageError
 from aolog.record import Gap
 from aolog.spark.scanning import refuse_connect
 
@@ -63,6 +64,12 @@ def verify(
     be the same directory for every executor. Raises UsageError, also for a session of Spark Connect,
     and StorageError on the driver; Spark's errors for what fails in tasks."""
     refuse_connect(spark, "verify where the logs are: a session with a master, or `aolog verify`")
+    for name, given in (
+        ("max_partition_bytes", max_partition_bytes),
+        ("min_partitions", min_partitions),
+    ):
+        if given is not None and given < 1:
+            raise UsageError(f"{name}={given!r}", hint="use a positive number, or None")
     from aolog.spark.listing import list_logs
     from aolog.spark.options import PARTITION_BYTES, Options, read_paths
     from aolog.spark.planning import partitions, spans

@@ -15,10 +15,12 @@ from aolog import seek
 from aolog.errors import AologError, NotALog
 from aolog.log import MANIFEST_NAME, Log
 from aolog.slab import slab_name
-from aolog.spark.listing import Found, find_logs, look, roots_of, steadily_all
+from aolog.spark.listing import Found, find_logs, look, steadily_all
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options
 
@@ -43,10 +45,9 @@ class Watching:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._storage = Storage()
-        self._roots = roots_of(options.paths)
         self._found: list[Found] = []
         self._states: dict[str, _State] = {}
-        self._manifests: list[tuple[int, int] | None] = []
+        self._manifests: dict[str, tuple[int, int]] = {}
         self._open: OrderedDict[str, Log] = OrderedDict()
         self._look_at = self._list_at = 0.0
         self.known: dict[str, Listed] = {}
@@ -63,22 +64,29 @@ class Watching:
         begun = time.monotonic()
         if begun < self._look_at and not force:
             return self.known
-        if begun >= self._list_at or force:
-            self._found = self._list()
-            listed = time.monotonic()
-            self._list_at = listed + max(LIST_EVERY_S, _REST * (listed - begun))
-        self.known = known = steadily_all(self._roots, self._look, self._storage)
+        if force:
+            self._list_at = begun
+        self.known = known = steadily_all(
+            self._options.paths, self._found, self._look, self._storage
+        )
         ended = time.monotonic()
         self._look_at = ended + max(LOOK_EVERY_S, _REST * (ended - begun))
         return known
 
-    def _look(self) -> dict[str, Listed]:
-        manifests = [self._manifest(root) for root in self._roots]
-        if manifests != self._manifests:  # slabs may have come that no log's entry tells of
+    def _look(self, roots: AbstractSet[str]) -> tuple[dict[str, Listed], list[Found]]:
+        found = {root: self._manifest(root) for root in roots}
+        manifests = {root: state for root, state in found.items() if state is not None}
+        is_published = manifests != self._manifests
+        if is_published:  # slabs may have come that no log's entry tells of, and logs
             self._states.clear()
             self._manifests = manifests
+        begun = time.monotonic()
+        if is_published or begun >= self._list_at:
+            self._found = self._list()
+            listed = time.monotonic()
+            self._list_at = listed + max(LIST_EVERY_S, _REST * (listed - begun))
         seen = ((found.name, self._seen(found)) for found in self._found)
-        return {name: log for name, log in seen if log is not None}
+        return {name: log for name, log in seen if log is not None}, self._found
 
     def _manifest(self, root: str) -> tuple[int, int] | None:
         """Another one is another file."""

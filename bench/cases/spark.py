@@ -96,7 +96,7 @@ def _reading(
             partial(
                 aolog.spark.scan, spark, content.logs, columns=",".join(_columns(narrow=narrow))
             ),
-            "in the source's tasks",
+            "a task a core at least, of 256 MiB at most",
         ),
         EMBEDDED: (
             partial(embedded, spark, content, _columns(narrow=narrow)),

@@ -201,6 +201,13 @@ class Crowd:
         self.here.remove(one)
         self.commit._leave(one)
 
+    def fail(self) -> None:
+        """Whoever leads is told that its work failed, or is interrupted at it."""
+        leader = self.commit._leader
+        if leader is not None and self.may_go(leader):
+            self.here.remove(leader)
+            self.commit._leave(leader)
+
     def may_go(self, one: _Waiter) -> bool:
         return one.gate is None or not one.gate.locked()
 
@@ -211,10 +218,11 @@ class Crowd:
 @settings(max_examples=500)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["come", "go", "interrupt"]), st.integers(0, 99)), max_size=60
+        st.tuples(st.sampled_from(["come", "go", "interrupt", "fail"]), st.integers(0, 99)),
+        max_size=60,
     )
 )
-def test_whoever_comes_goes_or_is_interrupted_somebody_may_go_on(
+def test_whoever_comes_goes_fails_or_is_interrupted_somebody_may_go_on(
     steps: list[tuple[str, int]],
 ) -> None:
     crowd = Crowd()
@@ -223,6 +231,8 @@ def test_whoever_comes_goes_or_is_interrupted_somebody_may_go_on(
         assert able or not crowd.here
         if what == "come":
             crowd.come()
+        elif what == "fail":
+            crowd.fail()
         elif crowd.here:
             among = (able if what == "go" else crowd.waiting()) or able
             crowd.go(among[number % len(among)])

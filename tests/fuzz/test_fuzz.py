@@ -10,17 +10,18 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from fuzz.campaign import CORPUS, Plan, campaign, run_saved
+from fuzz.campaign import CORPUS, Failure, Plan, Told, campaign, run_saved
 from fuzz.canary import CANARIES, Canary, hunt
 from fuzz.damage import apply
 from fuzz.disk import Disk
 from fuzz.minimise import minimise, signature
 from fuzz.shapes import make
-from fuzz.target import decode, draw, encode
+from fuzz.target import Case, decode, draw, encode
 from fuzz.targets import TARGETS, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,6 +109,25 @@ def test_a_failure_is_made_small_saved_and_named_in_one_command(
     (saved,) = [path for path in tmp_path.glob("log/*.json") if str(path) in failure.command]
     assert failure.command == f"python -m fuzz log --input {saved}"
     assert failure.steps == len(decode(saved.read_text(encoding="utf-8"))["steps"]) <= 3
+
+
+def test_failures_of_one_kind_that_jobs_elsewhere_found_are_saved_once_and_here(
+    tmp_path: Path,
+) -> None:
+    def told(number: int, kind: str, small: Case | None) -> Told:
+        failure = Failure(number, "an error", "a command", 1, kind, small)
+        return Told(1, Counter(), Counter([kind]), [failure], done=True)
+
+    case: Case = {"steps": [1]}
+    plan = Plan("log", SEED, jobs=3, save=tmp_path)
+    rounds = [told(0, "a", case), told(1, "a", {"steps": [2]}), told(2, "b", None)]
+    found = campaign(plan, lambda _: None, iter(rounds))
+    assert found.failed == {"a": 2, "b": 1}
+    (saved,) = tmp_path.glob("log/*.json")
+    assert decode(saved.read_text(encoding="utf-8")) == case
+    assert [failure.number for failure in found.failures] == [0, 2]
+    assert found.failures[0].command == f"python -m fuzz log --input {saved}"
+    assert found.failures[1].command == "a command", "it fails in another way when it is made small"
 
 
 def test_minimising_keeps_the_steps_that_fail_and_no_other() -> None:

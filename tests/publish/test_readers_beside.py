@@ -11,6 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 import aolog
+from aolog.errors import LogLocked
+from aolog.holding import lock_log
 from aolog.log import Log
 from aolog.manifest import Transaction, steadily
 from aolog.publish.publication import publish
@@ -160,7 +162,31 @@ def look_steadily(prepared: tuple, begun: int, at: int, to: int) -> dict[str, li
     with stepping(prepared, begun) as steps:
         system = Told(steps.system.process(), lambda _, n: steps.go_to(to) if n == at else None)
         storage = Storage(system)
-        return steadily(ROOT, lambda: {log: values_of(storage, log) for log in OLD}, storage)
+        return steadily([ROOT], lambda: {log: values_of(storage, log) for log in OLD}, storage)
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+def test_publications_without_end_wait_for_who_looks(is_log):
+    """But for those of a root that is a log: its lock is the writer's, and it is a whole by itself."""
+    storage = Storage(SimulatedSystem())
+    storage.make_directory(ROOT)
+    publish(ROOT, JOB, write(storage, {"." if is_log else "a": ["p0"]}), storage=storage)
+    looks = 0
+
+    def look() -> bool:
+        nonlocal looks
+        looks += 1
+        assert looks < 20, "it never ends"
+        try:
+            lock_log(ROOT, storage).close()
+        except LogLocked:
+            return True
+        publish(ROOT, JOB, [], transaction=Transaction("app/x", looks), storage=storage)
+        return False
+
+    assert steadily([ROOT], look, storage) is not is_log
+    assert looks > 2, "publications do not wait at once"
+    lock_log(ROOT, storage).close()  # given back
 
 
 def test_a_reader_that_is_open_sees_what_is_published_and_not_renamed(prepared):

@@ -17,7 +17,7 @@ import aolog.spark
 from aolog.errors import AologError, GapFound, NotALog, UsageError
 from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
-from aolog.spark import listing
+from aolog.spark import listing, planning
 from aolog.spark.datasource import Pieces
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
 
@@ -104,6 +104,18 @@ def test_addresses_without_a_slab_below_a_new_epoch_are_no_tasks(tmp_path):
         assert min(rows) * len(rows) > 250, "even shares"
 
 
+@pytest.mark.parametrize("how", [{"minPartitions": 10**18}, {"maxPartitionBytes": 1}])
+def test_no_option_cuts_a_log_into_tasks_without_end(tmp_path, how, monkeypatch, caplog):
+    monkeypatch.setattr(planning, "TASKS_MAX", 20)
+    addresses = write(tmp_path / "log", 300, value=bytes(1000))
+    found = tasks(tmp_path / "log", columns="offset", **how)
+    assert len(found) == 20
+    assert [o for batches in found for b in batches for o in b["offset"].to_pylist()] == addresses
+    (told,) = {record.getMessage() for record in caplog.records}
+    assert told.startswith("options maxPartitionBytes, minPartitions: ")
+    assert told.endswith(" bytes a task, not 1")
+
+
 def test_small_logs_share_a_task(tmp_path):
     for i in range(30):
         write(tmp_path / f"{i:02}", 2)
@@ -165,7 +177,9 @@ def test_the_end_is_pinned_when_it_is_loaded(tmp_path):
     assert [o for b in batches for o in b["offset"].to_pylist()] == addresses
 
 
-@pytest.mark.parametrize("paths", [["root"], ["root/a", "root/b"], ["root/a", "root/b", "else"]])
+@pytest.mark.parametrize(
+    "paths", [["root"], ["root/a", "root/b"], ["root/a", "root/b", "else"], [""]]
+)
 def test_a_publication_beside_the_listing_is_in_all_logs_or_in_none(tmp_path, monkeypatch, paths):
     """By whichever paths the logs are loaded."""
     for name in ("root/a", "root/b", "else"):

@@ -50,6 +50,7 @@ def columns(**types: object) -> StructType:
         ({"log": "../x"}, "option log: '../x' names no log"),
         ({"slabBytes": "many"}, "option slabBytes: 'many' is no number of bytes"),
         ({"slabBytes": "0"}, "option slabBytes: '0'"),
+        ({"slabBytes": "64"}, "option slabBytes: '64' is no number of bytes from 65536 to"),
         ({"slabBytes": str(1 << 61)}, "option slabBytes"),
         ({"slabBytes": "²"}, "option slabBytes: '²' is no number of bytes"),
         ({"maxRecordBytes": str(1 << 32)}, "option maxRecordBytes"),
@@ -82,12 +83,12 @@ def test_an_option_that_cannot_be_is_refused_by_name(tmp_path, options, problem)
 
 def test_options_are_read_in_any_case_and_kafkas_are_passed_over(tmp_path):
     given = {
-        "path": f"file://{tmp_path}", "LOG": "a/b", "SLABBYTES": "4k", "Topic": "t",
+        "path": f"file://{tmp_path}", "LOG": "a/b", "SLABBYTES": "64k", "Topic": "t",
         "kafka.bootstrap.servers": "h:9092", "checkpointLocation": "/x", "includeHeaders": "true",
         "txnappid": "n", "TXNVERSION": "0", "compression": "lz4", "leftoverseconds": "60",
     }  # fmt: skip  # a table
     assert read_sink_options(given, stream=False) == SinkOptions(
-        str(tmp_path), "a/b", topic="t", slab_bytes=4096, compression="lz4", app="n", version=0,
+        str(tmp_path), "a/b", topic="t", slab_bytes=65_536, compression="lz4", app="n", version=0,
         leftover_seconds=60,
     )  # fmt: skip  # as the fields stand
 

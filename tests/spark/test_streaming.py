@@ -8,13 +8,16 @@ import shutil
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 from pyspark.cloudpickle import dumps, loads
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 import aolog
 from aolog.errors import CursorLocked, UsageError
-from aolog.spark import watching
+from aolog.publish.pending import PendingLog
+from aolog.publish.publication import publish
+from aolog.spark import listing, watching
 from tests.spark.driving import run, source, struct
 
 SCHEMA = struct("offset", "log")
@@ -85,6 +88,29 @@ def test_what_comes_is_read_once_and_logs_that_come_from_their_beginning(tmp_pat
     assert query.batch() == named(other, "a") + named(more, "b")
     assert query.batch() is None
     assert list(json.loads(query.offset)) == ["a", "b"]
+
+
+def test_logs_that_a_publication_brings_beside_a_look_come_all_or_none(tmp_path, monkeypatch):
+    """Also below a directory that nobody knew for a root."""
+    write(tmp_path / "else", 1)
+    slabs = []
+    for name in "abc":
+        with PendingLog(tmp_path / "root", name, "ab" * 16) as log:
+            log.append_arrow(pa.record_batch({"value": [b"published"]}))
+        slabs += log.slabs
+
+    def holds_slabs(path, names, storage, real=listing.holds_slabs):
+        found = real(path, names, storage)
+        if slabs and path.startswith(f"{tmp_path}/root/"):  # one of them is passed, without a slab
+            publish(tmp_path / "root", "ab" * 16, slabs)
+            slabs.clear()
+        return found
+
+    query = Query(tmp_path)
+    monkeypatch.setattr(listing, "holds_slabs", holds_slabs)
+    names = [name for _, name in query.batch()]
+    assert not slabs
+    assert names == ["else", "root/a", "root/b", "root/c"]
 
 
 def test_keys_are_sorted_whatever_order_the_start_has(tmp_path):

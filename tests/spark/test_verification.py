@@ -8,6 +8,8 @@ import random
 import pytest
 
 import aolog
+import aolog.spark
+from aolog.errors import UsageError
 from aolog.record import Gap
 from aolog.spark.listing import list_logs
 from aolog.spark.options import Options
@@ -35,6 +37,15 @@ def test_however_logs_are_cut_gaps_and_counts_are_those_of_the_log_s_own_verify(
             assert log.end == report.end
             assert sum(row[2] for row in mine) == report.records
             assert sum(row[3] for row in mine) == report.frames
+
+
+@pytest.mark.parametrize("name", ["max_partition_bytes", "min_partitions"])
+def test_sizes_that_cannot_be_are_refused_before_anything_is_asked_of_spark(tmp_path, name):
+    write = aolog.Writer(tmp_path / "log")
+    write.close()
+    for wrong in (0, -1):
+        with pytest.raises(UsageError, match=f"{name}={wrong}"):
+            aolog.spark.verify(object(), tmp_path, **{name: wrong})
 
 
 def test_any_timestamp_has_an_hour(tmp_path):
