@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from aolog.storage import Storage
 
-__all__ = ["PENDING_SUFFIX", "UNBORN_SUFFIX", "Listing", "holds_slabs", "list_slabs"]
+__all__ = ["PENDING_SUFFIX", "UNBORN_SUFFIX", "Listing", "holds_slabs", "is_log", "list_slabs"]
 
 UNBORN_SUFFIX = ".slab.tmp"
 PENDING_SUFFIX = ".pending"
@@ -91,3 +91,8 @@ def holds_slabs(path: str, names: Iterable[str], storage: Storage) -> bool:
     from aolog.manifest import resolve
 
     return bool(resolve(path, pending, storage))
+
+
+def is_log(path: str, storage: Storage) -> bool:
+    """Whether there is a log. Raises CorruptionError, StorageError."""
+    return storage.exists(path) and holds_slabs(path, storage.list_names(path), storage)

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 import xxhash
 
 from aolog.errors import CorruptionError, NewerFormat
-from aolog.listing import PENDING_SUFFIX, holds_slabs
+from aolog.listing import PENDING_SUFFIX, is_log
 from aolog.log import MANIFEST_NAME
 from aolog.slab import ADDRESS_END
 from aolog.storage import absolute, parent_of
@@ -199,7 +199,7 @@ def steadily(roots: Iterable[str], look: Callable[[], _T], storage: Storage) -> 
                 break
             if looks >= _LOOKS:
                 held.close()
-                watched = [root for root in watched if not _is_log(root, storage)]
+                watched = [root for root in watched if not is_log(root, storage)]
                 for root in [root for root in watched if root in behind]:
                     held.callback(lock_root(root, storage).close)
                 behind = _contents(watched, storage)
@@ -217,10 +217,6 @@ def lock_root(root: str, storage: Storage) -> Directory:
         directory.close()
         raise
     return directory
-
-
-def _is_log(path: str, storage: Storage) -> bool:
-    return storage.exists(path) and holds_slabs(path, storage.list_names(path), storage)
 
 
 def _contents(roots: Iterable[str], storage: Storage) -> dict[str, bytes]:

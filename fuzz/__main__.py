@@ -37,7 +37,8 @@ Examples:
   python -m fuzz canary                              does the fuzzer still see?
 
 \b
-Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage, or no such Spark."""
+Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage, or no such Spark,
+3 Spark failed on the way: what was found until then is told."""
 
 
 @click.command(epilog=_EPILOG, context_settings=_CONTEXT)
@@ -106,24 +107,33 @@ def main(
     if master is None:
         result = campaign(plan, _Progress(target))
     else:
-        plan, result = _by_spark(plan, master, jobs)
+        sys.exit(_by_spark(plan, master, jobs, as_json=as_json))
     _report(plan, result, as_json=as_json)
     sys.exit(1 if result.failed else 0)
 
 
-def _by_spark(plan: Plan, master: str, jobs: int | None) -> tuple[Plan, Result]:
+def _by_spark(plan: Plan, master: str, jobs: int | None, *, as_json: bool) -> int:
     from dataclasses import replace
 
     from aolog.errors import AologError
     from fuzz.campaign import campaign
     from fuzz.spread import by_tasks, sending_fuzz
 
+    progress, error = _Progress(plan.target), None
     try:
         with sending_fuzz(master) as spark:
             plan = replace(plan, jobs=jobs or spark.sparkContext.defaultParallelism)
-            return plan, campaign(plan, _Progress(plan.target), by_tasks(plan, spark))
-    except AologError as error:
-        raise click.UsageError(f"--spark {master}: {error}") from None
+            campaign(plan, progress, by_tasks(plan, spark))
+    except AologError as caught:
+        error = f"--spark {master}: {caught}"
+    result = progress.result
+    if result is None:
+        raise click.UsageError(error or "no case was run")
+    _report(plan, result, as_json=as_json)
+    if error is not None:
+        click.echo(f"Error: {error}", err=True)
+        return 3
+    return 1 if result.failed else 0
 
 
 def _atheris(seed: int, seconds: float, corpus: Path) -> None:
@@ -197,8 +207,10 @@ class _Progress:
     def __init__(self, target: str) -> None:
         self._target = target
         self._told_s = 0.0
+        self.result: Result | None = None
 
     def __call__(self, result: Result) -> None:
+        self.result = result
         terminal = sys.stderr.isatty()
         if not terminal and result.seconds - self._told_s < 10.0:
             return

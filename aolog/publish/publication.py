@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, LogLocked, UsageError
 from aolog.holding import lock_log, refuse_foreign
-from aolog.listing import list_slabs
+from aolog.listing import is_log, list_slabs
 from aolog.log import MANIFEST_NAME, Log
 from aolog.manifest import Manifest, Place, encode_manifest, lock_root, read_manifest
 from aolog.notices import warn
@@ -171,8 +171,7 @@ def _refuse_nested(root: str, logs: Iterable[str], storage: Storage) -> None:
         while above != root:
             above = parent_of(above)
             if above not in looked:
-                there = storage.exists(above)
-                looked[above] = above in paths or (there and bool(list_slabs(above, storage).bases))
+                looked[above] = above in paths or is_log(above, storage)
             if looked[above]:
                 raise UsageError(f"log {log!r} would lie inside the log at {above}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from aolog.listing import list_slabs
+from aolog.listing import is_log
 from aolog.log import Log
 from aolog.resume import identity
 from aolog.stamp import NO_TIMESTAMP, encode_stamps
@@ -28,7 +28,7 @@ class Origins:
     def __init__(self, root: str) -> None:
         self._root = root
         self._storage = Storage()
-        self._is_log = bool(list_slabs(root, self._storage).bases)
+        self._is_log = is_log(root, self._storage)
         self._logs: dict[str, Log] = {}
 
     def stamps(self, batch: pa.RecordBatch) -> list[bytes | None]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from aolog.checks import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic
 from aolog.codec import CODECS, packer
 from aolog.errors import CodecUnavailable, UsageError
-from aolog.listing import list_slabs
+from aolog.listing import is_log
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
 from aolog.spark.asking import directory, naming, refused, size, unknown, whole_number
@@ -102,7 +102,7 @@ def read_sink_options(
     root = directory(given.get("path", ""))
     log = given.get("log")
     if log is None:
-        log = "." if _is_log(root, storage or Storage()) else DEFAULT_LOG
+        log = "." if is_log(root, storage or Storage()) else DEFAULT_LOG
     with naming("log"):
         depth_of(log)
     with naming("topic"):
@@ -131,10 +131,6 @@ def read_sink_options(
         version=_number(given, "txnVersion", 0, least=0),
         leftover_seconds=_number(given, "leftoverSeconds", int(LEFTOVER_SECONDS)),
     )
-
-
-def _is_log(root: str, storage: Storage) -> bool:
-    return storage.exists(root) and bool(list_slabs(root, storage).bases)
 
 
 def check_columns(schema: Any) -> bool:

@@ -44,7 +44,8 @@ class LogVerified(NamedTuple):
 
 class Verified(NamedTuple):
     """ok: no log has a gap. records, frames: of all. logs: by name. statistics: a DataFrame of
-    log, hour (of the records' timestamps, null in format 1), records, frames, bytes."""
+    log, hour (of the records' timestamps, null in format 1), records, frames, bytes; kept by Spark
+    until its `unpersist`, as it would read the logs again."""
 
     ok: bool
     records: int
@@ -103,15 +104,18 @@ def verify(
         .selectExpr("log", "timestamp_micros(hour_us) AS hour", "records", "frames", "bytes")
         .groupBy("log", "hour")
         .sum("records", "frames", "bytes")
+        .toDF("log", "hour", "records", "frames", "bytes")
+        .orderBy("log", "hour")
+        .cache()
     )
+    statistics.count()  # it is kept from here on
+    table.unpersist()
     return Verified(
         ok=not any(log.gaps for log in verified.values()),
         records=sum(log.records for log in verified.values()),
         frames=sum(log.frames for log in verified.values()),
         logs=verified,
-        statistics=statistics.toDF("log", "hour", "records", "frames", "bytes").orderBy(
-            "log", "hour"
-        ),
+        statistics=statistics,
     )
 
 

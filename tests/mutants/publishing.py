@@ -73,7 +73,15 @@ PUBLISHING = (
     _published("who_looks_at_all_logs_looks_once",
                "publish/test_readers_beside::"
                "test_who_looks_steadily_at_all_logs_sees_all_of_it_or_nothing",
-               Edit("aolog/manifest.py", "        if behind == before:\n", "        if True:\n")),
+               Edit("aolog/manifest.py", "            if behind == before:\n", "            if True:\n")),
+    _published("publications_without_end_never_wait_for_who_looks",
+               "publish/test_readers_beside::"
+               "test_publications_without_end_wait_for_who_looks",
+               Edit("aolog/manifest.py", "held.callback(lock_root(root, storage).close)", "pass")),
+    _published("who_looks_at_a_log_waits_for_its_writer",
+               "publish/test_readers_beside::"
+               "test_publications_without_end_wait_for_who_looks",
+               Edit("aolog/manifest.py", " if not is_log(root, storage)]", "]")),
     # --- once ---
     _published("a_transaction_is_not_recognised",
                "test_a_transaction_is_committed_once",
@@ -97,7 +105,7 @@ PUBLISHING = (
                     "                pass\n")),
     _published("two_publications_go_on_at_once",
                "test_a_publication_waits_for_another",
-               Edit(_PUBLICATION, "        directory.lock()\n", "        pass\n")),
+               Edit("aolog/manifest.py", "        directory.lock()\n", "        pass\n")),
     _published("a_live_writer_is_met_after_the_job",
                "test_a_live_writer_is_met_before_a_task_is_begun",
                Edit(_SINK, "    check_free(read.root, [] if routed else [read.log])\n", "")),
