@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING, cast
 
 from aolog.errors import UsageError
+from aolog.spark.asking import refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,7 +40,6 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     refuse_connect(spark, "use spark.read.format('aolog'), which lists them there")
     from pyspark.sql.types import StructType
 
-    from aolog.spark.asking import refused
     from aolog.spark.datasource import arrow_schema
     from aolog.spark.listing import list_logs
     from aolog.spark.options import read_options
@@ -53,7 +53,7 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
             raise refused(name, problem)
     cores = spark.sparkContext.defaultParallelism
     suiting = {"maxpartitionbytes": str(_PARTITION_BYTES), "minpartitions": str(cores)}
-    listed = {"paths": json.dumps([os.fspath(path) for path in paths])}
+    listed = {"paths": json.dumps([_path(path) for path in paths])}
     asked = read_options({**suiting, **given, **listed}, stream=False)
     wanted = spans(asked, list_logs(asked))
     cut = partitions(wanted, asked.partition_bytes, asked.min_partitions)
@@ -76,6 +76,17 @@ def refuse_connect(spark: SparkSession, instead: str) -> None:
             "with Spark Connect the paths are the server's, and the logs are listed here",
             hint=instead,
         )
+
+
+def _path(given: object) -> str:
+    path = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(path, str):  # a list, as load takes them
+        raise refused(
+            "path",
+            f"{given!r} is neither text nor a path",
+            "paths stand one after the other: scan(spark, *paths)",
+        )
+    return path
 
 
 def _text(value: object) -> str:

@@ -93,3 +93,9 @@ def test_a_path_without_logs_and_none_at_all_are_refused(tmp_path, spark):
         aolog.spark.scan(spark, tmp_path / "nothing")
     with pytest.raises(UsageError, match="path"):
         aolog.spark.scan(spark)
+
+
+@pytest.mark.parametrize("path", [None, 5, b"/tmp", ["/tmp"], ("/tmp",)])
+def test_what_is_no_path_is_refused(spark, path):
+    with pytest.raises(UsageError, match="is neither text nor a path"):
+        aolog.spark.scan(spark, path)
