@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import queue
+import shlex
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -188,7 +189,9 @@ def _saved(plan: Plan, failure: Failure) -> Failure:
     if plan.save is None or failure.small is None:
         return failure
     kept = save(plan.save, plan.target, failure.small)
-    return failure._replace(command=f"python -m fuzz {plan.target} --input {kept}")
+    return failure._replace(
+        command=f"python -m fuzz {plan.target} --input {shlex.quote(str(kept))}"
+    )
 
 
 def save(corpus: Path, target: str, case: Case) -> Path:

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -103,11 +104,13 @@ def test_a_failure_is_made_small_saved_and_named_in_one_command(
             self.taken[-1] = self.taken[-1]._replace(value=b"another")
 
     monkeypatch.setattr(_History, "append", append)
-    result = campaign(Plan("log", SEED, cases=10, save=tmp_path), lambda _: None)
+    result = campaign(Plan("log", SEED, cases=10, save=tmp_path / "as it is"), lambda _: None)
     assert sum(result.failed.values()) > 0
     failure = result.failures[0]
-    (saved,) = [path for path in tmp_path.glob("log/*.json") if str(path) in failure.command]
-    assert failure.command == f"python -m fuzz log --input {saved}"
+    *command, named = shlex.split(failure.command)
+    assert command == ["python", "-m", "fuzz", "log", "--input"]
+    saved = Path(named)
+    assert saved.parent == tmp_path / "as it is" / "log"
     assert failure.steps == len(decode(saved.read_text(encoding="utf-8"))["steps"]) <= 3
 
 
