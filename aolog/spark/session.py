@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import aolog.spark
@@ -48,17 +49,32 @@ def session(
         yield active
         return
     told("starting Spark")
+    from py4j.protocol import Py4JError
+
+    _quieten_gateway()
     builder = SparkSession.builder.appName("aolog")
     for name, value in ({"spark.ui.showConsoleProgress": "false"} | dict(conf or {})).items():
         builder = builder.config(name, value)
     with in_our_words():
         spark = builder.getOrCreate()
     try:
-        spark.sparkContext.setLogLevel("OFF")  # errors are told once, by whoever asked
-        aolog.spark.register(spark)
+        with in_our_words():
+            spark.sparkContext.setLogLevel("OFF")  # errors are told once, by whoever asked
+            aolog.spark.register(spark)
         yield spark
     finally:
-        spark.stop()
+        with suppress(ConnectionError, Py4JError):  # its Java may have ended
+            spark.stop()
+
+
+def _quieten_gateway() -> None:
+    """What it raises it also logs, with tracebacks, and some of it as the root logger."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_gateway)
+
+
+def _not_of_gateway(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
 
 
 @contextmanager
@@ -70,6 +86,8 @@ def in_our_words() -> Iterator[None]:
 
     try:
         yield
+    except ConnectionError as error:
+        raise JobFailed(f"Spark's Java, or whom the job calls, does not answer: {error}") from error
     except (PySparkException, Py4JError) as error:
         text = str(error)
         ours = _ours(text)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from fuzz.campaign import Plan, campaign
 from fuzz.spread import by_tasks
 from tests.spark.conftest import ROOT
+from tests.spark.standalone import parent
 
 pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
 
@@ -63,3 +68,46 @@ def test_a_spark_that_is_none_is_named_in_one_line():
     assert "Error: --spark local[x]: " in ended.stderr
     assert "Could not parse Master URL" in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("signalled", "signal_sent", "status", "said"),
+    [
+        ("java", signal.SIGKILL, 2, "Error: --spark local[2]: "),
+        ("python", signal.SIGINT, 1, "Aborted!"),
+    ],
+)
+def test_what_ends_it_in_a_round_is_told_without_a_traceback(
+    tmp_path, signalled, signal_sent, status, said
+):
+    """Half a minute each, for a JVM of their own."""
+    with (tmp_path / "said").open("wb") as errors:
+        campaign = subprocess.Popen(
+            [sys.executable, "-m", "fuzz", "frame", "--time", "500", "--spark", "local[2]"],
+            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors,
+        )  # fmt: skip  # one process
+    try:
+        until_s = time.monotonic() + 100
+        while not (java := _java_with_workers(campaign.pid)):
+            assert campaign.poll() is None
+            assert time.monotonic() < until_s
+            time.sleep(0.1)
+        os.kill(java if signalled == "java" else campaign.pid, signal_sent)
+        assert campaign.wait(60) == status
+    finally:
+        campaign.kill()
+        campaign.wait()
+    text = (tmp_path / "said").read_text(errors="replace")
+    assert said in text.splitlines()[-1]
+    assert "Traceback" not in text
+
+
+def _java_with_workers(driver):
+    """0 before it has begun a round: then it has a Python of its own."""
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"pyspark.daemon" in command and parent(parent(pid)) == driver:
+                return parent(pid)
+    return 0
