@@ -38,7 +38,7 @@ Examples:
 
 \b
 Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage, or no such Spark,
-3 Spark failed on the way: what was found until then is told."""
+3 Ctrl-C, or a Spark that fails, on the way: what was found until then is told."""
 
 
 @click.command(epilog=_EPILOG, context_settings=_CONTEXT)
@@ -49,7 +49,7 @@ Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage,
               help="Seconds. [default: 10, unless --cases says how many]")  # fmt: skip
 @click.option("--cases", type=click.IntRange(1), help="Stop behind so many cases.")
 @click.option("--jobs", type=click.IntRange(1),
-              help="Processes side by side. [default: 1; with --spark as many as it has cores]")  # fmt: skip
+              help="Processes side by side. [default: 1; with --spark as many as it has cores then]")  # fmt: skip
 @click.option("--spark", "master", metavar="MASTER",
               help="Jobs are tasks of this Spark, whose workers have aolog: local[2], spark://host:7077.")  # fmt: skip
 @click.option("--case", "number", type=click.IntRange(0), help="Run this case of the seed alone.")
@@ -99,41 +99,45 @@ def main(
     if number is not None or path is not None:
         sys.exit(_one(target, seed, number, path))
 
+    from aolog.errors import AologError
     from fuzz.campaign import Plan, campaign
 
     if seconds is None and cases is None:
         seconds = 10.0
-    plan = Plan(target, seed, seconds, cases, jobs or 1, where)
-    if master is None:
-        result = campaign(plan, _Progress(target))
-    else:
-        sys.exit(_by_spark(plan, master, jobs, as_json=as_json))
-    _report(plan, result, as_json=as_json)
-    sys.exit(1 if result.failed else 0)
+    _require_writable(where)
+    plan, progress = Plan(target, seed, seconds, cases, jobs or 1, where), _Progress(target)
+    stopped: str | None = None
+    try:
+        if master is None:
+            campaign(plan, progress)
+        else:
+            plan = _by_spark(plan, master, jobs, progress)
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    except AologError as error:
+        stopped = f"--spark {master}: {error}"
+        if progress.result is None:
+            raise click.UsageError(stopped) from None
+    if progress.result is None:
+        raise click.Abort
+    _report(plan, progress.result, as_json=as_json)
+    if stopped is not None:
+        click.echo(f"Error: {stopped}; this is what was found until then", err=True)
+        sys.exit(3)
+    sys.exit(1 if progress.result.failed else 0)
 
 
-def _by_spark(plan: Plan, master: str, jobs: int | None, *, as_json: bool) -> int:
+def _by_spark(plan: Plan, master: str, jobs: int | None, progress: _Progress) -> Plan:
+    """The plan as it was carried out."""
     from dataclasses import replace
 
-    from aolog.errors import AologError
     from fuzz.campaign import campaign
     from fuzz.spread import by_tasks, sending_fuzz
 
-    progress, error = _Progress(plan.target), None
-    try:
-        with sending_fuzz(master) as spark:
-            plan = replace(plan, jobs=jobs or spark.sparkContext.defaultParallelism)
-            campaign(plan, progress, by_tasks(plan, spark))
-    except AologError as caught:
-        error = f"--spark {master}: {caught}"
-    result = progress.result
-    if result is None:
-        raise click.UsageError(error or "no case was run")
-    _report(plan, result, as_json=as_json)
-    if error is not None:
-        click.echo(f"Error: {error}", err=True)
-        return 3
-    return 1 if result.failed else 0
+    with sending_fuzz(master) as spark:
+        plan = replace(plan, jobs=jobs or spark.sparkContext.defaultParallelism)
+        campaign(plan, progress, by_tasks(plan, spark))
+    return plan
 
 
 def _atheris(seed: int, seconds: float, corpus: Path) -> None:
@@ -179,7 +183,8 @@ def _require_writable(directory: Path) -> None:
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
-        raise click.UsageError(f"--save {directory}: {error.strerror}") from None
+        why = f"--save {directory}: {error.strerror}; failures are kept there"
+        raise click.UsageError(why) from None
 
 
 def _canary(seed: int, *, as_json: bool) -> int:

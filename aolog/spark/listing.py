@@ -156,6 +156,9 @@ def find_logs(options: Options) -> list[Found]:
                 path=root,
             )
         for path in logs:
+            if _is_foreign(path):
+                raw = path.encode(errors="surrogateescape")
+                raise UsageError(f"the path {raw!r} is no UTF-8, as Spark's texts are")
             base = root if len(below) == 1 and path != root else shared
             name = path[len(base) :].lstrip("/")
             found[name] = path
@@ -166,6 +169,11 @@ def find_logs(options: Options) -> list[Found]:
                 f"option subscribe: no log {name!r}", hint=f"there are {_some(sorted(found))}"
             )
     return [Found(*item) for item in sorted(chosen.items())]
+
+
+def _is_foreign(path: str) -> bool:
+    """Whether it has bytes that are no text."""
+    return any("\udc80" <= character <= "\udcff" for character in path)
 
 
 def _some(names: list[str]) -> str:

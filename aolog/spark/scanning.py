@@ -47,7 +47,7 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     from aolog.spark.reading import Reading, read_pieces
     from aolog.spark.schema import ddl
 
-    given = {name.lower(): _text(value) for name, value in options.items() if value is not None}
+    given = {name.lower(): _text(name, v) for name, v in options.items() if v is not None}
     for name, problem in _NOT_HERE.items():
         if name.lower() in given:
             raise refused(name, problem)
@@ -89,6 +89,8 @@ def _path(given: object) -> str:
     return path
 
 
-def _text(value: object) -> str:
+def _text(name: str, value: object) -> str:
     """As Spark hands options on."""
+    if not isinstance(value, str | bool | int | float):
+        raise refused(name, f"{value!r} is neither text nor a number", "offsets by log are JSON")
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import warnings
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -55,7 +56,7 @@ def session(
     builder = SparkSession.builder.appName("aolog")
     for name, value in ({"spark.ui.showConsoleProgress": "false"} | dict(conf or {})).items():
         builder = builder.config(name, value)
-    with in_our_words():
+    with in_our_words(), _uninterrupted():
         spark = builder.getOrCreate()
     try:
         with in_our_words():
@@ -65,6 +66,16 @@ def session(
     finally:
         with suppress(ConnectionError, Py4JError):  # its Java may have ended
             spark.stop()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the block has ended: a Java that is left while it starts goes on alone."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _quieten_gateway() -> None:

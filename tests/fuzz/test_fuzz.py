@@ -7,8 +7,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import pty
 import random
 import shlex
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -229,3 +231,24 @@ def test_the_coverage_guided_engine_runs_or_says_what_it_needs(tmp_path: Path) -
         assert "pip install 'aolog[fuzz]'" in done.stderr
     else:
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ctrl_c_tells_what_was_found_until_then():
+    """A terminal sees the progress of each second. Two seconds."""
+    leader, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "fuzz", "frame", "--time", "500", "--json"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal,
+    ) as campaign:  # fmt: skip  # one process
+        try:
+            os.close(terminal)
+            seen = b""
+            while b" cases, " not in seen:
+                seen += os.read(leader, 1000)
+            campaign.send_signal(signal.SIGINT)
+            out, _ = campaign.communicate(timeout=60)
+        finally:
+            campaign.kill()
+            os.close(leader)
+    assert campaign.returncode == 3
+    assert json.loads(out)["cases"] > 0

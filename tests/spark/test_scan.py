@@ -99,3 +99,16 @@ def test_a_path_without_logs_and_none_at_all_are_refused(tmp_path, spark):
 def test_what_is_no_path_is_refused(spark, path):
     with pytest.raises(UsageError, match="is neither text nor a path"):
         aolog.spark.scan(spark, path)
+
+
+def test_a_log_whose_name_is_no_text_is_refused_on_the_driver(tmp_path, spark):
+    write(tmp_path / "a\udcff")
+    with pytest.raises(UsageError, match=r"a\\xff' is no UTF-8"):
+        aolog.spark.scan(spark, tmp_path)
+
+
+@pytest.mark.parametrize("value", [b"a", {"a": 1}, ["a"]])
+def test_an_option_that_is_neither_text_nor_a_number_is_refused(tmp_path, spark, value):
+    write(tmp_path / "a")
+    with pytest.raises(UsageError, match=r"option subscribePattern: .* neither text nor a number"):
+        aolog.spark.scan(spark, tmp_path, subscribePattern=value)
