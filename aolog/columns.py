@@ -263,15 +263,21 @@ class _Body:
         self._unchecked = unchecked
 
     def take(self, length: int) -> memoryview:
-        begin, end = self.at, self.at + length
+        begin = self.at
+        self.end = end = begin + length
+        self.at = end + -end % ALIGNMENT  # `padding` without its call: this runs for each frame
         if end > len(self.body):
             raise Malformed(f"column ends at {end}, body at {len(self.body)}")
-        self.at, self.end = end + padding(end), end
         return self.body[begin:end]
 
     def offsets(self, count: int) -> tuple[memoryview, int]:
         """(n+1) u32, the first 0, and the last of them. That none falls is for the caller."""
-        view = self.take(4 * (count + 1))
+        size, begin = 4 * count + 4, self.at
+        self.end = end = begin + size
+        self.at = end + -end % ALIGNMENT
+        view = self.body[begin:end]
+        if len(view) != size:
+            raise Malformed(f"column ends at {end}, body at {len(self.body)}")
         numbers = view.cast("I")
         if numbers[0] != 0:
             raise Malformed("offsets do not begin at 0")
@@ -281,7 +287,7 @@ class _Body:
     def binary(self, count: int, *, nulls: bool) -> BinaryColumn:
         validity = self.take((count + 7) // 8) if nulls else None
         offsets, length = self.offsets(count)
-        return BinaryColumn(validity, offsets, self.take(length))
+        return _make_binary((validity, offsets, self.take(length)))
 
 
 def _check_text(column: BinaryColumn) -> None:
@@ -401,4 +407,4 @@ def _decode(body: memoryview, count: int, bits: int, unchecked: list[memoryview]
     values = reader.binary(count, nulls=bool(bits & VALUE_NULLS))
     if reader.end != len(body):
         raise Malformed("bytes behind the last column")
-    return Columns(count, None, values, timestamps, keys, topic, topics, headers)
+    return _make_columns((count, None, values, timestamps, keys, topic, topics, headers))
