@@ -273,6 +273,58 @@ speed_rise(PyObject *Py_UNUSED(module), PyObject *columns)
     return PyBool_FromLong(rises);
 }
 
+/* --- groups -------------------------------------------------------------------------------- */
+
+#define SEEN 64 /* objects that are known without being hashed; a power of two */
+
+typedef struct {
+    PyObject *object;  /* held: another may not come to stand where it stood */
+    PyObject *indices; /* the dictionary's */
+} Seen;
+
+/* The list of an object's group, borrowed from the groups; NULL on an error. */
+static PyObject *
+group_of(PyObject *groups, PyObject *object, Seen *seen)
+{
+    PyObject *before = seen->object, *indices;
+    Py_INCREF(object);
+    indices = PyDict_GetItemWithError(groups, object);
+    if (indices == NULL && !PyErr_Occurred() && (indices = PyList_New(0)) != NULL) {
+        int failed = PyDict_SetItem(groups, object, indices) < 0;
+        Py_DECREF(indices); /* the dictionary has its own */
+        if (failed)
+            indices = NULL;
+    }
+    seen->object = object;
+    seen->indices = indices;
+    Py_XDECREF(before);
+    return indices;
+}
+
+static PyObject *
+speed_groups(PyObject *Py_UNUSED(module), PyObject *objects)
+{
+    if (!PyList_CheckExact(objects)) {
+        PyErr_SetString(PyExc_TypeError, "groups takes a list");
+        return NULL;
+    }
+    Seen known[SEEN] = {{NULL, NULL}};
+    PyObject *groups = PyDict_New();
+    for (Py_ssize_t i = 0; groups != NULL && i < PyList_Size(objects); i++) {
+        PyObject *object = PyList_GetItem(objects, i);
+        Seen *seen = &known[((uintptr_t)object >> 4) % SEEN];
+        PyObject *indices =
+            seen->object == object ? seen->indices : group_of(groups, object, seen);
+        PyObject *index = indices == NULL ? NULL : PyLong_FromSsize_t(i);
+        if (index == NULL || PyList_Append(indices, index) < 0)
+            Py_CLEAR(groups);
+        Py_XDECREF(index);
+    }
+    for (int i = 0; i < SEEN; i++)
+        Py_XDECREF(known[i].object);
+    return groups;
+}
+
 /* --- the module ---------------------------------------------------------------------------- */
 
 static PyMethodDef speed_methods[] = {
@@ -283,6 +335,8 @@ static PyMethodDef speed_methods[] = {
      "measure(values): (bytes of all, bytes of the longest); None if one is not bytes."},
     {"rise", speed_rise, METH_O,
      "rise(columns): whether in none of the columns of u32 a number is less than the one before."},
+    {"groups", speed_groups, METH_O,
+     "groups(objects): where each of them stands: indices, by object, in order of appearance."},
     {"export", aolog_export, METH_O,
      "export((length, buffers, children)): an Arrow array by its C data interface; see speed.py."},
     {NULL, NULL, 0, NULL},

@@ -1,7 +1,7 @@
 """What runs once a record: compiled where there was a compiler, in Python everywhere.
 
 The compiled half, `_speed.c`, `_rows.c` and `_export.c`, knows nothing of the format: it lets
-values join a list, adds up lengths, cuts bytes, fills tuples and hands buffers to Arrow. Both halves
+values join a list, adds up lengths, cuts bytes, fills tuples, groups and hands buffers to Arrow. Both halves
 do the same; `backend` says which is in use, and `AOLOG_BACKEND=python` in the environment chooses
 the second.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import accumulate, pairwise, repeat
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 try:
     if os.environ.get("AOLOG_BACKEND") == "python":
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers
 
-__all__ = ["Gate", "Rows", "backend", "column", "export", "measure", "rise"]
+__all__ = ["Gate", "Rows", "backend", "column", "export", "groups", "measure", "rise"]
+
+_Object = TypeVar("_Object")
 
 _NUMPY_PAYS = 256  # entries; below it, sorting a list is faster than numpy's calls
 
@@ -153,6 +155,15 @@ def _numpy() -> tuple[Callable[..., np.ndarray], np.dtype[np.uint32]]:
     return np.frombuffer, np.dtype(np.uint32)
 
 
+def _groups(objects: list[_Object]) -> dict[_Object, list[int]]:
+    """Where each of them stands: indices, by object, in order of appearance. Raises TypeError for
+    one that has no hash."""
+    found: dict[_Object, list[int]] = {}
+    for i, one in enumerate(objects):
+        found.setdefault(one, []).append(i)
+    return found
+
+
 class PythonRows:
     """An iterator over tuples of a type: rows `first` to `end` of columns, each of a kind:
 
@@ -247,8 +258,8 @@ export: Callable[[tuple[Any, ...]], object] | None = None if _speed is None else
 if TYPE_CHECKING or _speed is None:
     Gate = PythonGate
     Rows = PythonRows
-    column, measure, rise = _column, _measure, _rise
+    column, measure, rise, groups = _column, _measure, _rise, _groups
 else:
     Gate = _speed.Gate
     Rows = _speed.Rows
-    column, measure, rise = _speed.column, _speed.measure, _speed.rise
+    column, measure, rise, groups = _speed.column, _speed.measure, _speed.rise, _speed.groups

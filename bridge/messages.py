@@ -121,7 +121,9 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
     topics: list[str | None] = []
     firsts, counts = [], []
     times: list[bytes | memoryview] = []
-    value_ends: list[bytes | memoryview] = []
+    begins: list[bytes | memoryview] = []
+    ends: list[bytes | memoryview] = []
+    key_begins: list[bytes | memoryview] = []
     key_ends: list[bytes | memoryview] = []
     for frame in frames:
         columns, skip = frame.columns, frame.skip
@@ -130,13 +132,17 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
         firsts.append(frame.address + skip)
         counts.append(count)
         values += of_values.to_views()[skip:]
-        value_ends.append(of_values.offsets[_U32.size * skip :])
+        begins.append(of_values.offsets[_U32.size * skip : -_U32.size])
+        ends.append(of_values.offsets[_U32.size * (skip + 1) :])
         if columns.keys is None:
             keys += [None] * count
-            key_ends.append(bytes(_U32.size * (count + 1)))
+            none = bytes(_U32.size * count)
+            key_begins.append(none)
+            key_ends.append(none)
         else:
             keys += columns.keys.to_list()[skip:]
-            key_ends.append(columns.keys.offsets[_U32.size * skip :])
+            key_begins.append(columns.keys.offsets[_U32.size * skip : -_U32.size])
+            key_ends.append(columns.keys.offsets[_U32.size * (skip + 1) :])
         topics += [columns.topic] * count
         if columns.timestamps is not None:
             times.append(columns.timestamps[_I64.size * skip :])
@@ -145,16 +151,16 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
     behind = np.cumsum(counts)
     addresses = np.repeat(firsts - behind + counts, counts) + np.arange(behind[-1])
     times_us = np.frombuffer(b"".join(times), np.int64)
-    ends = np.frombuffer(b"".join(value_ends), np.uint32)
-    ends = ends + np.frombuffer(b"".join(key_ends), np.uint32)  # a frame has less than 4 GiB
-    between = behind[:-1] + np.arange(len(frames) - 1)  # from one frame to the next
+    to, of = (np.frombuffer(b"".join(each), np.uint32) for each in (ends, begins))
+    keys_to, keys_of = (np.frombuffer(b"".join(each), np.uint32) for each in (key_ends, key_begins))
+    sizes = to - of + keys_to - keys_of  # a frame has less than 4 GiB
     return Messages(
         addresses.tolist(),
         topics,
         keys,
         values,
         [()] * len(addresses),
-        np.delete(np.diff(ends), between).tolist(),
+        sizes.tolist(),
         np.maximum(1, times_us // 1000).tolist(),
         encode_stamps(source, frames[0].epoch, addresses, times_us),
     )

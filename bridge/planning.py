@@ -10,9 +10,9 @@ its records; else they are looked at one by one.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from aolog.speed import groups
 from bridge.engine import Aside, Planned
 from bridge.lane import Lane, LaneKey, Mark, Position, Refusal
 
@@ -57,9 +57,7 @@ def plan(
     begin: where reading began. aside: addresses of records that were set aside before. bytes_max:
     what a record may take. A lane with poison in it stands before that, or else goes on behind.
     """
-    by_lane: dict[LaneKey | None, list[int]] = defaultdict(list)
-    for i, key in enumerate(given.lanes):
-        by_lane[key].append(i)
+    by_lane = groups(list(given.lanes))
     by_lane.pop(None, None)
     alike = (
         max(given.sizes, default=0) <= bytes_max

@@ -6,9 +6,9 @@ key is remembered, as keys recur.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from aolog.speed import groups
 from bridge.routing import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ def lanes_by_topic(
     """Of each record. lanes_of: of those that name the same topic, by their keys and addresses."""
     if len(set(topics)) == 1:
         return lanes_of(topics[0], keys, addresses)
-    by_topic: dict[str | None, list[int]] = defaultdict(list)
-    for i, topic in enumerate(topics):
-        by_topic[topic].append(i)
+    by_topic = groups(list(topics))
     found: list[LaneKey | None] = [None] * len(topics)
     for topic, indices in by_topic.items():
         lanes = lanes_of(topic, [keys[i] for i in indices], [addresses[i] for i in indices])

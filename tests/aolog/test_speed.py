@@ -75,6 +75,48 @@ def test_columns_and_measures_are_the_same(values):
     assert column[begin:] == b"".join(values)
 
 
+@bounded
+@given(st.lists(st.integers(0, 3) | st.integers(0, 200) | st.none() | st.text(max_size=1)))
+def test_groups_are_the_same(objects):
+    known = [("t", one) for one in range(3)]  # equal ones that are not the same one
+    objects = [known[one] if one in (0, 1) else ("t", one) for one in objects]
+    expected: dict[object, list[int]] = {}
+    for i, one in enumerate(objects):
+        expected.setdefault(one, []).append(i)
+    for groups in (compiled.groups, speed._groups):
+        found = groups(objects)
+        assert list(found.items()) == list(expected.items())
+
+
+def test_groups_hold_what_they_know_and_let_it_go():
+    one, other = ("t", int("1")), ("t", int("1"))
+    before = sys.getrefcount(one), sys.getrefcount(other)
+    found = compiled.groups([one, other, one])
+    assert found == {("t", 1): [0, 1, 2]}
+    assert (sys.getrefcount(one), sys.getrefcount(other)) == (before[0] + 1, before[1])
+    del found
+    assert sys.getrefcount(one) == before[0]
+
+
+@pytest.mark.parametrize("groups", [compiled.groups, speed._groups])
+def test_what_cannot_be_grouped_is_refused(groups):
+    class Grave:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            objects.clear()
+            raise ValueError("no")
+
+    objects: list[object] = [Grave(), Grave(), 1]
+    with pytest.raises(ValueError, match="no"):
+        groups(objects)
+    with pytest.raises(TypeError, match="unhashable"):
+        groups([[]])
+    with pytest.raises(TypeError):
+        groups(None)
+
+
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_null_has_no_place_in_a_column(at):
     values: list[bytes | None] = [b"x", b"y"]
