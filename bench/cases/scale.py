@@ -4,7 +4,8 @@ Each group is a curve: the same work at growing sizes, a contender a size. What 
 depend on the size. By records: slabs of 64 MiB, as they come. By slabs: 1000 records each, with
 syncs left out, as they would hide all else; a slab so short shows what a slab itself costs.
 A directory is listed where a log is opened and where retention is asked: that grows with the
-number of names, and has a row of its own.
+number of names, and has a row of its own; so have the files themselves, written raw, which the
+first few of a file system take less time for.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import random
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ _FLAT_MAX = 1.5  # the largest log's cost a record as a multiple of a small one'
 _NO_PROMISE = Promise("-", "none")
 _CHECKED = Promise("-", "xxh3 a frame")
 _NOTHING = prove([])
+_BLOCK = bytes(64 << 10)
+_RAW = "files, raw"
 _NO_LIMIT = aolog.Retention(max_bytes=1 << 60)
 
 
@@ -194,8 +197,32 @@ def _append(axis: str, logs: list[_Log], rounds: int) -> Group:
                promise=Promise("OS", "xxh3 a frame"), expected=Proof(log.records, "intact"))
         for log in logs
     ]  # fmt: skip  # one thing, a line or two
-    timed = "from the first append until all are in the operating system"
-    return _group(axis, "append", timed, points, rounds)
+    points += [
+        _point(_RAW, axis, log, log.records, partial(_raw, log), is_work=False) for log in logs
+    ]  # fmt: skip  # one thing, a line or two
+    flat = _flat(axis, points, series)
+    raw = _named(_RAW, axis, max(log.at for log in logs))
+    targets = (replace(flat, what=f"{flat.what} and of raw files", others=(*flat.others, raw)),)
+    timed = "from the first append until all are in the operating system; files as large, raw"
+    return _group(axis, "append", timed, points, rounds, targets=targets)
+
+
+@contextmanager
+def _raw(log: _Log, directory: str) -> Iterator[Work]:
+    """As many files of the same sizes, made as a slab is: under another name first."""
+    names = [name for name in os.listdir(log.path) if name.endswith(".slab")]
+    sizes = [Path(log.path, name).stat().st_size for name in names]
+
+    def work() -> int:
+        for name, size in zip(names, sizes, strict=True):
+            fd = os.open(Path(directory, "new"), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            for at in range(0, size, len(_BLOCK)):
+                os.write(fd, _BLOCK[: size - at])
+            os.close(fd)
+            Path(directory, "new").rename(Path(directory, name))
+        return log.records
+
+    yield work
 
 
 def _read(axis: str, logs: list[_Log], rounds: int) -> Group:
