@@ -172,8 +172,9 @@ def dies(commit: Callable[[], None]) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_commit_killed_before_each_of_its_calls_leaves_all_or_nothing(spark, tmp_path):
-    """Half a minute."""
+    """Half a minute, or some, beside other work."""
     options, seen = {"txnAppId": "nightly", "txnVersion": 1}, []
     for step in count(1):
         root = tmp_path / str(step)
@@ -193,6 +194,7 @@ def test_a_commit_killed_before_each_of_its_calls_leaves_all_or_nothing(spark, t
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_stream_s_commit_killed_before_each_of_its_calls_is_repeated_and_seen_once(
     spark, tmp_path
 ):
