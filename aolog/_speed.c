@@ -2,8 +2,8 @@
  * it, and speed.py has the same in Python.
  *
  * It knows nothing of the log's format, of files or of clocks: it appends to lists, adds up
- * lengths, cuts bytes, fills tuples (_rows.c) and hands out buffers (_export.c). The interpreter's
- * lock is held throughout, so each call is one step for other threads.
+ * lengths, groups, cuts bytes, fills tuples (_rows.c) and hands out buffers (_export.c). The
+ * interpreter's lock is held throughout, so each call is one step for other threads.
  *
  * Limited API of CPython 3.11: one build serves every later version. Where a type was checked,
  * Py_SIZE is its length, which the API inlines; PyBytes_Size and PyList_Size are calls.

@@ -1,9 +1,9 @@
 """What runs once a record: compiled where there was a compiler, in Python everywhere.
 
 The compiled half, `_speed.c`, `_rows.c` and `_export.c`, knows nothing of the format: it lets
-values join a list, adds up lengths, cuts bytes, fills tuples, groups and hands buffers to Arrow. Both halves
-do the same; `backend` says which is in use, and `AOLOG_BACKEND=python` in the environment chooses
-the second.
+values join a list, adds up lengths, cuts bytes, fills tuples, groups and hands buffers to Arrow.
+Both halves do the same; `backend` says which is in use, and `AOLOG_BACKEND=python` in the
+environment chooses the second.
 """
 
 from __future__ import annotations
