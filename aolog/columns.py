@@ -272,12 +272,7 @@ class _Body:
 
     def offsets(self, count: int) -> tuple[memoryview, int]:
         """(n+1) u32, the first 0, and the last of them. That none falls is for the caller."""
-        size, begin = 4 * count + 4, self.at
-        self.end = end = begin + size
-        self.at = end + -end % ALIGNMENT
-        view = self.body[begin:end]
-        if len(view) != size:
-            raise Malformed(f"column ends at {end}, body at {len(self.body)}")
+        view = self.take(4 * (count + 1))
         numbers = view.cast("I")
         if numbers[0] != 0:
             raise Malformed("offsets do not begin at 0")
