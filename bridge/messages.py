@@ -18,6 +18,8 @@ from bridge.stamp import encode_stamp, encode_stamps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    import numpy as np
+
     from aolog import Record
     from aolog.batch import Batch, RecordFrame
     from aolog.record import Headers
@@ -121,10 +123,8 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
     topics: list[str | None] = []
     firsts, counts = [], []
     times: list[bytes | memoryview] = []
-    begins: list[bytes | memoryview] = []
-    ends: list[bytes | memoryview] = []
-    key_begins: list[bytes | memoryview] = []
-    key_ends: list[bytes | memoryview] = []
+    value_offsets: list[bytes | memoryview] = []
+    key_offsets: list[bytes | memoryview] = []
     for frame in frames:
         columns, skip = frame.columns, frame.skip
         count = columns.records - skip
@@ -132,17 +132,13 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
         firsts.append(frame.address + skip)
         counts.append(count)
         values += of_values.to_views()[skip:]
-        begins.append(of_values.offsets[_U32.size * skip : -_U32.size])
-        ends.append(of_values.offsets[_U32.size * (skip + 1) :])
+        value_offsets.append(of_values.offsets[_U32.size * skip :])
         if columns.keys is None:
             keys += [None] * count
-            none = bytes(_U32.size * count)
-            key_begins.append(none)
-            key_ends.append(none)
+            key_offsets.append(bytes(_U32.size * (count + 1)))
         else:
             keys += columns.keys.to_list()[skip:]
-            key_begins.append(columns.keys.offsets[_U32.size * skip : -_U32.size])
-            key_ends.append(columns.keys.offsets[_U32.size * (skip + 1) :])
+            key_offsets.append(columns.keys.offsets[_U32.size * skip :])
         topics += [columns.topic] * count
         if columns.timestamps is not None:
             times.append(columns.timestamps[_I64.size * skip :])
@@ -151,9 +147,7 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
     behind = np.cumsum(counts)
     addresses = np.repeat(firsts - behind + counts, counts) + np.arange(behind[-1])
     times_us = np.frombuffer(b"".join(times), np.int64)
-    to, of = (np.frombuffer(b"".join(each), np.uint32) for each in (ends, begins))
-    keys_to, keys_of = (np.frombuffer(b"".join(each), np.uint32) for each in (key_ends, key_begins))
-    sizes = to - of + keys_to - keys_of  # a frame has less than 4 GiB
+    sizes = _lengths(value_offsets) + _lengths(key_offsets)  # a frame has less than 4 GiB
     return Messages(
         addresses.tolist(),
         topics,
@@ -164,6 +158,14 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
         np.maximum(1, times_us // 1000).tolist(),
         encode_stamps(source, frames[0].epoch, addresses, times_us),
     )
+
+
+def _lengths(offsets: list[bytes | memoryview]) -> np.ndarray:
+    """Of the entries of columns, one after the other."""
+    import numpy as np
+
+    ends = np.frombuffer(b"".join([each[_U32.size :] for each in offsets]), np.uint32)
+    return ends - np.frombuffer(b"".join([each[: -_U32.size] for each in offsets]), np.uint32)
 
 
 def _of_records(records: Iterable[Record], source: bytes, epoch: int) -> Messages:
