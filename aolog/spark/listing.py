@@ -61,9 +61,7 @@ def list_logs(options: Options) -> list[Listed]:
     storage = Storage()
     for path in options.paths:
         storage.open_directory(path).close()  # else a file is met as its manifest's directory
-    return steadily_all(
-        options.paths, find_logs(options), lambda _: _list(options, storage), storage
-    )
+    return steadily_all(options.paths, (), lambda _: _list(options, storage), storage)
 
 
 def steadily_all(
