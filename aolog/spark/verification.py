@@ -85,7 +85,16 @@ def verify(
     context = spark.sparkContext
     found = context.parallelize(cut, max(1, len(cut))).flatMap(_check_all)
     table = spark.createDataFrame(found, _FOUND).cache()
-    rows = table.groupBy("log").agg({"records": "sum", "frames": "sum"}).collect()
+    statistics = (
+        table.where("gaps is null")
+        .selectExpr("log", "timestamp_micros(hour_us) AS hour", "records", "frames", "bytes")
+        .groupBy("log", "hour")
+        .sum("records", "frames", "bytes")
+        .toDF("log", "hour", "records", "frames", "bytes")
+        .orderBy("log", "hour")
+        .cache()
+    )
+    rows = statistics.groupBy("log").agg({"records": "sum", "frames": "sum"}).collect()
     counts = {row["log"]: (row["sum(records)"], row["sum(frames)"]) for row in rows}
     gaps: dict[str, list[Gap]] = defaultdict(list)
     for row in table.where("gaps is not null").select("log", "gaps").collect():
@@ -99,16 +108,6 @@ def verify(
         )
         for log in logs
     }
-    statistics = (
-        table.where("gaps is null")
-        .selectExpr("log", "timestamp_micros(hour_us) AS hour", "records", "frames", "bytes")
-        .groupBy("log", "hour")
-        .sum("records", "frames", "bytes")
-        .toDF("log", "hour", "records", "frames", "bytes")
-        .orderBy("log", "hour")
-        .cache()
-    )
-    statistics.count()  # it is kept from here on
     table.unpersist()
     return Verified(
         ok=not any(log.gaps for log in verified.values()),
