@@ -79,13 +79,12 @@ def main(
         raise click.UsageError(f"--time {seconds} is no number of seconds")
     if number is not None and path is not None:
         raise click.UsageError("--case and --input name two cases: give one")
-    if as_json and (number is not None or path is not None):
+    alone = number is not None or path is not None
+    if as_json and alone:
         raise click.UsageError("--json is for campaigns: one case is told with its traceback")
-    if master is not None and (
-        engine == "atheris" or target == "canary" or number is not None or path is not None
-    ):
+    if master is not None and (engine == "atheris" or target == "canary" or alone):
         raise click.UsageError("--spark is for campaigns of this fuzzer's own engine")
-    if save is not None:
+    if save is not None or not (alone or target == "canary"):
         _require_writable(where)
     if engine == "atheris":
         if target != "frame":
@@ -93,10 +92,10 @@ def main(
         _atheris(seed, seconds or 10.0, where)
         return
     if target == "canary":
-        if number is not None or path is not None:
+        if alone:
             raise click.UsageError("canary has no cases of its own")
         sys.exit(_canary(seed, as_json=as_json))
-    if number is not None or path is not None:
+    if alone:
         sys.exit(_one(target, seed, number, path))
 
     from aolog.errors import AologError
@@ -104,7 +103,6 @@ def main(
 
     if seconds is None and cases is None:
         seconds = 10.0
-    _require_writable(where)
     plan, progress = Plan(target, seed, seconds, cases, jobs or 1, where), _Progress(target)
     stopped: str | None = None
     try:
