@@ -1,133 +1,25 @@
-/* Rows: tuples filled from columns, for `aolog._speed`. What a reader runs for each record.
- *
- * It knows nothing of the log's format: columns are Arrow's own buffers (n+1 offsets u32, bytes, a
- * bitmap of what is present), numbers, or one object for all rows.
+/* Rows: tuples filled from columns, for `aolog._speed`. What a reader, and a bridge, runs for each
+ * record.
  */
-#include "_rows.h"
+#include "_column.h"
 
 #include <structmember.h>
 
-#include <limits.h>
-#include <stdint.h>
-#include <string.h>
-
 #define WIDTH_MAX 8
-
-/* A column of byte strings: Arrow's buffers. Entries lie within the data, or reading them fails.
- * The pointers are the views' own, looked up once. */
-typedef struct {
-    const unsigned char *bits; /* NULL if all entries are there */
-    const char *offsets;
-    const char *bytes;
-    size_t size;
-    Py_buffer validity, cuts, data;
-} Entries;
-
-enum {
-    SHARED = 'c',
-    RISING = 'n',
-    NUMBERS = 'q',
-    BYTES = 'b',
-    VIEWS = 'v',
-    TEXT = 't',
-    PAIRS = 'p'
-};
-
-typedef struct {
-    char kind;
-    long long first;   /* RISING: of row 0, one more with each row */
-    Py_buffer numbers; /* NUMBERS: i64 each; PAIRS: offsets u32 into the entries */
-    uint32_t last;     /* PAIRS: the last of them */
-    Entries entries;   /* BYTES, VIEWS, TEXT; PAIRS: the first of each pair, as text */
-    Entries seconds;   /* PAIRS: the second of each pair, as bytes */
-} Column;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *type; /* a subclass of tuple without fields of its own; NULL: entries, no rows */
-    allocfunc alloc;
+    PyObject *type; /* tuple, or a subclass without fields of its own; NULL: entries, no rows */
+    allocfunc alloc; /* NULL: of tuple itself */
     Py_ssize_t width;
     Py_ssize_t at; /* of the next row */
     Py_ssize_t end;
+    PyObject *made; /* a plain tuple, for the next row if nobody kept it */
     PyObject *shared[WIDTH_MAX]; /* SHARED: of all rows; NULL where a column varies */
     Column columns[WIDTH_MAX];
 } Rows;
 
-static inline uint32_t
-offset_at(const char *offsets, Py_ssize_t i)
-{
-    uint32_t offset;
-    memcpy(&offset, offsets + i * (Py_ssize_t)sizeof offset, sizeof offset);
-    return offset;
-}
-
-/* --- an entry without a copy --------------------------------------------------------------- */
-
-/* A buffer that nobody has to give back: who takes bytes or what is like them, and copies them at
- * once, as a producer of messages does, asks for such a one. (A memoryview has to be given back.) */
-typedef struct {
-    PyObject_HEAD
-    PyObject *rows; /* which hold the data */
-    const char *bytes;
-    Py_ssize_t size;
-} View;
-
-static PyTypeObject *view_type; /* as of the module that was made last; never let go */
-
-static PyObject *
-view_of(PyObject *rows, const char *bytes, Py_ssize_t size)
-{
-    View *view = PyObject_New(View, view_type);
-    if (view == NULL)
-        return NULL;
-    Py_INCREF(rows);
-    view->rows = rows;
-    view->bytes = bytes;
-    view->size = size;
-    return (PyObject *)view;
-}
-
-static void
-view_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    Py_DECREF(((View *)self)->rows);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
-static Py_ssize_t
-view_len(PyObject *self)
-{
-    return ((View *)self)->size;
-}
-
-static int
-view_buffer(PyObject *self, Py_buffer *buffer, int flags)
-{
-    View *view = (View *)self;
-    return PyBuffer_FillInfo(buffer, self, (void *)view->bytes, view->size, 1, flags);
-}
-
-static PyType_Slot view_slots[] = {
-    {Py_tp_doc, "An entry of a column of bytes, where it stands; see speed.PythonRows."},
-    {Py_tp_dealloc, view_dealloc},
-    {Py_sq_length, view_len},
-    {Py_bf_getbuffer, view_buffer},
-    {0, NULL},
-};
-
-static PyType_Spec view_spec = {
-    "aolog._speed.View", sizeof(View), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, view_slots,
-};
-
 /* --- the type's own ------------------------------------------------------------------------ */
-
-/* What a new tuple has between its head and its items: nothing, since CPython 3.14 its hash, not
- * known yet. An allocator's zeros there would be the hash 0, and no set would find the row. */
-static char fresh[16];
-static size_t fresh_len;
 
 int
 aolog_rows_begin(PyObject *module)
@@ -156,17 +48,14 @@ rows_traverse(PyObject *self, visitproc visit, void *arg)
     Rows *rows = (Rows *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(rows->type);
-    for (Py_ssize_t i = 0; i < rows->width; i++)
+    Py_VISIT(rows->made);
+    for (Py_ssize_t i = 0; i < rows->width; i++) {
+        int stopped = column_traverse(&rows->columns[i], visit, arg);
+        if (stopped)
+            return stopped;
         Py_VISIT(rows->shared[i]);
+    }
     return 0;
-}
-
-static void
-entries_release(Entries *entries)
-{
-    PyBuffer_Release(&entries->validity);
-    PyBuffer_Release(&entries->cuts);
-    PyBuffer_Release(&entries->data);
 }
 
 static int
@@ -175,13 +64,11 @@ rows_clear(PyObject *self)
     Rows *rows = (Rows *)self;
     rows->end = 0; /* nothing is made any more */
     for (Py_ssize_t i = 0; i < rows->width; i++) {
-        Column *column = &rows->columns[i];
         Py_CLEAR(rows->shared[i]);
-        PyBuffer_Release(&column->numbers);
-        entries_release(&column->entries);
-        entries_release(&column->seconds);
+        column_clear(&rows->columns[i]);
     }
     Py_CLEAR(rows->type);
+    Py_CLEAR(rows->made);
     return 0;
 }
 
@@ -197,85 +84,6 @@ rows_dealloc(PyObject *self)
 
 /* --- making one ---------------------------------------------------------------------------- */
 
-static int
-too_short(void)
-{
-    PyErr_SetString(PyExc_ValueError, "a column has fewer entries than there are rows");
-    return -1;
-}
-
-/* Takes (validity or None, offsets, data); how many entries there are, -1 on an error. */
-static Py_ssize_t
-entries_take(Entries *entries, PyObject *given)
-{
-    PyObject *validity, *offsets, *data;
-    if (!PyTuple_Check(given)) {
-        PyErr_SetString(PyExc_TypeError, "entries are a tuple: validity, offsets, data");
-        return -1;
-    }
-    if (!PyArg_ParseTuple(given, "OOO", &validity, &offsets, &data) ||
-        PyObject_GetBuffer(offsets, &entries->cuts, PyBUF_SIMPLE) < 0 ||
-        PyObject_GetBuffer(data, &entries->data, PyBUF_SIMPLE) < 0)
-        return -1;
-    entries->offsets = entries->cuts.buf;
-    entries->bytes = entries->data.buf;
-    entries->size = (size_t)entries->data.len;
-    Py_ssize_t count = entries->cuts.len / (Py_ssize_t)sizeof(uint32_t) - 1;
-    if (count < 0)
-        return too_short();
-    if (validity != Py_None) {
-        if (PyObject_GetBuffer(validity, &entries->validity, PyBUF_SIMPLE) < 0)
-            return -1;
-        if (entries->validity.len < (count + 7) / 8)
-            return too_short();
-        entries->bits = entries->validity.buf;
-    }
-    return count;
-}
-
-/* Fills a column from what stands for it; how many rows it has, PY_SSIZE_T_MAX if any number. */
-static Py_ssize_t
-column_take(Column *column, char kind, PyObject *given)
-{
-    PyObject *lists, *firsts, *seconds;
-    Py_ssize_t count, more;
-    column->kind = kind;
-    switch (kind) {
-    case RISING:
-        column->first = PyLong_AsLongLong(given);
-        if (column->first == -1 && PyErr_Occurred())
-            return -1;
-        return column->first < 0 ? PY_SSIZE_T_MAX : (Py_ssize_t)(LLONG_MAX - column->first);
-    case NUMBERS:
-        if (PyObject_GetBuffer(given, &column->numbers, PyBUF_SIMPLE) < 0)
-            return -1;
-        return column->numbers.len / (Py_ssize_t)sizeof(int64_t);
-    case BYTES:
-    case VIEWS:
-    case TEXT:
-        return entries_take(&column->entries, given);
-    case PAIRS:
-        if (!PyTuple_Check(given)) {
-            PyErr_SetString(PyExc_TypeError, "pairs are a tuple: offsets, firsts, seconds");
-            return -1;
-        }
-        if (!PyArg_ParseTuple(given, "OOO", &lists, &firsts, &seconds) ||
-            PyObject_GetBuffer(lists, &column->numbers, PyBUF_SIMPLE) < 0 ||
-            (count = entries_take(&column->entries, firsts)) < 0 ||
-            (more = entries_take(&column->seconds, seconds)) < 0)
-            return -1;
-        count = count < more ? count : more;
-        more = column->numbers.len / (Py_ssize_t)sizeof(uint32_t) - 1;
-        if (more < 0)
-            return too_short();
-        column->last = offset_at(column->numbers.buf, more); /* bounds all: see `pairs_of` */
-        return (Py_ssize_t)column->last > count ? too_short() : more;
-    default:
-        PyErr_SetString(PyExc_ValueError, "kinds are of c n q b v t p");
-        return -1;
-    }
-}
-
 /* Not __init__, which could be called again: columns never change. */
 static PyObject *
 rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
@@ -287,15 +95,17 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Os#O!nn", names, &type, &kinds, &width,
                                      &PyTuple_Type, &columns, &first, &end))
         return NULL;
-    int alone = type == Py_None;
-    if (!alone && (!PyType_Check(type) ||
-                   !PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) ||
-                   !(PyType_GetFlags((PyTypeObject *)type) & Py_TPFLAGS_HEAPTYPE))) {
-        PyErr_SetString(PyExc_TypeError, "rows are a subclass of tuple");
+    int alone = type == Py_None, plain = type == (PyObject *)&PyTuple_Type;
+    if (!alone && !plain &&
+        (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) ||
+         !(PyType_GetFlags((PyTypeObject *)type) & Py_TPFLAGS_HEAPTYPE))) {
+        PyErr_SetString(PyExc_TypeError, "rows are tuples, or of a subclass of tuple");
         return NULL;
     }
     if (width > WIDTH_MAX || width != PyTuple_Size(columns) ||
-        (alone ? width != 1 || kinds[0] == SHARED : kinds[0] != RISING)) {
+        (alone   ? width != 1 || kinds[0] == SHARED
+         : plain ? width == 0 || kinds[0] == SHARED
+                 : kinds[0] != RISING)) {
         PyErr_SetString(PyExc_ValueError, "the first column rises, and each has a kind");
         return NULL;
     }
@@ -325,7 +135,8 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     if (!alone) {
         Py_INCREF(type);
         self->type = type;
-        self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
+        if (!plain)
+            self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
     }
     self->at = first;
     self->end = end;
@@ -334,73 +145,13 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
 
 /* --- a row --------------------------------------------------------------------------------- */
 
-static inline PyObject *
-entry(const Entries *entries, Py_ssize_t i, char kind, PyObject *rows)
+static void
+keep(Rows *self, PyObject *row)
 {
-    if (entries->bits != NULL && !(entries->bits[i >> 3] >> (i & 7) & 1))
-        Py_RETURN_NONE;
-    uint32_t begin = offset_at(entries->offsets, i), end = offset_at(entries->offsets, i + 1);
-    if (end < begin || end > entries->size) {
-        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
-        return NULL;
-    }
-    const char *bytes = entries->bytes + begin;
-    Py_ssize_t size = (Py_ssize_t)(end - begin);
-    switch (kind) {
-    case TEXT:
-        return PyUnicode_DecodeUTF8(bytes, size, NULL);
-    case VIEWS:
-        return view_of(rows, bytes, size);
-    default:
-        return PyBytes_FromStringAndSize(bytes, size);
-    }
-}
-
-static PyObject *
-pairs_of(const Column *column, Py_ssize_t i)
-{
-    uint32_t begin = offset_at(column->numbers.buf, i), end = offset_at(column->numbers.buf, i + 1);
-    if (end < begin || end > column->last) {
-        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
-        return NULL;
-    }
-    PyObject *pairs = PyTuple_New((Py_ssize_t)(end - begin));
-    for (uint32_t at = begin; pairs != NULL && at < end; at++) {
-        PyObject *pair = PyTuple_New(2);
-        PyObject *first = entry(&column->entries, at, TEXT, NULL);
-        PyObject *second = first == NULL ? NULL : entry(&column->seconds, at, BYTES, NULL);
-        if (pair == NULL || second == NULL) {
-            Py_XDECREF(pair);
-            Py_XDECREF(first);
-            Py_XDECREF(second);
-            Py_CLEAR(pairs);
-            break;
-        }
-        PyTuple_SetItem(pair, 0, first);
-        PyTuple_SetItem(pair, 1, second);
-        PyTuple_SetItem(pairs, (Py_ssize_t)(at - begin), pair);
-    }
-    return pairs;
-}
-
-static inline PyObject *
-field(const Column *column, Py_ssize_t i, PyObject *rows)
-{
-    int64_t number;
-    switch (column->kind) {
-    case RISING:
-        return PyLong_FromLongLong(column->first + i);
-    case BYTES:
-    case VIEWS:
-    case TEXT:
-        return entry(&column->entries, i, column->kind, rows);
-    case NUMBERS:
-        memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number,
-               sizeof number);
-        return PyLong_FromLongLong(number);
-    default:
-        return pairs_of(column, i);
-    }
+    PyObject *before = self->made;
+    Py_INCREF(row);
+    self->made = row;
+    Py_XDECREF(before);
 }
 
 static PyObject *
@@ -409,6 +160,32 @@ give_back(PyObject **items, Py_ssize_t count)
     while (count > 0)
         Py_DECREF(items[--count]);
     return NULL;
+}
+
+/* The row before, filled once more: nobody else has it. What is let go below may run code that
+ * comes here again, so that it is no row of ours meanwhile. */
+static PyObject *
+refilled(Rows *self, Py_ssize_t i)
+{
+    PyObject *row = self->made;
+    self->made = NULL;
+    refresh(row);
+    for (Py_ssize_t k = 0; k < self->width; k++) {
+        if (self->shared[k] != NULL)
+            continue;
+        if (self->columns[k].kind == TAGGED) { /* the row must not hold what is filled again */
+            Py_INCREF(Py_None);
+            PyTuple_SetItem(row, k, Py_None);
+        }
+        PyObject *item = field(&self->columns[k], i, (PyObject *)self);
+        if (item == NULL || PyTuple_SetItem(row, k, item) < 0) {
+            self->at = i;
+            Py_DECREF(row);
+            return NULL;
+        }
+    }
+    keep(self, row);
+    return row;
 }
 
 static PyObject *
@@ -426,6 +203,8 @@ rows_next(PyObject *object)
             self->at = i;
         return item;
     }
+    if (self->made != NULL && Py_REFCNT(self->made) == 1)
+        return refilled(self, i);
     for (Py_ssize_t k = 0; k < self->width; k++) {
         PyObject *item = self->shared[k];
         if (item != NULL)
@@ -437,15 +216,18 @@ rows_next(PyObject *object)
         items[k] = item;
     }
     /* Only now, so that nobody, not even its own __del__, sees a row without its items. */
-    PyObject *row = self->alloc((PyTypeObject *)self->type, self->width);
+    PyObject *row = self->alloc == NULL ? PyTuple_New(self->width)
+                                        : self->alloc((PyTypeObject *)self->type, self->width);
     if (row == NULL) {
         self->at = i;
         return give_back(items, self->width);
     }
-    if (fresh_len != 0)
+    if (fresh_len != 0 && self->alloc != NULL)
         memcpy((char *)row + sizeof(PyVarObject), fresh, fresh_len);
     for (Py_ssize_t k = 0; k < self->width; k++)
         PyTuple_SetItem(row, k, items[k]);
+    if (self->alloc == NULL)
+        keep(self, row);
     return row;
 }
 

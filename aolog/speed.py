@@ -170,20 +170,26 @@ class PythonRows:
     n  numbers that rise by one, given row 0's     b  (validity or None, offsets, data) of bytes
     c  one object for all rows                     t  the same of text
     q  numbers, i64                                p  pairs: (offsets into them, their t, their b)
+    o  a list                                      1  a list of tuples: the first item of each
+    h  (tag, bytes a row, data): of each row       2  the second
+       a list of one pair, the tag and its bytes
     v  as b, but entries without a copy: read-only buffers for callers of C that take bytes or
        what is like them, with a length and nothing else; in Python, bytes
 
-    The first is of kind n. Where the type is None there is one column, not of kind c, and its
-    entries come as they are. Offsets are n+1 u32, entries whose bit in validity is 0 are None: as
-    in Arrow. Raises ValueError where there are fewer entries than rows, or one lies outside of
-    its data (the compiled half says so only when it comes there).
+    The first is of kind n; or, where the type is `tuple`, of any but c. Where the type is None
+    there is one column, not of kind c, and its entries come as they are. Offsets are n+1 u32,
+    entries whose bit in validity is 0 are None: as in Arrow. A row of type `tuple`, or a list of
+    kind h, that nobody kept may be filled anew: what calls something with them, as
+    `itertools.starmap` does, makes no new ones. Raises ValueError where there are fewer entries
+    than rows, or one lies outside of its data (the compiled half says so only when it comes
+    there).
     """
 
     def __init__(
         self, kind: type[Any] | None, kinds: str, columns: tuple[Any, ...], first: int, end: int
     ) -> None:
-        leads = kinds[:1] == "n" if kind is not None else len(kinds) == 1 and kinds != "c"
-        if not leads or not 0 <= first <= end:
+        leads = kinds[:1] == "n" if kind not in {None, tuple} else kinds[:1] not in {"", "c"}
+        if not leads or (kind is None and len(kinds) > 1) or not 0 <= first <= end:
             raise ValueError("the first column rises, and 0 <= first <= end")
         listed = [_COLUMNS[k](c, first, end) for k, c in zip(kinds, columns, strict=True)]
         self._left = listed[0]  # what is left of it tells the place: a row costs no bookkeeping
@@ -240,6 +246,19 @@ def _pairs(column: tuple[Any, ...], first: int, end: int) -> Iterator[tuple[Any,
     return iter([tuple(pairs[a - begin : b - begin]) for a, b in pairwise(cuts)])
 
 
+def _list(column: list[Any], first: int, end: int) -> Iterator[Any]:
+    if len(column) < end:
+        raise ValueError("an entry is not there")
+    return iter(column[first:end])
+
+
+def _tagged(column: tuple[Any, int, Any], first: int, end: int) -> Iterator[list[Any]]:
+    tag, size, data = column
+    if len(data) < size * end:
+        raise ValueError("an entry is not there")
+    return iter([[(tag, bytes(data[size * i : size * (i + 1)]))] for i in range(first, end)])
+
+
 _COLUMNS: dict[str, Callable[[Any, int, int], Iterator[Any]]] = {
     "n": _rising,
     "c": lambda shared, *_: repeat(shared),
@@ -248,6 +267,10 @@ _COLUMNS: dict[str, Callable[[Any, int, int], Iterator[Any]]] = {
     "v": _bytes,
     "t": _text,
     "p": _pairs,
+    "o": _list,
+    "1": lambda pairs, first, end: iter([pair[0] for pair in _list(pairs, first, end)]),
+    "2": lambda pairs, first, end: iter([pair[1] for pair in _list(pairs, first, end)]),
+    "h": _tagged,
 }
 
 # An array as pyarrow takes it by Arrow's C data interface: a capsule that keeps alive what (length,

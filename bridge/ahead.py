@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
 from bridge.engine import Position
@@ -20,12 +19,13 @@ from bridge.spreading import Spreading, lanes_by_topic
 from bridge.topics import TOPIC_PAUSE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from aolog.batch import Batch
+    from aolog.speed import Rows
     from bridge.engine import LaneKey
     from bridge.kafka import Cluster
-    from bridge.messages import Callback, Message, Messages
+    from bridge.messages import Callback, Messages
     from bridge.partitions import Partitions
     from bridge.routing import Destination, Routing
     from bridge.source import Source
@@ -44,7 +44,7 @@ class Ready:
         self.messages = messages
         self.end = end
         self.refusal: Refusal | None = None
-        self.lanes: Sequence[LaneKey] = ()
+        self.lanes: list[LaneKey] = []
         self.next = 0
         self.bytes = sum(messages.sizes)
         self._ordinals = ordinals
@@ -54,9 +54,9 @@ class Ready:
         """How many there are."""
         return self.messages.records
 
-    def part(self, count: int, callback: Callback) -> Iterator[Message]:
+    def part(self, count: int, callback: Callback) -> Rows:
         """The next ones."""
-        return self.messages.part(self.lanes, self.next, self.next + count, repeat(callback))
+        return self.messages.part(self.lanes, self.next, self.next + count, callback)
 
     def position(self, i: int) -> Position:
         """Of the record at i, or of the end."""
@@ -146,7 +146,7 @@ class Ahead:
                 return
         messages = ready.messages
         lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, self._lanes_of)
-        ready.lanes = cast("Sequence[LaneKey]", lanes)
+        ready.lanes = cast("list[LaneKey]", lanes)
         self._batch = None
         if messages.records or ready.refusal is not None:
             self._held += messages.records

@@ -419,7 +419,7 @@ class ExactlyOnce:
         now_s = time.monotonic()
         first, to = ready.position(begin), ready.position(end)
         if put.records:
-            stamp = decode_stamp([(HEADER_NAME, ready.messages.stamps[end - 1])])
+            stamp = decode_stamp([(HEADER_NAME, ready.messages.stamp(end - 1))])
             assert stamp is not None
             self._last = stamp.address, stamp.timestamp_us or 0
             self._do(engine.sent(first, to, put.records, now_s=now_s))

@@ -36,9 +36,7 @@ class _Outgoing:
     """What is planned and not all sent: a lane and a callback for each message. next: the first
     that the client has not taken."""
 
-    def __init__(
-        self, messages: Messages, lanes: Sequence[LaneKey], callbacks: list[Callback]
-    ) -> None:
+    def __init__(self, messages: Messages, lanes: list[LaneKey], callbacks: list[Callback]) -> None:
         self.messages = messages
         self.lanes = lanes
         self.callbacks = callbacks
@@ -149,7 +147,7 @@ class Feed:
             if begin:
                 cluster.serve()
             end = min(begin + SERVE_EVERY, messages.records)
-            part = messages.part(outgoing.lanes, begin, end, outgoing.callbacks[begin:end])
+            part = messages.part(outgoing.lanes, begin, end, outgoing.callbacks)
             put = cluster.put(part)
             outgoing.next += put.records
             if put.refusal is not None:
@@ -174,7 +172,7 @@ class Feed:
         for key, mark in planned.marks:
             i = bisect_left(messages.addresses, mark.last_address)
             callbacks[i] = self._cluster.reporting(key, mark.last_address)
-        self._outgoing = _Outgoing(messages, cast("Sequence[LaneKey]", lanes), callbacks)
+        self._outgoing = _Outgoing(messages, cast("list[LaneKey]", lanes), callbacks)
 
     def _lanes(self, messages: Messages, refusals: dict[int, Refusal]) -> Sequence[LaneKey | None]:
         """Of each record, None where it is another cluster's; refusals are added to."""

@@ -9,6 +9,7 @@ import logging
 import time
 from collections import deque
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -33,13 +34,13 @@ from bridge.librdkafka import (
     words,
 )
 from bridge.read_back import ReadBack
-from bridge.stamp import HEADER_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from aolog.speed import Rows
     from bridge.lane import LaneKey
-    from bridge.messages import Callback, Message
+    from bridge.messages import Callback
 
 __all__ = [
     "Cluster",
@@ -211,9 +212,9 @@ class Cluster:
         """For the record that carries its lane's callback: what it reports is told by `poll`."""
         return partial(self._on_delivery, self._generation, lane, address)
 
-    def put(self, messages: Iterable[Message]) -> Put:
+    def put(self, messages: Rows) -> Put:
         """Queues records in order, up to one that can never be sent, or until the queue is full:
-        poll and put the rest again."""
+        poll and put the rest again. messages: see Messages.part."""
         sent, error = self._queue(messages)
         if error is None:
             return Put(sent, None)
@@ -223,25 +224,17 @@ class Cluster:
             self._fail(error, None)
         return Put(sent, None)  # the next poll tells why
 
-    def _queue(self, messages: Iterable[Message]) -> tuple[int, KafkaError | None]:
+    def _queue(self, messages: Rows) -> tuple[int, KafkaError | None]:
         """How many were queued, and why the next one was not unless the queue is full."""
         assert self._producer is not None
-        produce, sent = self._producer.produce, 0
-        headers: Headers
-        alone: Headers = [(HEADER_NAME, None)]  # the client copies: a new list costs 5 % of it all
-        try:
-            for (topic, number), value, key, time_ms, own, stamp, callback in messages:
-                if own:
-                    headers = [*own, (HEADER_NAME, stamp)]
-                else:
-                    alone[0], headers = (HEADER_NAME, stamp), alone
-                produce(topic, value, key, number, callback, None, time_ms, headers)
-                sent += 1
+        first = messages.at
+        try:  # without a step of Python's a record
+            deque(starmap(self._producer.produce, messages), maxlen=0)
         except BufferError:
-            return sent, None
+            return messages.at - 1 - first, None
         except KafkaException as error:
-            return sent, error.args[0]
-        return sent, None
+            return messages.at - 1 - first, error.args[0]
+        return messages.at - first, None
 
     def poll(self, timeout_s: float) -> Iterator[KafkaEvent]:
         """Serves the client for a while; what happened."""

@@ -3,35 +3,34 @@
 An object a record, and a call or two for each, cost more than to produce it. So what is done for
 every record is done to columns: they are cut out of a frame's own where that can be, with numpy
 for the numbers, and made of records where frames are small or have headers or topics of their own.
+The arguments of the client's call are made of the columns one call at a time (`part`).
 """
 
 from __future__ import annotations
 
 import struct
+from array import array
 from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog.columns import lone
-from bridge.stamp import encode_stamp, encode_stamps
+from aolog.speed import Rows
+from bridge.stamp import HEADER_NAME, STAMP, encode_stamp, encode_stamps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable
 
     import numpy as np
 
     from aolog import Record
     from aolog.batch import Batch, RecordFrame
-    from aolog.record import Headers
     from bridge.lane import LaneKey
 
-__all__ = ["Callback", "Message", "Messages", "messages_of", "milliseconds"]
+__all__ = ["Callback", "Messages", "messages_of", "milliseconds"]
 
 Callback: TypeAlias = "Callable[..., None] | None"
 """What the client is to call when the record has arrived, or has not."""
-
-Message: TypeAlias = "tuple[LaneKey, bytes | None, bytes | None, int, Headers, bytes, Callback]"
-"""Where to, value, key, Kafka's timestamp in milliseconds, headers, stamp, callback."""
 
 _U32 = struct.Struct("<I")
 _I64 = struct.Struct("<q")
@@ -39,18 +38,19 @@ _NUMPY_PAYS = 16  # records a frame, on average
 
 
 class Messages(NamedTuple):
-    """Columns of one length, in the order of the log. sizes: of value and key, in bytes.
-    times_ms: Kafka's timestamps. headers: the records' own. values: for the client alone, see
-    BinaryColumn.to_views."""
+    """Columns of one length, in the order of the log. values: for the client alone, see
+    BinaryColumn.to_views. sizes: of value and key, in bytes. times_ms: Kafka's timestamps.
+    stamps: one behind the other. headers: None where nothing but the stamp is one; else as the
+    client takes them, the stamp last."""
 
-    addresses: Sequence[int]
-    topics: Sequence[str | None]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[Headers]
-    sizes: Sequence[int]
-    times_ms: Sequence[int]
-    stamps: Sequence[bytes]
+    addresses: list[int]
+    topics: list[str | None]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    sizes: list[int]
+    times_ms: array[int]
+    stamps: bytes
+    headers: list[list[tuple[str, bytes | None]]] | None = None
 
     @property
     def records(self) -> int:
@@ -59,32 +59,54 @@ class Messages(NamedTuple):
 
     def take(self, indices: Iterable[int]) -> Messages:
         """Some of them."""
-        indices = list(indices)
-        return Messages._make([column[i] for i in indices] for column in self)
+        at = list(indices)
+        addresses, topics, keys, values, sizes, times_ms, _, headers = self
+        return Messages(
+            [addresses[i] for i in at],
+            [topics[i] for i in at],
+            [keys[i] for i in at],
+            [values[i] for i in at],
+            [sizes[i] for i in at],
+            array("q", [times_ms[i] for i in at]),
+            b"".join(map(self.stamp, at)),
+            None if headers is None else [headers[i] for i in at],
+        )
 
     def first(self, count: int) -> Messages:
         """So many."""
-        return Messages._make(column[:count] for column in self)
+        return self.take(range(min(count, self.records)))
+
+    def stamp(self, i: int) -> bytes:
+        """Of the record at i."""
+        return self.stamps[STAMP.size * i : STAMP.size * (i + 1)]
 
     def part(
         self,
-        lanes: Sequence[LaneKey],
+        lanes: list[LaneKey],
         begin: int,
         end: int,
-        callbacks: Iterable[Callback] = repeat(None),
-    ) -> Iterator[Message]:
-        """Those in [begin, end). callbacks: theirs. Made as they go: thousands that are kept cost
-        the collector dearly."""
-        part = slice(begin, end)
-        return zip(
-            lanes[part],
-            self.values[part],
-            self.keys[part],
-            self.times_ms[part],
-            self.headers[part],
-            self.stamps[part],
-            callbacks,
-            strict=False,
+        callbacks: list[Callback] | Callback = None,
+    ) -> Rows:
+        """What the client's `produce` takes for each in [begin, end): topic, value, key,
+        partition, callback, None, milliseconds, headers. lanes, callbacks: of all, or one callback
+        for each. Made as they go: thousands that are kept cost the collector dearly."""
+        stamped = (HEADER_NAME, STAMP.size, self.stamps)
+        kinds = f"1oo2{'co'[isinstance(callbacks, list)]}cq{'oh'[self.headers is None]}"
+        return Rows(
+            tuple,
+            kinds,
+            (
+                lanes,
+                self.values,
+                self.keys,
+                lanes,
+                callbacks,
+                None,
+                memoryview(self.times_ms).cast("B"),
+                stamped if self.headers is None else self.headers,
+            ),
+            begin,
+            end,
         )
 
 
@@ -153,9 +175,8 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
         topics,
         keys,
         values,
-        [()] * len(addresses),
         sizes.tolist(),
-        np.maximum(1, times_us // 1000).tolist(),
+        array("q", np.maximum(1, times_us // 1000).tobytes()),
         encode_stamps(source, frames[0].epoch, addresses, times_us),
     )
 
@@ -176,5 +197,8 @@ def _of_records(records: Iterable[Record], source: bytes, epoch: int) -> Message
     )
     sizes = [len(k or b"") + len(v or b"") for k, v in zip(keys, values, strict=True)]
     stamps = list(map(encode_stamp, repeat(source), repeat(epoch), addresses, times_us))
-    times_ms = list(map(milliseconds, times_us))
-    return Messages(addresses, topics, keys, values, headers, sizes, times_ms, stamps)
+    times_ms = array("q", map(milliseconds, times_us))
+    all_headers = None
+    if any(headers):
+        all_headers = [[*own, (HEADER_NAME, s)] for own, s in zip(headers, stamps, strict=True)]
+    return Messages(addresses, topics, keys, values, sizes, times_ms, b"".join(stamps), all_headers)

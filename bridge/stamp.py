@@ -11,7 +11,15 @@ from typing import NamedTuple
 
 from aolog.stamp import HEADER_NAME, NO_TIMESTAMP, STAMP, encode_stamps
 
-__all__ = ["HEADER_NAME", "Stamp", "decode_stamp", "encode_stamp", "encode_stamps", "stamped"]
+__all__ = [
+    "HEADER_NAME",
+    "STAMP",
+    "Stamp",
+    "decode_stamp",
+    "encode_stamp",
+    "encode_stamps",
+    "stamped",
+]
 
 
 class Stamp(NamedTuple):

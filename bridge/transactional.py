@@ -25,10 +25,11 @@ from bridge.lane import Refusal
 from bridge.librdkafka import ANSWER_S, FIXED, FORBIDDEN, NEVER, NotReachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from aolog.speed import Rows
     from bridge.lane import LaneKey
-    from bridge.messages import Callback, Message
+    from bridge.messages import Callback
 
 __all__ = [
     "Aborted",
@@ -180,7 +181,7 @@ class TransactionalCluster(Cluster):
 
     # --- sending --------------------------------------------------------------------------------
 
-    def put(self, messages: Iterable[Message]) -> Put:
+    def put(self, messages: Rows) -> Put:
         """As Cluster.put, in the transaction, which begins with its first record; or until it is
         spoiled."""
         assert self._producer is not None

@@ -10,7 +10,9 @@ import sys
 import threading
 import weakref
 from array import array
+from collections import deque
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +210,116 @@ def test_rows_are_the_same(rows, number, data):
             assert [len(v or b"") for v in views] == [len(row[i] or b"") for row in expected]
 
 
+@bounded
+@given(st.lists(ROW, max_size=20), st.data())
+def test_plain_tuples_are_the_same_kept_or_not(rows, data):
+    first = data.draw(st.integers(0, len(rows)))
+    end = data.draw(st.integers(first, len(rows)))
+    kept = data.draw(st.sets(st.integers(0, len(rows))))
+    pairs = [(row[1], row[4]) for row in rows]
+    columns = (
+        pairs,
+        strings([row[2] for row in rows]),
+        octets("q", [row[0] for row in rows]),
+        "all",
+        ("tag", 3, b"".join(b"%03d" % i for i in range(len(rows)))),
+        [row[3] for row in rows],
+        pairs,
+    )
+    expected = [
+        (row[1], row[2], row[0], "all", [("tag", b"%03d" % i)], row[3], row[4])
+        for i, row in enumerate(rows)
+    ][first:end]
+    for kind in BOTH_ROWS:
+        assert list(kind(tuple, "1bqcho2", columns, first, end)) == expected
+        seen, those = [], []
+
+        def see(*row, seen=seen):
+            seen.append((*row[:4], list(row[4]), *row[5:]))
+
+        deque(starmap(see, kind(tuple, "1bqcho2", columns, first, end)), maxlen=0)
+        assert seen == expected
+        made, seen = kind(tuple, "1bqcho2", columns, first, end), []
+        for i, row in enumerate(made):
+            seen.append((*row[:4], list(row[4]), *row[5:]))
+            those += [row] if i in kept else [row[4]] if i + 1 in kept else []
+            del row
+        assert seen == expected
+        assert those == [
+            one if i in kept else one[4]
+            for i, one in enumerate(expected)
+            if i in kept or i + 1 in kept
+        ]
+        for i, column in enumerate(columns):  # alone
+            if i != 3:
+                entries = list(kind(None, "1bqcho2"[i], (column,), first, end))
+                assert entries == [row[i] for row in expected]
+
+
+def test_a_row_that_nobody_kept_is_filled_anew():
+    rows = compiled.Rows(tuple, "oh", (list(map(str, range(9))), ("tag", 1, b"abcdefghi")), 0, 9)
+    first = next(rows)
+    kept = id(first), id(first[1]), id(first[1][0])
+    hash(first[1][0])
+    assert hash((first[0],)) == hash(("0",))
+    del first
+    second = next(rows)
+    assert (id(second), id(second[1]), id(second[1][0])) == kept
+    assert second == ("1", [("tag", b"b")])
+    assert hash(second[1][0]) == hash(("tag", b"b"))  # not that of what it was
+    assert gc.is_tracked(second)
+    third = next(rows)
+    assert (second, third) == (("1", [("tag", b"b")]), ("2", [("tag", b"c")]))
+    headers = third[1]
+    headers.append("more")  # a list that is not as it was made is left alone
+    del second, third
+    assert next(rows) == ("3", [("tag", b"d")])
+    assert headers == [("tag", b"c"), "more"]
+    del headers
+    pair = next(rows)[1][0]
+    assert (next(rows), pair) == (("5", [("tag", b"f")]), ("tag", b"e"))
+
+
+def test_a_row_is_let_go_by_the_collector_and_known_to_it_again():
+    rows = compiled.Rows(tuple, "oo", (["a", []], ["b", "c"]), 0, 2)
+    row = next(rows)
+    gc.collect()
+    assert not gc.is_tracked(row)
+    del row
+    assert gc.is_tracked(next(rows))
+
+
+def test_what_runs_while_a_row_is_filled_anew_gets_a_row_of_its_own():
+    class Last:
+        def __del__(self) -> None:
+            meanwhile.append(next(rows))
+
+    meanwhile: list[tuple[Any, ...]] = []
+    objects: list[Any] = [Last(), "b", "c", "d"]
+    rows = compiled.Rows(tuple, "on", (objects, 7), 0, 4)
+    next(rows)
+    objects[0] = None
+    assert next(rows) == ("b", 8)  # lets the first object go in the midst
+    assert meanwhile == [("c", 9)]
+    assert list(rows) == [("d", 10)]
+
+
+def test_a_list_that_becomes_shorter_is_an_error():
+    objects = ["a", "b", "c"]
+    rows = compiled.Rows(tuple, "o", (objects,), 0, 3)
+    next(rows)
+    del objects[1:]
+    with pytest.raises(IndexError):
+        next(rows)
+    assert rows.at == 1
+    objects += ["b", 1]
+    assert next(rows) == ("b",)
+    rows = compiled.Rows(tuple, "1", ([("a",), "no tuple"],), 0, 2)
+    next(rows)
+    with pytest.raises(TypeError, match="is a tuple"):
+        next(rows)
+
+
 @pytest.mark.parametrize("rows", BOTH_ROWS)
 def test_rows_know_their_place_and_can_be_stopped(rows):
     one = rows(aolog.Record, "nccccc", (7, 1, None, b"v", (), None), 1, 5)
@@ -228,6 +340,9 @@ def test_a_column_alone_knows_its_place_too(rows):
     for kinds, columns in (("c", (1,)), ("nb", (0, strings([b"a"]))), ("", ()), ("bb", (0, 0))):
         with pytest.raises(ValueError, match="first column"):
             rows(None, kinds, columns, 0, 1)
+    for kinds, columns in (("c", (1,)), ("", ())):
+        with pytest.raises(ValueError, match="first column"):
+            rows(tuple, kinds, columns, 0, 1)
 
 
 @pytest.mark.parametrize("rows", BOTH_ROWS)
@@ -240,6 +355,10 @@ def test_a_column_alone_knows_its_place_too(rows):
         ("nv", (0, (None, octets("I", [0, 0, 0, 2]), memoryview(b"a")))),
         ("cb", (0, strings([b"a", b"b", b"c"]))),  # does not rise
         ("nx", (0, 1)),  # no kind
+        ("no", (0, ["a", "b"])),
+        ("n1", (0, [("a", "b")] * 2)),
+        ("n2", (0, [("a", "b")] * 2)),
+        ("nh", (0, ("tag", 2, b"12345"))),
     ],
 )
 def test_rows_refuse_what_does_not_fit(rows, kinds, columns):

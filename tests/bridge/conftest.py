@@ -133,8 +133,12 @@ def assert_arrived(
     """Each record once, whole, in the order of the log within its partition."""
     by_address: dict[int, Message] = {}
     last: dict[int, int] = {}
+    arrived: dict[int, list[tuple[int, int]]] = {}
     for message in messages:
-        assert message.address not in by_address, f"address {message.address} arrived twice"
+        arrived.setdefault(message.address, []).append((message.partition, message.offset))
+    twice = {address: places for address, places in arrived.items() if len(places) > 1}
+    assert not twice, f"{len(twice)} arrived twice, by address at (partition, offset): {twice}"
+    for message in messages:
         assert message.address > last.get(message.partition, -1), "out of order"
         by_address[message.address] = message
         last[message.partition] = message.address

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import repeat
+from collections import deque
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from aolog import Reader, Record, Writer
 from bridge.messages import messages_of, milliseconds
-from bridge.stamp import encode_stamp
+from bridge.stamp import HEADER_NAME, encode_stamp
 
 if TYPE_CHECKING:
     from aolog.batch import Batch
@@ -40,19 +41,19 @@ def batch_of(path: Path, records: list[dict[str, Any]], **options: Any) -> Batch
     return batch
 
 
-def said_by(batch: Batch) -> list[tuple[object, ...]]:
+def said_by(batch: Batch) -> list[tuple[Any, ...]]:
     """What the client must be given for each record, made of the record."""
     epoch = batch.frames[0].epoch
     return [
-        (("t", 0), r.value, r.key, milliseconds(r.timestamp), r.headers,
-         encode_stamp(UUID, epoch, r.address, r.timestamp), None)
+        ("t", r.value, r.key, 3, None, None, milliseconds(r.timestamp),
+         [*r.headers, (HEADER_NAME, encode_stamp(UUID, epoch, r.address, r.timestamp))])
         for r in batch
     ]  # fmt: skip  # one thing, one line
 
 
-def part_of(messages: Messages, begin: int, end: int) -> list[object]:
+def part_of(messages: Messages, begin: int, end: int) -> list[tuple[Any, ...]]:
     """Values may be views: no more than buffers with a length."""
-    part = messages.part([("t", 0)] * messages.records, begin, end)
+    part = messages.part([("t", 3)] * messages.records, begin, end)
     return [(to, None if v is None else bytes(v), *more) for to, v, *more in part]
 
 
@@ -97,8 +98,10 @@ def test_some_of_them_are_taken_cut_off_and_viewed(tmp_path: Path) -> None:
     batch = batch_of(tmp_path / "log", TIMED)
     messages, said = messages_of(batch, UUID), said_by(batch)
     assert part_of(messages.take([0, 5, 199]), 0, 3) == [said[0], said[5], said[199]]
-    assert part_of(messages.first(7), 0, 9) == said[:7]
+    assert part_of(messages.first(7), 0, 7) == said[:7]
+    assert messages.first(900).records == 200
     assert part_of(messages, 10, 12) == said[10:12]
+    assert messages.stamp(199) == said[199][-1][-1][1]
 
     def view(record: Record) -> Record:
         return record._replace(topic="other")
@@ -109,9 +112,33 @@ def test_some_of_them_are_taken_cut_off_and_viewed(tmp_path: Path) -> None:
 def test_callbacks_go_to_their_records(tmp_path: Path) -> None:
     messages = messages_of(batch_of(tmp_path / "log", PLAIN), UUID)
     lanes = [("t", i) for i in range(200)]
-    part = list(messages.part(lanes, 3, 6, [None, print, None]))
-    assert [(one[0][1], one[-1]) for one in part] == [(3, None), (4, print), (5, None)]
-    assert [one[-1] for one in messages.part(lanes, 0, 2, repeat(print))] == [print, print]
+    part = messages.part(lanes, 3, 6, [print if i == 4 else None for i in range(200)])
+    assert [(one[3], one[4]) for one in part] == [(3, None), (4, print), (5, None)]
+    assert [one[4] for one in messages.part(lanes, 0, 2, print)] == [print, print]
+
+
+def test_some_with_headers_of_their_own_are_taken_with_them(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path / "log", [*PLAIN[:5], *HEADED[5:9]])
+    messages, said = messages_of(batch, UUID), said_by(batch)
+    assert part_of(messages.take([1, 7]), 0, 2) == [said[1], said[7]]
+    assert [len(headers) for *_, headers in said[3:7]] == [1, 1, 3, 3]
+
+
+def test_how_far_the_client_took_a_part_is_known(tmp_path: Path) -> None:
+    """Of what is sent without a step of Python's a record."""
+    messages = messages_of(batch_of(tmp_path / "log", TIMED), UUID)
+    taken: list[object] = []
+
+    def produce(*message: Any) -> None:
+        if len(taken) == 50:
+            raise BufferError
+        taken.append((*message[2:-1], *message[-1]))
+
+    part = messages.part([("t", 3)] * 200, 10, 200)
+    with pytest.raises(BufferError):
+        deque(starmap(produce, part), maxlen=0)
+    assert part.at == 10 + 50 + 1
+    assert taken == [(*said[2:-1], *said[-1]) for said in part_of(messages, 10, 60)]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_the_stamp_is_found_among_other_headers_and_the_last_one_counts() -> Non
 def test_stamps_of_many_are_those_of_each() -> None:
     addresses = np.arange(2**62, 2**62 + 500)
     times = np.arange(-250, 250) * 10**12
-    assert encode_stamps(UUID, 2**32 - 1, addresses, times) == [
+    assert encode_stamps(UUID, 2**32 - 1, addresses, times) == b"".join(
         encode_stamp(UUID, 2**32 - 1, address, us)
         for address, us in zip(addresses.tolist(), times.tolist(), strict=True)
-    ]
+    )

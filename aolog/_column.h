@@ -1,0 +1,401 @@
+/* A column, and what stands in it at a row, for `_rows.c` alone: here and not compiled by itself so
+ * that a row's fields are made without a call each.
+ *
+ * It knows nothing of the log's format: columns are Arrow's own buffers (n+1 offsets u32, bytes, a
+ * bitmap of what is present), numbers, bytes of one length, lists, or one object for all rows.
+ */
+#ifndef AOLOG_COLUMN_H
+#define AOLOG_COLUMN_H
+
+#include "_rows.h"
+
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+
+/* A column of byte strings: Arrow's buffers. Entries lie within the data, or reading them fails.
+ * The pointers are the views' own, looked up once. */
+typedef struct {
+    const unsigned char *bits; /* NULL if all entries are there */
+    const char *offsets;
+    const char *bytes;
+    size_t size;
+    Py_buffer validity, cuts, data;
+} Entries;
+
+enum {
+    SHARED = 'c',
+    RISING = 'n',
+    NUMBERS = 'q',
+    BYTES = 'b',
+    VIEWS = 'v',
+    TEXT = 't',
+    PAIRS = 'p',
+    OBJECTS = 'o',
+    FIRSTS = '1',
+    SECONDS = '2',
+    TAGGED = 'h'
+};
+
+typedef struct {
+    char kind;
+    long long first;   /* RISING: of row 0, one more with each row */
+    Py_buffer numbers; /* NUMBERS: i64 each; PAIRS: offsets u32 into the entries; TAGGED: bytes */
+    uint32_t last;     /* PAIRS: the last of them */
+    Entries entries;   /* BYTES, VIEWS, TEXT; PAIRS: the first of each pair, as text */
+    Entries seconds;   /* PAIRS: the second of each pair, as bytes */
+    PyObject *object;  /* OBJECTS, FIRSTS, SECONDS: the list; TAGGED: the tag */
+    PyObject *made;    /* TAGGED: the last row's, for the next if nobody kept it */
+    Py_ssize_t size;   /* TAGGED: bytes a row */
+} Column;
+
+static inline uint32_t
+offset_at(const char *offsets, Py_ssize_t i)
+{
+    uint32_t offset;
+    memcpy(&offset, offsets + i * (Py_ssize_t)sizeof offset, sizeof offset);
+    return offset;
+}
+
+/* --- a tuple that is filled once more ------------------------------------------------------ */
+
+/* What a new tuple has between its head and its items: nothing, since CPython 3.14 its hash, not
+ * known yet. An allocator's zeros there would be the hash 0, and no set would find the row. */
+static char fresh[16];
+static size_t fresh_len;
+
+/* As a new one: its hash is forgotten, and the collector knows it again, which lets tuples go that
+ * hold nothing of its concern. */
+static inline void
+refresh(PyObject *tuple)
+{
+    if (fresh_len != 0)
+        memcpy((char *)tuple + sizeof(PyVarObject), fresh, fresh_len);
+    if (!PyObject_GC_IsTracked(tuple))
+        PyObject_GC_Track(tuple);
+}
+
+/* --- an entry without a copy --------------------------------------------------------------- */
+
+/* A buffer that nobody has to give back: who takes bytes or what is like them, and copies them at
+ * once, as a producer of messages does, asks for such a one. (A memoryview has to be given back.) */
+typedef struct {
+    PyObject_HEAD
+    PyObject *rows; /* which hold the data */
+    const char *bytes;
+    Py_ssize_t size;
+} View;
+
+static PyTypeObject *view_type; /* as of the module that was made last; never let go */
+
+static PyObject *
+view_of(PyObject *rows, const char *bytes, Py_ssize_t size)
+{
+    View *view = PyObject_New(View, view_type);
+    if (view == NULL)
+        return NULL;
+    Py_INCREF(rows);
+    view->rows = rows;
+    view->bytes = bytes;
+    view->size = size;
+    return (PyObject *)view;
+}
+
+static void
+view_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_DECREF(((View *)self)->rows);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t
+view_len(PyObject *self)
+{
+    return ((View *)self)->size;
+}
+
+static int
+view_buffer(PyObject *self, Py_buffer *buffer, int flags)
+{
+    View *view = (View *)self;
+    return PyBuffer_FillInfo(buffer, self, (void *)view->bytes, view->size, 1, flags);
+}
+
+static PyType_Slot view_slots[] = {
+    {Py_tp_doc, "An entry of a column of bytes, where it stands; see speed.PythonRows."},
+    {Py_tp_dealloc, view_dealloc},
+    {Py_sq_length, view_len},
+    {Py_bf_getbuffer, view_buffer},
+    {0, NULL},
+};
+
+static PyType_Spec view_spec = {
+    "aolog._speed.View", sizeof(View), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, view_slots,
+};
+
+/* --- life ---------------------------------------------------------------------------------- */
+
+static int
+column_traverse(const Column *column, visitproc visit, void *arg)
+{
+    Py_VISIT(column->object);
+    Py_VISIT(column->made);
+    return 0;
+}
+
+static void
+entries_release(Entries *entries)
+{
+    PyBuffer_Release(&entries->validity);
+    PyBuffer_Release(&entries->cuts);
+    PyBuffer_Release(&entries->data);
+}
+
+static void
+column_clear(Column *column)
+{
+    Py_CLEAR(column->object);
+    Py_CLEAR(column->made);
+    PyBuffer_Release(&column->numbers);
+    entries_release(&column->entries);
+    entries_release(&column->seconds);
+}
+
+/* --- taking one ---------------------------------------------------------------------------- */
+
+static int
+too_short(void)
+{
+    PyErr_SetString(PyExc_ValueError, "a column has fewer entries than there are rows");
+    return -1;
+}
+
+/* Takes (validity or None, offsets, data); how many entries there are, -1 on an error. */
+static Py_ssize_t
+entries_take(Entries *entries, PyObject *given)
+{
+    PyObject *validity, *offsets, *data;
+    if (!PyTuple_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "entries are a tuple: validity, offsets, data");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(given, "OOO", &validity, &offsets, &data) ||
+        PyObject_GetBuffer(offsets, &entries->cuts, PyBUF_SIMPLE) < 0 ||
+        PyObject_GetBuffer(data, &entries->data, PyBUF_SIMPLE) < 0)
+        return -1;
+    entries->offsets = entries->cuts.buf;
+    entries->bytes = entries->data.buf;
+    entries->size = (size_t)entries->data.len;
+    Py_ssize_t count = entries->cuts.len / (Py_ssize_t)sizeof(uint32_t) - 1;
+    if (count < 0)
+        return too_short();
+    if (validity != Py_None) {
+        if (PyObject_GetBuffer(validity, &entries->validity, PyBUF_SIMPLE) < 0)
+            return -1;
+        if (entries->validity.len < (count + 7) / 8)
+            return too_short();
+        entries->bits = entries->validity.buf;
+    }
+    return count;
+}
+
+/* Fills a column from what stands for it; how many rows it has, PY_SSIZE_T_MAX if any number. */
+static Py_ssize_t
+column_take(Column *column, char kind, PyObject *given)
+{
+    PyObject *lists, *firsts, *seconds, *tag;
+    Py_ssize_t count, more;
+    column->kind = kind;
+    switch (kind) {
+    case RISING:
+        column->first = PyLong_AsLongLong(given);
+        if (column->first == -1 && PyErr_Occurred())
+            return -1;
+        return column->first < 0 ? PY_SSIZE_T_MAX : (Py_ssize_t)(LLONG_MAX - column->first);
+    case NUMBERS:
+        if (PyObject_GetBuffer(given, &column->numbers, PyBUF_SIMPLE) < 0)
+            return -1;
+        return column->numbers.len / (Py_ssize_t)sizeof(int64_t);
+    case BYTES:
+    case VIEWS:
+    case TEXT:
+        return entries_take(&column->entries, given);
+    case PAIRS:
+        if (!PyTuple_Check(given)) {
+            PyErr_SetString(PyExc_TypeError, "pairs are a tuple: offsets, firsts, seconds");
+            return -1;
+        }
+        if (!PyArg_ParseTuple(given, "OOO", &lists, &firsts, &seconds) ||
+            PyObject_GetBuffer(lists, &column->numbers, PyBUF_SIMPLE) < 0 ||
+            (count = entries_take(&column->entries, firsts)) < 0 ||
+            (more = entries_take(&column->seconds, seconds)) < 0)
+            return -1;
+        count = count < more ? count : more;
+        more = column->numbers.len / (Py_ssize_t)sizeof(uint32_t) - 1;
+        if (more < 0)
+            return too_short();
+        column->last = offset_at(column->numbers.buf, more); /* bounds all: see `pairs_of` */
+        return (Py_ssize_t)column->last > count ? too_short() : more;
+    case OBJECTS:
+    case FIRSTS:
+    case SECONDS:
+        if (!PyList_Check(given)) {
+            PyErr_SetString(PyExc_TypeError, "objects are a list");
+            return -1;
+        }
+        Py_INCREF(given);
+        column->object = given;
+        return PyList_Size(given);
+    case TAGGED:
+        if (!PyTuple_Check(given)) {
+            PyErr_SetString(PyExc_TypeError, "a tag, bytes a row, and all bytes are a tuple");
+            return -1;
+        }
+        if (!PyArg_ParseTuple(given, "OnO", &tag, &column->size, &seconds) ||
+            PyObject_GetBuffer(seconds, &column->numbers, PyBUF_SIMPLE) < 0)
+            return -1;
+        Py_INCREF(tag);
+        column->object = tag;
+        return column->size < 1 ? too_short() : column->numbers.len / column->size;
+    default:
+        PyErr_SetString(PyExc_ValueError, "kinds are of c n q b v t p o 1 2 h");
+        return -1;
+    }
+}
+
+/* --- at a row ------------------------------------------------------------------------------ */
+
+static inline PyObject *
+entry(const Entries *entries, Py_ssize_t i, char kind, PyObject *rows)
+{
+    if (entries->bits != NULL && !(entries->bits[i >> 3] >> (i & 7) & 1))
+        Py_RETURN_NONE;
+    uint32_t begin = offset_at(entries->offsets, i), end = offset_at(entries->offsets, i + 1);
+    if (end < begin || end > entries->size) {
+        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
+        return NULL;
+    }
+    const char *bytes = entries->bytes + begin;
+    Py_ssize_t size = (Py_ssize_t)(end - begin);
+    switch (kind) {
+    case TEXT:
+        return PyUnicode_DecodeUTF8(bytes, size, NULL);
+    case VIEWS:
+        return view_of(rows, bytes, size);
+    default:
+        return PyBytes_FromStringAndSize(bytes, size);
+    }
+}
+
+static PyObject *
+pairs_of(const Column *column, Py_ssize_t i)
+{
+    uint32_t begin = offset_at(column->numbers.buf, i), end = offset_at(column->numbers.buf, i + 1);
+    if (end < begin || end > column->last) {
+        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
+        return NULL;
+    }
+    PyObject *pairs = PyTuple_New((Py_ssize_t)(end - begin));
+    for (uint32_t at = begin; pairs != NULL && at < end; at++) {
+        PyObject *pair = PyTuple_New(2);
+        PyObject *first = entry(&column->entries, at, TEXT, NULL);
+        PyObject *second = first == NULL ? NULL : entry(&column->seconds, at, BYTES, NULL);
+        if (pair == NULL || second == NULL) {
+            Py_XDECREF(pair);
+            Py_XDECREF(first);
+            Py_XDECREF(second);
+            Py_CLEAR(pairs);
+            break;
+        }
+        PyTuple_SetItem(pair, 0, first);
+        PyTuple_SetItem(pair, 1, second);
+        PyTuple_SetItem(pairs, (Py_ssize_t)(at - begin), pair);
+    }
+    return pairs;
+}
+
+/* Of a list, which may have changed since. */
+static PyObject *
+object_of(const Column *column, Py_ssize_t i)
+{
+    PyObject *item = PyList_GetItem(column->object, i);
+    if (item != NULL && column->kind != OBJECTS) {
+        if (!PyTuple_Check(item)) {
+            PyErr_SetString(PyExc_TypeError, "each of the list's items is a tuple");
+            return NULL;
+        }
+        item = PyTuple_GetItem(item, column->kind == SECONDS);
+    }
+    Py_XINCREF(item);
+    return item;
+}
+
+/* A list of one pair: the tag, and a row's bytes. The list before it becomes this one if nobody
+ * kept it: two containers a row would cost as much as all else. */
+static PyObject *
+tagged(Column *column, Py_ssize_t i)
+{
+    const char *bytes = (const char *)column->numbers.buf + i * column->size;
+    PyObject *second = PyBytes_FromStringAndSize(bytes, column->size), *list = column->made;
+    if (second == NULL)
+        return NULL;
+    if (list != NULL && Py_REFCNT(list) == 1 && PyList_Size(list) == 1) {
+        PyObject *pair = PyList_GetItem(list, 0);
+        if (Py_REFCNT(pair) == 1 && PyTuple_CheckExact(pair) && PyTuple_Size(pair) == 2 &&
+            PyTuple_GetItem(pair, 0) == column->object) {
+            Py_INCREF(list);
+            refresh(pair);
+            PyTuple_SetItem(pair, 1, second);
+            return list;
+        }
+    }
+    PyObject *pair = PyTuple_New(2);
+    list = PyList_New(1);
+    if (list == NULL || pair == NULL) {
+        Py_XDECREF(list);
+        Py_XDECREF(pair);
+        Py_DECREF(second);
+        return NULL;
+    }
+    Py_INCREF(column->object);
+    PyTuple_SetItem(pair, 0, column->object);
+    PyTuple_SetItem(pair, 1, second);
+    PyList_SetItem(list, 0, pair);
+    PyObject *before = column->made;
+    Py_INCREF(list);
+    column->made = list;
+    Py_XDECREF(before);
+    return list;
+}
+
+/* What stands there at a row; rows: that hold the column. */
+static inline PyObject *
+field(Column *column, Py_ssize_t i, PyObject *rows)
+{
+    int64_t number;
+    switch (column->kind) {
+    case OBJECTS:
+    case FIRSTS:
+    case SECONDS:
+        return object_of(column, i);
+    case TAGGED:
+        return tagged(column, i);
+    case RISING:
+        return PyLong_FromLongLong(column->first + i);
+    case BYTES:
+    case VIEWS:
+    case TEXT:
+        return entry(&column->entries, i, column->kind, rows);
+    case NUMBERS:
+        memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number,
+               sizeof number);
+        return PyLong_FromLongLong(number);
+    default:
+        return pairs_of(column, i);
+    }
+}
+
+#endif
