@@ -121,8 +121,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") is not None and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --long"))
-        if "kafka" in getattr(item, "fixturenames", ()) or item.path.parent.name == "kafka":
+        fixtures = getattr(item, "fixturenames", ())
+        if "kafka" in fixtures or item.path.parent.name == "kafka":
             row = "kafka 1" if item.path.stem in _FIRST_KAFKA else "kafka 2"
             item.add_marker(pytest.mark.xdist_group(row))
         elif item.path.parent.name in _DEAR_TO_SET_UP:
             item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
+        elif "gotool" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("Go"))
