@@ -38,6 +38,7 @@ from bridge.transactional import (
     Committed,
     Found,
     Impossible,
+    Looked,
     Proven,
     TransactionalCluster,
     TransactionEvent,
@@ -57,6 +58,7 @@ from bridge.transactions import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bridge.lane import LaneKey
     from bridge.lanes import LaneNotes
     from bridge.routing import Routing
     from bridge.source import Source
@@ -134,6 +136,11 @@ class ExactlyOnce:
         if poison == "dead-letter":
             self._known = self._dead.known(source.position.address)
         self._full = False  # the client's queue
+        # Whether a transaction of ours may have ended where the cluster did not say so; where it
+        # was looked for that on this connection, and is at present.
+        self._unsure = not notes.clean
+        self._looked: set[LaneKey] = set()
+        self._looking: set[LaneKey] = set()
         self._last: tuple[int, int] | None = None  # record that was put: address, timestamp
         self._skipped = 0
         self._error: DestinationError | None = None
@@ -172,7 +179,7 @@ class ExactlyOnce:
         for event in self._cluster.happened(wait_s):
             self._take(event)
             waits = False  # for more of the log: first it is asked whether that was all
-        if self._ahead.ready and engine.room > 0:
+        if self._ahead.ready and engine.room > 0 and not self._cluster.calling:
             self._send()
         elif wants and not engine.over:
             read_s = BUSY_S if self._cluster.calling else idle_s
@@ -256,7 +263,8 @@ class ExactlyOnce:
         for command in commands:
             if isinstance(command, Connect):
                 self._partitions.forget()
-                cluster.open()
+                self._looked.clear()
+                cluster.open(self._engine.position.address)
             elif isinstance(command, Prove):
                 self._unclean()
                 cluster.prove(self._record(command.position))
@@ -278,6 +286,8 @@ class ExactlyOnce:
         engine, now_s = self._engine, time.monotonic()
         if isinstance(event, Found):
             self._do(engine.found(self._resume(event.record), now_s=now_s))
+        elif isinstance(event, Looked):
+            self._looked |= self._looking
         elif isinstance(event, Proven):
             self._do(engine.proven(now_s=now_s))
         elif isinstance(event, Committed):
@@ -289,6 +299,7 @@ class ExactlyOnce:
             self._do(engine.impossible(str(event.error)))
         elif isinstance(event, Broke):
             _log.warning("connecting anew: %s", event.reason)
+            self._unsure = True
             self._do(engine.broken(event.reason, now_s=now_s))
         elif isinstance(event, Failed):
             _log.warning("the transaction is aborted: %s", event.reason)
@@ -407,6 +418,8 @@ class ExactlyOnce:
         begin = ready.next
         room = min(engine.room, ready.records - begin)
         put = Put(0, None)
+        if room and self._unsure and self._look(set(ready.lanes[begin : begin + room])):
+            return
         if room:
             callback = self._cluster.failing() if engine.suspected else None
             put = self._cluster.put(ready.part(room, callback))
@@ -428,3 +441,15 @@ class ExactlyOnce:
             self._do(engine.refused(refusal.reason, to))
         elif put.spoiled and engine.state is State.SENDING:
             self._do(engine.hurry() or engine.failed("nothing is taken", now_s=now_s))
+
+    def _look(self, lanes: set[LaneKey]) -> bool:
+        """Whether to wait, before the first record of this connection is sent to some of these
+        lanes, until it is known that nothing of ours is open there."""
+        self._looking = lanes - self._looked
+        if not self._looking:
+            return False
+        if self._engine.outstanding:  # what is begun is committed first
+            self._do(self._engine.hurry())
+        else:
+            self._cluster.look(self._looking, self._engine.position.address)
+        return True

@@ -20,6 +20,8 @@ from bridge.stamp import Stamp, decode_stamp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from confluent_kafka import Message
+
     from bridge.lane import LaneKey
     from bridge.recognise import Claims
 
@@ -103,6 +105,12 @@ class ReadBack:
     def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:
         """The stamp of the message at an offset, or of the next one behind it; None if it has
         none, or there is no message. Raises NoAnswer, NotReachable."""
+        message = self.message_at(lane, offset)
+        return None if message is None else decode_stamp(message.headers())
+
+    def message_at(self, lane: LaneKey, offset: int) -> Message | None:
+        """The message at an offset, or the next one behind it; None if there is none. Raises
+        NoAnswer, NotReachable."""
         first, end = self.ends(lane)
         if not first <= offset < end:
             return None
@@ -112,7 +120,7 @@ class ReadBack:
             while patience_s > 0:
                 for message in self._consumer.consume(1, timeout=0.2):
                     if message.error() is None:
-                        return decode_stamp(message.headers())
+                        return message
                 self._mind(lane)
                 patience_s -= 0.2
         except KafkaException as error:

@@ -7,6 +7,7 @@ own, one call at a time, and its outcome comes as an event; meanwhile nobody sen
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import time
@@ -22,10 +23,14 @@ from bridge.cursor_topic import CursorTopic
 from bridge.errors import DestinationError, Fenced, NotIsolated
 from bridge.kafka import Cluster, Failed, Put
 from bridge.lane import Refusal
+from bridge.left_open import LeftOpen, end_again, place_of
 from bridge.librdkafka import ANSWER_S, FIXED, FORBIDDEN, NEVER, NotReachable
+from bridge.stamp import Stamp, decode_stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
+
+    from confluent_kafka import Message
 
     from aolog.speed import Rows
     from bridge.lane import LaneKey
@@ -37,12 +42,14 @@ __all__ = [
     "Committed",
     "Found",
     "Impossible",
+    "Looked",
     "Proven",
     "TransactionEvent",
     "TransactionalCluster",
     "Unanswered",
 ]
 
+_log = logging.getLogger("bridge")
 CALL_S = 1.0  # how long one call waits for the cluster: how late a stop may be noticed
 _INIT_S = 10.0  # ending a predecessor's transaction takes milliseconds where the cluster is well
 # Between fencing its predecessor and its first cursor record a bridge needs some round trips.
@@ -76,6 +83,10 @@ class Found(NamedTuple):
     record: CursorRecord | None
 
 
+class Looked(NamedTuple):
+    """Nothing of ours is open in the partitions that were asked for."""
+
+
 class Proven(NamedTuple):
     """The cluster isolates transactions, and the cursor record names this process."""
 
@@ -107,7 +118,7 @@ class Impossible(NamedTuple):
 
 
 TransactionEvent: TypeAlias = (
-    Found | Proven | Committed | Aborted | Unanswered | Failed | Broke | Impossible
+    Found | Looked | Proven | Committed | Aborted | Unanswered | Failed | Broke | Impossible
 )
 
 
@@ -132,6 +143,7 @@ class TransactionalCluster(Cluster):
         self._leaving = False
         self._asked_to_give_up = give_up
         self._topic = CursorTopic(cursor_topic, self._settings, self._give_up)
+        self._left = LeftOpen(self._settings, self._give_up)
         self._worker: Thread | None = None
         self._outcomes: queue.SimpleQueue[TransactionEvent | BaseException] = queue.SimpleQueue()
         self._failures: deque[TransactionEvent] = deque()
@@ -141,8 +153,9 @@ class TransactionalCluster(Cluster):
 
     # --- calls that end with an event -----------------------------------------------------------
 
-    def open(self) -> None:
-        """A new producer; ends what a predecessor has open. Ends with Found, Broke, Impossible."""
+    def open(self, known: int) -> None:
+        """A new producer; ends what a predecessor has open. known: what lies before this address
+        is committed for certain. Ends with Found, Broke, Impossible."""
         self.disconnect()
         self._leaving = False
         self._make(
@@ -151,7 +164,12 @@ class TransactionalCluster(Cluster):
                 "transactional.id": self._name.transactional_id,
             }
         )
-        self._start(self._open)
+        self._start(partial(self._open, known))
+
+    def look(self, lanes: Collection[LaneKey], address: int) -> None:
+        """Ends what the cluster left open there of ours, from the address on (see left_open),
+        while no transaction is begun. Ends with Looked, Broke, Impossible."""
+        self._start(partial(self._look, lanes, address))
 
     def prove(self, record: CursorRecord) -> None:
         """Aborts one record, commits a cursor record, and looks which of them is seen. Ends with
@@ -264,7 +282,7 @@ class TransactionalCluster(Cluster):
             outcome = error
         outcomes.put(outcome)
 
-    def _open(self) -> TransactionEvent:
+    def _open(self, known: int) -> TransactionEvent:
         assert self._producer is not None
         self._topic.require()
         if self._is_owner:
@@ -281,7 +299,39 @@ class TransactionalCluster(Cluster):
                     return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
         self.reachable = True
         self._fenced = False
-        return Found(self._last())
+        return self._mend_cursor(known) or Found(self._last())
+
+    def _mend_cursor(self, known: int) -> TransactionEvent | None:
+        """Ends what is open of ours in the cursor topic. Why it cannot, if it cannot."""
+        name = self._name
+        place = self._topic.name, 0
+        left = self._left.find([place], lambda key, _: key in {name.key, name.proof_key})
+        said = [_address(message) for message in left if message.key() == name.key]
+        return self._end(left, commit=any(0 <= address <= known for address in said))
+
+    def _look(self, lanes: Collection[LaneKey], address: int) -> TransactionEvent:
+        def ours(_: object, stamp: Stamp | None) -> bool:
+            return stamp is not None and stamp.topic_uuid == self._name.topic_uuid
+
+        left = []
+        for message in self._left.find(lanes, ours):
+            stamp = decode_stamp(message.headers())
+            if stamp is not None and stamp.address >= address:
+                left.append(message)
+            else:
+                _log.warning("%s: committed, and seen with the next commit", place_of(message))
+        return self._end(left, commit=False) or Looked()
+
+    def _end(self, left: list[Message], *, commit: bool) -> TransactionEvent | None:
+        """Why what was left open cannot be ended, if it cannot."""
+        assert self._producer is not None
+        try:
+            if left:
+                end_again(self._producer, left, commit=commit)
+        except KafkaException as error:
+            told = self._told(error.args[0])
+            return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
+        return None
 
     def _look_who_owns(self) -> None:
         """Before it is fenced: a bridge that has taken over stays, and is given the time to say
@@ -419,6 +469,14 @@ class TransactionalCluster(Cluster):
         if error.retriable() or code in _LATE:
             return Unanswered(reason)
         return Failed(reason, False)
+
+
+def _address(message: Message) -> int:
+    """Of a cursor record; -1 where it says none."""
+    try:
+        return decode_cursor(message.value() or b"").address
+    except ValueError:
+        return -1
 
 
 def _reason(error: KafkaError) -> str:

@@ -248,7 +248,7 @@ def test_the_log_knows_nothing_of_the_bridge_or_of_kafka():
 def test_only_what_speaks_to_a_cluster_imports_the_kafka_client():
     assert importers("confluent_kafka", run_time=False) <= {
         "bridge.kafka", "bridge.librdkafka", "bridge.read_back", "bridge.topic_reader",
-        "bridge.transactional", "bridge.cursor_topic", "bridge.kafka_provider",
+        "bridge.transactional", "bridge.cursor_topic", "bridge.left_open", "bridge.kafka_provider",
         "bridge.embedded", "aolog.spark.kafka_sink",
     }  # fmt: skip  # a list
 

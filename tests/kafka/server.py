@@ -189,6 +189,11 @@ class KafkaServer:
         return self._addresses[listener]
 
     @property
+    def data(self) -> Path:
+        """Where its logs are."""
+        return self._properties.parent / "data"
+
+    @property
     def pid(self) -> int | None:
         """Process id of the server, None while it is down."""
         return None if self._state is _State.DOWN or self._process is None else self._process.pid

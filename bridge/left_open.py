@@ -1,0 +1,142 @@
+"""What a cluster left open: our transactions that it ended without a marker in each partition.
+
+One of the modules that speak to a Kafka cluster as a client; see `kafka`.
+
+A coordinator that finds no leader for a partition may take it for deleted and leave out its marker
+(KAFKA-20734: Kafka 4.3, where a node restarts that had the only replica). What was aborted stays
+open there then: it hides all that follows from readers of what is committed, and would be
+committed with the next transaction of the same producer, and so arrive twice. Once a producer was
+initialised nothing of its predecessors is open in a cluster that is well; what is nevertheless is
+found here, and ended by `TransactionalCluster` with a transaction that it aborts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
+    AdminClient,
+    OffsetSpec,
+)
+
+from bridge.librdkafka import ANSWER_S, CLIENT_LOG, NotReachable, words
+from bridge.read_back import ReadBack
+from bridge.stamp import decode_stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from confluent_kafka import Message, Producer
+
+    from bridge.lane import LaneKey
+    from bridge.stamp import Stamp
+
+__all__ = ["LeftOpen", "end_again", "place_of"]
+
+_log = logging.getLogger("bridge.kafka")
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as it stands
+_OPEN_PAUSE_S = 0.05
+# How long transactions of others are waited for: ours may lie behind them. Those of producers that
+# live end within milliseconds, a dead one's when the cluster gives it up (transaction.timeout.ms).
+_OTHERS_MAX_S = 90.0
+
+
+class LeftOpen:
+    """Looks into partitions in a thread of its caller's; makes clients as it needs them. give_up:
+    asked now and then."""
+
+    def __init__(self, settings: dict[str, Any], give_up: Callable[[], bool]) -> None:
+        self._settings = settings
+        self._give_up = give_up
+
+    def find(
+        self, lanes: Collection[LaneKey], ours: Callable[[object, Stamp | None], bool]
+    ) -> list[Message]:
+        """In each of the partitions where a transaction of ours is open its first message. ours:
+        by key and stamp. Raises NotReachable."""
+        admin = AdminClient(self._settings, logger=CLIENT_LOG)
+        ends = self._ends(admin, lanes, IsolationLevel.READ_UNCOMMITTED)
+        until_s = time.monotonic() + _OTHERS_MAX_S
+        found: list[Message] = []
+        while True:
+            stable = self._ends(admin, ends, IsolationLevel.READ_COMMITTED)
+            hidden = {lane: offset for lane, offset in stable.items() if offset < ends[lane]}
+            if not hidden:
+                return found
+            for lane, message in self._first(hidden).items():
+                if ours(message.key(), decode_stamp(message.headers())):
+                    found.append(message)
+                    del hidden[lane]
+            if self._give_up():
+                raise NotReachable("told to stop before it was known what is open")
+            if time.monotonic() > until_s:
+                _log.warning("somebody's transactions stay open in %s", sorted(hidden))
+                return found
+            ends = {lane: ends[lane] for lane in hidden}
+            time.sleep(_OPEN_PAUSE_S if hidden else 0.0)
+
+    def _ends(
+        self, admin: AdminClient, lanes: Collection[LaneKey], isolation: IsolationLevel
+    ) -> dict[LaneKey, int]:
+        """Where the partitions end for a reader."""
+        if not lanes:
+            return {}
+        try:
+            asked = admin.list_offsets(
+                dict.fromkeys((TopicPartition(*lane) for lane in lanes), _LATEST),
+                isolation_level=isolation,
+                request_timeout=ANSWER_S,
+            )
+            return {
+                (place.topic, place.partition): int(answer.result(ANSWER_S * 2).offset)
+                for place, answer in asked.items()
+            }
+        except KafkaException as error:
+            raise NotReachable(words(error)) from error
+        except TimeoutError as error:
+            raise NotReachable("no answer for the ends of partitions") from error
+
+    def _first(self, offsets: dict[LaneKey, int]) -> dict[LaneKey, Message]:
+        """The messages at these offsets, committed or not, but for those that are not there."""
+        reader = ReadBack(self._settings, self._give_up)
+        try:
+            found = {lane: reader.message_at(lane, offset) for lane, offset in offsets.items()}
+        finally:
+            reader.close()
+        return {
+            lane: message
+            for lane, message in found.items()
+            if message is not None and message.offset() == offsets[lane]
+        }
+
+
+def end_again(producer: Producer, left: Sequence[Message], *, commit: bool) -> None:
+    """Ends what begins with these messages by a transaction of its own producer that has them once
+    more, and that is aborted, or committed: its markers end all that is open. Raises
+    KafkaException, NotReachable."""
+    producer.begin_transaction()
+    for message in left:
+        _log.warning(
+            "%s: the cluster left a transaction open, which is %s now",
+            place_of(message),
+            "committed" if commit else "aborted",
+        )
+        topic, partition = message.topic(), message.partition()
+        assert topic is not None
+        assert partition is not None
+        headers = message.headers() or []
+        producer.produce(topic, message.value(), message.key(), partition, headers=headers)
+    if producer.flush(ANSWER_S):
+        raise NotReachable("no answer to the end of what was left open")
+    if commit:
+        producer.commit_transaction(ANSWER_S)
+    else:
+        producer.abort_transaction(ANSWER_S)
+
+
+def place_of(message: Message) -> str:
+    """For logs."""
+    return f"{message.topic()}/{message.partition()} from offset {message.offset()} on"
