@@ -30,7 +30,7 @@ from bridge.librdkafka import (
 from bridge.read_back import ReadBack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 __all__ = ["CursorTopic"]
 
@@ -137,23 +137,26 @@ class CursorTopic:
         """Offset behind the last record of any kind. Raises NotReachable."""
         return self._ends()[1]
 
-    def last(self, key: bytes) -> bytes | None:
+    def last(self, key: bytes, *, open_keys: Collection[bytes] = ()) -> bytes | None:
         """The last committed value of a key, None if there is none or it was deleted. Everything
-        that was written before the call counts. Raises NotReachable."""
+        that was written before the call counts; or up to where a transaction is open that begins
+        with one of open_keys. Raises NotReachable."""
         first, end = self._ends()
         tail = _TAIL
         while True:
             begin = max(first, end - tail)
-            found = [value for k, value in self.committed(begin, end) if k == key]
+            found = [value for k, value in self.committed(begin, end, open_keys) if k == key]
             if found:
                 return found[-1]
             if begin == first:
                 return None
             tail *= _WIDER
 
-    def committed(self, begin: int, end: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    def committed(
+        self, begin: int, end: int, open_keys: Collection[bytes] = ()
+    ) -> Iterator[tuple[bytes | None, bytes | None]]:
         """(key, value) of the committed records in [begin, end), once nothing that lies there is
-        open any more. Raises NotReachable."""
+        open any more; open_keys: see `last`. Raises NotReachable."""
         kept = {k: v for k, v in self._settings.items() if k not in PRODUCER_ONLY}
         consumer = Consumer(
             {
@@ -186,6 +189,8 @@ class CursorTopic:
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 -- a public name
                     heard_s, at = now_s, offset
                     if at < end:  # somebody's open transaction hides what follows
+                        if open_keys and self._key_at(at) in open_keys:
+                            return
                         _log.debug("waiting for an open transaction at offset %d", at)
                         time.sleep(_OPEN_PAUSE_S)
                         consumer.assign([TopicPartition(self.name, _PARTITION, at)])
@@ -193,6 +198,15 @@ class CursorTopic:
             raise NotReachable(words(error)) from error
         finally:
             consumer.close()
+
+    def _key_at(self, offset: int) -> bytes | None:
+        """Of the record there, committed or not."""
+        reader = ReadBack(self._settings, self._give_up)
+        try:
+            message = reader.message_at((self.name, _PARTITION), offset)
+        finally:
+            reader.close()
+        return None if message is None or message.offset() != offset else message.key()
 
     def _ends(self) -> tuple[int, int]:
         reader = ReadBack(self._settings, self._give_up)

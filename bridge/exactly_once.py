@@ -136,9 +136,10 @@ class ExactlyOnce:
         if poison == "dead-letter":
             self._known = self._dead.known(source.position.address)
         self._full = False  # the client's queue
-        # Whether a transaction of ours may have ended where the cluster did not say so; where it
-        # was looked for that on this connection, and is at present.
+        # Whether something of ours may be left open; where it was looked for that on this
+        # connection, and is at present.
         self._unsure = not notes.clean
+        self._connections = 0
         self._looked: set[LaneKey] = set()
         self._looking: set[LaneKey] = set()
         self._last: tuple[int, int] | None = None  # record that was put: address, timestamp
@@ -285,6 +286,8 @@ class ExactlyOnce:
     def _take(self, event: TransactionEvent) -> None:
         engine, now_s = self._engine, time.monotonic()
         if isinstance(event, Found):
+            self._unsure = self._unsure or self._connections > 0
+            self._connections += 1
             self._do(engine.found(self._resume(event.record), now_s=now_s))
         elif isinstance(event, Looked):
             self._looked |= self._looking
@@ -299,7 +302,6 @@ class ExactlyOnce:
             self._do(engine.impossible(str(event.error)))
         elif isinstance(event, Broke):
             _log.warning("connecting anew: %s", event.reason)
-            self._unsure = True
             self._do(engine.broken(event.reason, now_s=now_s))
         elif isinstance(event, Failed):
             _log.warning("the transaction is aborted: %s", event.reason)

@@ -338,8 +338,9 @@ class TransactionalCluster(Cluster):
         that it has. Where nobody says so the cluster gave a transaction up for its age, which
         looks the same. Raises Fenced."""
         until_s = time.monotonic() + (_TAKE_OVER_S if self._fenced else 0.0)
+        own = {self._name.key, self._name.proof_key}  # may be open yet, or left open
         while True:
-            record = self._last()
+            record = self._last(open_keys=own)
             if record is not None and record.owner != self.owner:
                 raise Fenced(
                     "another bridge has taken over the delivery of this log",
@@ -349,8 +350,8 @@ class TransactionalCluster(Cluster):
                 return
             time.sleep(_LOOK_PAUSE_S)
 
-    def _last(self) -> CursorRecord | None:
-        value = self._topic.last(self._name.key)
+    def _last(self, *, open_keys: Collection[bytes] = ()) -> CursorRecord | None:
+        value = self._topic.last(self._name.key, open_keys=open_keys)
         try:
             return None if value is None else decode_cursor(value)
         except ValueError as error:

@@ -7,8 +7,9 @@
     sending      full, or its time is over       committing   Commit
     committing   committed                       sending      -
     committing   unanswered                      committing   Commit
+    committing   committed, asked for again      connecting   Connect
     sending      failed                          aborting     Abort
-    committing   failed                          aborting     Abort
+    committing   failed                          backing_off  Save, Disconnect
     sending      suspect                         aborting     Abort; then half as many records
     committing   suspect                         aborting     Abort; then half as many records
     aborting     unanswered                      aborting     Abort
@@ -17,8 +18,8 @@
     sending      refused, nothing open           settling     Settle
     sending      refused, something open         committing   Commit; then settling
     settling     settled: passed                 sending      -
+    settling     settled: passed, had aborted    connecting   Connect
     settling     settled: stood before           failed       Save, Disconnect
-    backing_off  tick, transactions intact       sending      -
     backing_off  tick                            connecting   Connect
     any          broken                          backing_off  Save, Disconnect
     any          impossible                      failed       Save, Disconnect
@@ -37,6 +38,12 @@ of it visible or none. Whatever happened to a transaction, its outcome stands in
 `found` says where the last one that was committed ended, after everything that a predecessor had
 open was ended, and sending begins there. Nothing here guesses: what is neither committed nor
 aborted for certain (`broken`) is looked up by connecting again.
+
+Nor is a producer used on that has aborted, or that had to ask twice. A request of it that was not
+answered may be carried out late, and would end the next transaction, or be part of it (KIP-890;
+Kafka tells them apart by the producer's epoch, which the client keeps); and what it takes back of
+an aborted one it numbers again, where the cluster may take it for what it has. So it connects
+again, which gives it another epoch.
 
 Poison. The cluster refuses requests, not records, so a refusal makes the whole transaction
 *suspect*: it is aborted, and half as many records are tried, until what is refused is one record
@@ -170,7 +177,7 @@ class Transactions:
         self.in_doubt = in_doubt
         self._first: Position | None = None
         self._proven = False
-        self._intact = False  # the producer may begin another transaction
+        self._intact = False  # nothing of the producer's can come late: it may go on
         self._records = records
         self._seconds = seconds
         self._save_s = save_s
@@ -281,12 +288,12 @@ class Transactions:
             return self._end(State.STOPPED)
         if self.failed_at is not None:
             return self._settle()
-        self.state = State.SENDING
-        return self._save_if_due(now_s)
+        return self._go_on(now_s)
 
     def unanswered(self, reason: str) -> list[Command]:
         """The cluster has not said yet what became of a commit or an abort: ask again."""
         self.failure = reason
+        self._intact = False
         if self.state is State.COMMITTING:
             return [Commit(self.sent_to, again=True)]
         return [Abort(self.position)] if self.state is State.ABORTING else []
@@ -295,6 +302,8 @@ class Transactions:
         """The transaction cannot be committed, but the next one may."""
         if self.state not in _OPEN:
             return []
+        if self.state is State.COMMITTING and not self.stopping:  # who knows how far that came
+            return self.broken(reason, now_s=now_s)
         self.failure = reason
         self.failed_at = None  # it is found again
         return self._abort(now_s, at_once=False)
@@ -330,8 +339,7 @@ class Transactions:
         self.failed_at = self.failure = None
         self.suspected = 0
         self.limit = self._records
-        self.state = State.SENDING
-        return self._save_if_due(now_s)
+        return self._go_on(now_s)
 
     def broken(self, reason: str, *, now_s: float) -> list[Command]:
         """The producer is of no more use, and what became of its transaction is not known."""
@@ -376,8 +384,6 @@ class Transactions:
             self.in_doubt = self.in_doubt or self.state is State.COMMITTING
             return self._end(State.STOPPED)
         if self.state is State.BACKING_OFF and now_s >= self._retry_at_s:
-            if self._intact:
-                return self._send_on(now_s)
             self.state = State.CONNECTING
             return [Connect()]
         if self.state is State.SENDING:
@@ -390,6 +396,13 @@ class Transactions:
         self.state = State.SENDING
         return self._save_if_due(now_s)
 
+    def _go_on(self, now_s: float) -> list[Command]:
+        """With the next transaction, of this producer or of its next epoch."""
+        if self._intact:
+            return self._send_on(now_s)
+        self.state, self._retry_at_s = State.BACKING_OFF, now_s
+        return self.tick(now_s)
+
     def _commit_if_due(self, now_s: float) -> list[Command]:
         due = self.outstanding >= self.limit or now_s >= self._commit_due_s
         return self._commit() if self.outstanding and due else []
@@ -400,6 +413,7 @@ class Transactions:
 
     def _abort(self, now_s: float, *, at_once: bool) -> list[Command]:
         self._forget_open()
+        self._intact = False
         self._back_off(now_s, at_once=at_once)
         self.state = State.ABORTING  # also on the way to a stop: consumers wait for what is open
         return [Abort(self.position)]

@@ -92,6 +92,18 @@ def settling() -> Transactions:
     return m
 
 
+def refused() -> Transactions:
+    m = sending()
+    assert m.refused("no", at(0)) == [Settle(at(0), "no")]
+    return m
+
+
+def asked_again() -> Transactions:
+    m = committing()
+    m.unanswered("late")
+    return m
+
+
 def broken() -> Transactions:
     m = sending()
     m.broken("no", now_s=NOW)
@@ -100,13 +112,6 @@ def broken() -> Transactions:
 
 def stopping(m: Transactions) -> Transactions:
     m.stop(now_s=NOW)
-    return m
-
-
-def failed() -> Transactions:
-    m = open_with(2)
-    m.failed("no", now_s=NOW)
-    m.aborted(now_s=NOW)
     return m
 
 
@@ -125,6 +130,9 @@ CASES: dict[tuple[str, str], Row] = {
     ("sending", "full, or its time is over"): (lambda: open_with(3), lambda m: m.tick(0.5)),
     ("committing", "committed"): (committing, lambda m: m.committed(now_s=NOW)),
     ("committing", "unanswered"): (committing, lambda m: m.unanswered("late")),
+    ("committing", "committed, asked for again"): (
+        asked_again, lambda m: m.committed(now_s=NOW),
+    ),
     ("sending", "failed"): (lambda: open_with(2), lambda m: m.failed("no", now_s=NOW)),
     ("committing", "failed"): (committing, lambda m: m.failed("no", now_s=NOW)),
     ("sending", "suspect"): (lambda: open_with(2), lambda m: m.suspect("no", now_s=NOW)),
@@ -136,9 +144,11 @@ CASES: dict[tuple[str, str], Row] = {
     ),
     ("sending", "refused, nothing open"): (sending, lambda m: m.refused("no", at(0))),
     ("sending", "refused, something open"): (lambda: open_with(2), lambda m: m.refused("no", at(2))),
-    ("settling", "settled: passed"): (settling, lambda m: m.settled(at(1), now_s=NOW)),
+    ("settling", "settled: passed"): (refused, lambda m: m.settled(at(1), now_s=NOW)),
+    ("settling", "settled: passed, had aborted"): (
+        settling, lambda m: m.settled(at(1), now_s=NOW),
+    ),
     ("settling", "settled: stood before"): (settling, lambda m: m.settled(None, now_s=NOW)),
-    ("backing_off", "tick, transactions intact"): (failed, lambda m: m.tick(9.0)),
     ("backing_off", "tick"): (broken, lambda m: m.tick(9.0)),
     ("any", "broken"): (committing, lambda m: m.broken("no", now_s=NOW)),
     ("any", "impossible"): (proving, lambda m: m.impossible("no")),
@@ -230,11 +240,13 @@ def test_bisection_finds_one_refused_record_in_few_transactions(poison: int) -> 
         assert commands == [Commit(at(begin + count), again=False)]
         if begin <= poison < begin + count:
             assert m.suspect("no", now_s=NOW) == [Abort(at(begin))]
-            m.aborted(now_s=NOW)
+            if m.aborted(now_s=NOW) == [Connect()]:
+                m.found(at(begin), now_s=NOW)
         else:
             m.committed(now_s=NOW)
     assert m.position == at(poison)
     m.settled(at(poison + 1), now_s=NOW)
+    m.found(at(poison + 1), now_s=NOW)
     assert (m.position, m.room) == (at(poison + 1), 16)
 
 
@@ -247,7 +259,8 @@ def test_where_only_large_transactions_are_refused_they_stay_small_and_grow_agai
         m.sent(at(begin), at(begin + count), count, now_s=NOW)
         if count > 5:
             m.suspect("too large", now_s=NOW)
-            m.aborted(now_s=NOW)
+            assert m.aborted(now_s=NOW) == [Connect()]
+            m.found(at(begin), now_s=NOW)
         else:
             m.committed(now_s=NOW)
             begin += count
@@ -372,6 +385,7 @@ class Bridges(RuleBasedStateMachine):
         self.cursor = 0  # committed
         self.open: list[int] = []  # in the transaction that is open
         self.epoch = 0  # of the last producer that the cluster knows
+        self.late: tuple[int, type[Command]] | None = None  # epoch, and what it asked for
         self.local = 0
         self.start()
 
@@ -436,6 +450,8 @@ class Bridges(RuleBasedStateMachine):
             self.do(m.proven(now_s=self.now_s))
         elif isinstance(command, Abort):
             self.open = []
+            if not answered:
+                self.late = self.epoch, Abort
             self.do(m.aborted(now_s=self.now_s) if answered else m.unanswered("late"))
         elif isinstance(command, Commit):
             self.commit(command, answered=answered)
@@ -454,7 +470,21 @@ class Bridges(RuleBasedStateMachine):
             self.seen += self.open
             self.open = []
             self.cursor = command.position.ordinal or 0
+        if not answered:
+            self.late = self.epoch, Commit
         self.do(m.committed(now_s=self.now_s) if answered else m.unanswered("late"))
+
+    @precondition(lambda self: self.late)
+    @rule()
+    def a_request_is_carried_out_late(self) -> None:
+        """One that was not answered: it ends what the same epoch has open by now."""
+        assert self.late is not None
+        epoch, kind = self.late
+        self.late = None
+        if epoch == self.epoch:
+            if kind is Commit:
+                self.seen += self.open
+            self.open = []
 
     @rule()
     def lose_the_producer(self) -> None:
@@ -531,6 +561,12 @@ TestTransactionsAgainstAClusterForLong = pytest.mark.slow(
 
 
 def lose_the_answer_to_a_commit() -> None:
+    bridges = answered_at_the_second_time(ask=False)
+    bridges.append(4, 0)
+    bridges.teardown()
+
+
+def answered_at_the_second_time(*, ask: bool = True) -> Bridges:
     bridges = Bridges()
     bridges.append(4, 0)
     while bridges.machine.state is not State.SENDING:
@@ -541,20 +577,45 @@ def lose_the_answer_to_a_commit() -> None:
     bridges.tick(0.6)
     assert isinstance(bridges.asked[0], Commit)
     bridges.cluster_acts(answered=False)
-    bridges.append(4, 0)
-    bridges.teardown()
+    if ask:
+        bridges.cluster_acts(answered=True)
+    return bridges
 
 
 def test_the_model_finds_what_a_guess_about_an_unanswered_commit_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A canary: a commit whose answer was lost is taken for failed."""
+    """A canary: a commit whose answer was lost is taken for failed, and nobody is asked."""
 
-    def guess(self: Transactions, reason: str) -> list[Command]:
-        return self.failed(reason, now_s=0.0)
+    def guess(self: Transactions, _: str) -> list[Command]:
+        self._forget_open()
+        self.state = State.SENDING
+        return []
 
     lose_the_answer_to_a_commit()
     monkeypatch.setattr(Transactions, "unanswered", guess)
     with pytest.raises(AssertionError) as caught:
         lose_the_answer_to_a_commit()
+    assert "seen" in str(caught.traceback[-1].statement)
+
+
+def test_the_model_finds_what_a_producer_that_goes_on_does_to_a_late_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A canary: behind a commit that was asked for twice the same producer begins the next."""
+
+    def commit_late() -> None:
+        bridges = answered_at_the_second_time()
+        bridges.append(4, 0)
+        while bridges.asked:
+            bridges.cluster_acts(answered=True)
+        bridges.send(2)
+        assert bridges.open == [4, 5]
+        bridges.a_request_is_carried_out_late()
+        bridges.the_cursor_says_what_is_seen()
+
+    commit_late()
+    monkeypatch.setattr(Transactions, "_go_on", Transactions._send_on)
+    with pytest.raises(AssertionError) as caught:
+        commit_late()
     assert "seen" in str(caught.traceback[-1].statement)
