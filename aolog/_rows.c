@@ -15,6 +15,7 @@ typedef struct {
     Py_ssize_t at; /* of the next row */
     Py_ssize_t end;
     PyObject *made; /* a plain tuple, for the next row if nobody kept it */
+    int keeps;      /* it is kept for that: not with views in it, which keep these rows */
     PyObject *shared[WIDTH_MAX]; /* SHARED: of all rows; NULL where a column varies */
     Column columns[WIDTH_MAX];
 } Rows;
@@ -91,6 +92,7 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     PyObject *type, *columns;
     const char *kinds;
     Py_ssize_t width, first, end;
+    int views = 0;
     static char *names[] = {"kind", "kinds", "columns", "first", "end", NULL};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Os#O!nn", names, &type, &kinds, &width,
                                      &PyTuple_Type, &columns, &first, &end))
@@ -125,6 +127,7 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
             continue;
         }
         Py_ssize_t count = column_take(&self->columns[i], kinds[i], given);
+        views = views || kinds[i] == VIEWS;
         if (count < end && count >= 0)
             count = too_short();
         if (count < 0) {
@@ -135,6 +138,7 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     if (!alone) {
         Py_INCREF(type);
         self->type = type;
+        self->keeps = plain && !views;
         if (!plain)
             self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
     }
@@ -226,7 +230,7 @@ rows_next(PyObject *object)
         memcpy((char *)row + sizeof(PyVarObject), fresh, fresh_len);
     for (Py_ssize_t k = 0; k < self->width; k++)
         PyTuple_SetItem(row, k, items[k]);
-    if (self->alloc == NULL)
+    if (self->keeps)
         keep(self, row);
     return row;
 }

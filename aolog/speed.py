@@ -219,6 +219,8 @@ def _rising(number: int, first: int, end: int) -> Iterator[int]:
 
 
 def _numbers(column: memoryview, first: int, end: int) -> Iterator[int]:
+    if len(column) < 8 * end:
+        raise ValueError("an entry is not there")
     return iter(column.cast("q")[first:end].tolist())
 
 
@@ -254,7 +256,7 @@ def _list(column: list[Any], first: int, end: int) -> Iterator[Any]:
 
 def _tagged(column: tuple[Any, int, Any], first: int, end: int) -> Iterator[list[Any]]:
     tag, size, data = column
-    if len(data) < size * end:
+    if size < 1 or len(data) < size * end:
         raise ValueError("an entry is not there")
     return iter([[(tag, bytes(data[size * i : size * (i + 1)]))] for i in range(first, end)])
 

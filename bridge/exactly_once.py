@@ -108,6 +108,7 @@ class ExactlyOnce:
         self._routing = routing
         self._notes = notes
         notes.lanes.clear()
+        unsure = notes.unsure or notes.lost or not notes.clean
         notes.delivery, notes.lost = EXACTLY_ONCE, False
         notes.save()
         source.reader.commit()  # from now on it protects what it has not passed
@@ -138,7 +139,7 @@ class ExactlyOnce:
         self._full = False  # the client's queue
         # Whether something of ours may be left open; where it was looked for that on this
         # connection, and is at present.
-        self._unsure = not notes.clean
+        self._unsure = unsure
         self._connections = 0
         self._looked: set[LaneKey] = set()
         self._looking: set[LaneKey] = set()
@@ -171,7 +172,7 @@ class ExactlyOnce:
         wants = (
             self._ahead.room and engine.state in {State.SENDING, State.COMMITTING} and pause_s == 0
         )
-        can_send = bool(self._ahead.ready) and engine.room > 0
+        can_send = bool(self._ahead.ready) and engine.room > 0 and not self._cluster.calling
         if self._full:
             wait_s = min(wait_s, BUSY_S)
         elif wants or can_send:
@@ -208,6 +209,8 @@ class ExactlyOnce:
     def finish(self) -> None:
         """The last word of the notes: whether the local cursor says all that the cluster has."""
         self._notes.clean = not self._engine.in_doubt
+        if self._connections:
+            self._notes.unsure = self._unsure or not self._engine.intact
         self._notes.save_if_possible()
         self._source.prune()
 
@@ -291,10 +294,11 @@ class ExactlyOnce:
             self._do(engine.found(self._resume(event.record), now_s=now_s))
         elif isinstance(event, Looked):
             self._looked |= self._looking
+            self._looking = set()
         elif isinstance(event, Proven):
             self._do(engine.proven(now_s=now_s))
         elif isinstance(event, Committed):
-            self._do(engine.committed(now_s=now_s))
+            self._do(engine.committed(now_s=now_s, twice=self._cluster.asked_twice()))
         elif isinstance(event, Aborted):
             self._do(engine.aborted(now_s=now_s))
         elif isinstance(event, Impossible):
@@ -400,7 +404,7 @@ class ExactlyOnce:
     def _unclean(self) -> None:
         """Durable before anything is sent: the local cursor may be behind the cluster's."""
         if self._notes.clean:
-            self._notes.clean = False
+            self._notes.clean, self._notes.unsure = False, True
             self._notes.save()
 
     def _save(self, position: Position) -> None:
@@ -447,9 +451,9 @@ class ExactlyOnce:
     def _look(self, lanes: set[LaneKey]) -> bool:
         """Whether to wait, before the first record of this connection is sent to some of these
         lanes, until it is known that nothing of ours is open there."""
-        self._looking = lanes - self._looked
-        if not self._looking:
+        if lanes <= self._looked:
             return False
+        self._looking = {lane for ready in self._ahead.ready for lane in ready.lanes} - self._looked
         if self._engine.outstanding:  # what is begun is committed first
             self._do(self._engine.hurry())
         else:

@@ -49,7 +49,8 @@ class LaneNotes:
     """All lanes of one log and cursor. source: the UUID in the stamps: the log's, or in format
     1, which has none, one of the bridge's own. clean: nothing was in flight when it stopped.
     lost: the file was gone or unreadable once, so for a lane that is not noted since, nothing
-    bounds how far to read back. delivery: whose records may be under way unless clean."""
+    bounds how far to read back. delivery: whose records may be under way unless clean. unsure:
+    the cluster may have left something open (see left_open)."""
 
     path: str
     storage: Storage
@@ -57,6 +58,7 @@ class LaneNotes:
     clean: bool = True
     lost: bool = False
     delivery: str = "at_least_once"
+    unsure: bool = False
     lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
 
     @classmethod
@@ -103,6 +105,7 @@ class LaneNotes:
             clean=bool(saved["clean"]),
             lost=bool(saved["lost"]),
             delivery=str(saved.get("delivery", "at_least_once")),
+            unsure=bool(saved.get("unsure")),
             lanes=lanes,
         )
 
@@ -134,6 +137,7 @@ class LaneNotes:
             "clean": self.clean,
             "lost": self.lost,
             "delivery": self.delivery,
+            "unsure": self.unsure,
             "lanes": lanes,
         }
         directory = os.path.dirname(self.path)  # noqa: PTH120 -- as in storage

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     OffsetSpec,
 )
 
-from bridge.librdkafka import ANSWER_S, CLIENT_LOG, NotReachable, words
+from bridge.librdkafka import ANSWER_S, CLIENT_LOG, NotReachable, Refused, words
 from bridge.read_back import ReadBack
 from bridge.stamp import decode_stamp
 
@@ -40,8 +40,8 @@ _log = logging.getLogger("bridge.kafka")
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as it stands
 _OPEN_PAUSE_S = 0.05
 # How long transactions of others are waited for: ours may lie behind them. Those of producers that
-# live end within milliseconds, a dead one's when the cluster gives it up (transaction.timeout.ms).
-_OTHERS_MAX_S = 90.0
+# live end within milliseconds, unless they write for minutes into one.
+_OTHERS_MAX_S = 10.0
 
 
 class LeftOpen:
@@ -51,6 +51,7 @@ class LeftOpen:
     def __init__(self, settings: dict[str, Any], give_up: Callable[[], bool]) -> None:
         self._settings = settings
         self._give_up = give_up
+        self._given_up: dict[LaneKey, int] = {}  # where somebody else's stayed open
 
     def find(
         self, lanes: Collection[LaneKey], ours: Callable[[object, Stamp | None], bool]
@@ -63,7 +64,11 @@ class LeftOpen:
         found: list[Message] = []
         while True:
             stable = self._ends(admin, ends, IsolationLevel.READ_COMMITTED)
-            hidden = {lane: offset for lane, offset in stable.items() if offset < ends[lane]}
+            hidden = {
+                lane: offset
+                for lane, offset in stable.items()
+                if offset < ends[lane] and offset != self._given_up.get(lane)
+            }
             if not hidden:
                 return found
             for lane, message in self._first(hidden).items():
@@ -73,8 +78,9 @@ class LeftOpen:
             if self._give_up():
                 raise NotReachable("told to stop before it was known what is open")
             if time.monotonic() > until_s:
-                _log.warning("somebody's transactions stay open in %s", sorted(hidden))
-                return found
+                for lane, offset in hidden.items():
+                    _log.warning("%s/%s: a transaction stays open at offset %s", *lane, offset)
+                self._given_up.update(hidden)
             ends = {lane: ends[lane] for lane in hidden}
             time.sleep(_OPEN_PAUSE_S if hidden else 0.0)
 
@@ -101,22 +107,27 @@ class LeftOpen:
 
     def _first(self, offsets: dict[LaneKey, int]) -> dict[LaneKey, Message]:
         """The messages at these offsets, committed or not, but for those that are not there."""
+        found: dict[LaneKey, Message] = {}
         reader = ReadBack(self._settings, self._give_up)
         try:
-            found = {lane: reader.message_at(lane, offset) for lane, offset in offsets.items()}
+            for lane, offset in offsets.items():
+                try:
+                    message = reader.message_at(lane, offset)
+                except Refused as error:
+                    _log.warning("what is open there is not known: %s", error)
+                    self._given_up[lane] = offset
+                    continue
+                if message is not None and message.offset() == offset:
+                    found[lane] = message
         finally:
             reader.close()
-        return {
-            lane: message
-            for lane, message in found.items()
-            if message is not None and message.offset() == offsets[lane]
-        }
+        return found
 
 
 def end_again(producer: Producer, left: Sequence[Message], *, commit: bool) -> None:
-    """Ends what begins with these messages by a transaction of its own producer that has them once
-    more, and that is aborted, or committed: its markers end all that is open. Raises
-    KafkaException, NotReachable."""
+    """Ends what begins with these messages by a transaction of its own producer with a record in
+    each of their partitions, that is aborted, or committed: its markers end all that is open. What
+    is committed are the messages once more. Raises KafkaException, NotReachable."""
     producer.begin_transaction()
     for message in left:
         _log.warning(
@@ -127,8 +138,8 @@ def end_again(producer: Producer, left: Sequence[Message], *, commit: bool) -> N
         topic, partition = message.topic(), message.partition()
         assert topic is not None
         assert partition is not None
-        headers = message.headers() or []
-        producer.produce(topic, message.value(), message.key(), partition, headers=headers)
+        value = message.value() if commit else None
+        producer.produce(topic, value, message.key(), partition)
     if producer.flush(ANSWER_S):
         raise NotReachable("no answer to the end of what was left open")
     if commit:

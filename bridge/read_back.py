@@ -13,6 +13,7 @@ from bridge.librdkafka import (
     PRODUCER_ONLY,
     NoAnswer,
     NotReachable,
+    Refused,
     words,
 )
 from bridge.stamp import Stamp, decode_stamp
@@ -110,7 +111,7 @@ class ReadBack:
 
     def message_at(self, lane: LaneKey, offset: int) -> Message | None:
         """The message at an offset, or the next one behind it; None if there is none. Raises
-        NoAnswer, NotReachable."""
+        NoAnswer, NotReachable, and Refused without the right to read."""
         first, end = self.ends(lane)
         if not first <= offset < end:
             return None
@@ -119,8 +120,11 @@ class ReadBack:
         try:
             while patience_s > 0:
                 for message in self._consumer.consume(1, timeout=0.2):
-                    if message.error() is None:
+                    error = message.error()
+                    if error is None:
                         return message
+                    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                        raise Refused(f"topic {lane[0]!r} is not ours to read", error.name())
                 self._mind(lane)
                 patience_s -= 0.2
         except KafkaException as error:

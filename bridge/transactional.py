@@ -55,6 +55,7 @@ _INIT_S = 10.0  # ending a predecessor's transaction takes milliseconds where th
 # Between fencing its predecessor and its first cursor record a bridge needs some round trips.
 _TAKE_OVER_S = 5.0
 _LOOK_PAUSE_S = 0.25
+_REQUEST_MS = 60_000  # the client's default: then it asks again
 _GAPLESS = "enable.gapless.guarantee"  # a gap is aborted with its transaction, and no end
 
 # The library's public names begin with an underscore.
@@ -150,6 +151,8 @@ class TransactionalCluster(Cluster):
         self._begun = False
         self._is_owner = False
         self._fenced = False
+        self._asked_s = 0.0
+        self._request_s = float(self._settings.get("socket.timeout.ms", _REQUEST_MS)) / 1_000
 
     # --- calls that end with an event -----------------------------------------------------------
 
@@ -179,7 +182,18 @@ class TransactionalCluster(Cluster):
     def commit(self, record: CursorRecord, *, again: bool) -> None:
         """Commits what was sent, and the cursor record with it. Ends with Committed, Unanswered,
         Failed, Broke, Impossible."""
+        if not again:
+            self._begin_asking()
         self._start(partial(self._commit, record, again=again))
+
+    def _begin_asking(self) -> None:
+        self.serve()  # what was told before
+        self.disturbed, self._asked_s = False, time.monotonic()
+
+    def asked_twice(self) -> bool:
+        """Whether the client may have sent the last request for a commit more than once."""
+        self.serve()
+        return self.disturbed or time.monotonic() - self._asked_s >= self._request_s
 
     def abort(self) -> None:
         """Ends with Aborted, Unanswered, Broke, Impossible."""
@@ -323,15 +337,17 @@ class TransactionalCluster(Cluster):
         return self._end(left, commit=False) or Looked()
 
     def _end(self, left: list[Message], *, commit: bool) -> TransactionEvent | None:
-        """Why what was left open cannot be ended, if it cannot."""
+        """Ends what was left open. Then this producer is not used on either, and the next one
+        looks whether it is."""
         assert self._producer is not None
+        if not left:
+            return None
         try:
-            if left:
-                end_again(self._producer, left, commit=commit)
+            end_again(self._producer, left, commit=commit)
         except KafkaException as error:
             told = self._told(error.args[0])
             return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
-        return None
+        return Broke("what the cluster left open is ended")
 
     def _look_who_owns(self) -> None:
         """Before it is fenced: a bridge that has taken over stays, and is given the time to say

@@ -7,9 +7,10 @@
     sending      full, or its time is over       committing   Commit
     committing   committed                       sending      -
     committing   unanswered                      committing   Commit
-    committing   committed, asked for again      connecting   Connect
+    committing   committed, perhaps twice        connecting   Connect
     sending      failed                          aborting     Abort
     committing   failed                          backing_off  Save, Disconnect
+    committing   failed after a stop             aborting     Abort
     sending      suspect                         aborting     Abort; then half as many records
     committing   suspect                         aborting     Abort; then half as many records
     aborting     unanswered                      aborting     Abort
@@ -39,11 +40,11 @@ of it visible or none. Whatever happened to a transaction, its outcome stands in
 open was ended, and sending begins there. Nothing here guesses: what is neither committed nor
 aborted for certain (`broken`) is looked up by connecting again.
 
-Nor is a producer used on that has aborted, or that had to ask twice. A request of it that was not
-answered may be carried out late, and would end the next transaction, or be part of it (KIP-890;
-Kafka tells them apart by the producer's epoch, which the client keeps); and what it takes back of
-an aborted one it numbers again, where the cluster may take it for what it has. So it connects
-again, which gives it another epoch.
+Nor is a producer used on that has aborted, or that may have asked twice for a commit: whose
+connection broke meanwhile, say. The request that was not answered may be carried out late, and
+would end the next transaction (KIP-890; Kafka tells them apart by the producer's epoch, which the
+client keeps); and what it takes back of an aborted one it numbers again, where the cluster may take
+it for what it has. So it connects again, which gives it another epoch.
 
 Poison. The cluster refuses requests, not records, so a refusal makes the whole transaction
 *suspect*: it is aborted, and half as many records are tried, until what is refused is one record
@@ -198,6 +199,11 @@ class Transactions:
         return self.limit - self.outstanding if self.state is State.SENDING else 0
 
     @property
+    def intact(self) -> bool:
+        """Whether all that its producer ever began is committed, as far as the cluster says."""
+        return self._intact and not self.in_doubt
+
+    @property
     def over(self) -> bool:
         """Stopped or failed: no command will follow."""
         return self.state in _RESTING
@@ -269,10 +275,12 @@ class Transactions:
 
     # --- what became of it --------------------------------------------------------------------
 
-    def committed(self, *, now_s: float) -> list[Command]:
-        """The cluster has committed what `Commit` asked for."""
+    def committed(self, *, now_s: float, twice: bool = False) -> list[Command]:
+        """The cluster has committed what `Commit` asked for. twice: the client may have asked for
+        it more than once."""
         if self.state is not State.COMMITTING:
             return []
+        self._intact = self._intact and not twice
         self.acknowledged += self.outstanding
         self.suspected = max(0, self.suspected - self.outstanding)
         if self.suspected:
@@ -293,7 +301,6 @@ class Transactions:
     def unanswered(self, reason: str) -> list[Command]:
         """The cluster has not said yet what became of a commit or an abort: ask again."""
         self.failure = reason
-        self._intact = False
         if self.state is State.COMMITTING:
             return [Commit(self.sent_to, again=True)]
         return [Abort(self.position)] if self.state is State.ABORTING else []

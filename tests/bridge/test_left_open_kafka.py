@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,6 +75,26 @@ def halfway(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Callable[..., Process]
 ) -> Halfway:
     return Halfway(kafka, topic(2), log, start)
+
+
+def test_whether_something_may_be_left_open_is_known_behind_a_stop(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Callable[..., Process]
+) -> None:
+    def said() -> tuple[bool, bool]:
+        notes = json.loads((log / "cursors/bridge.lanes").read_text())
+        return notes["clean"], notes["unsure"]
+
+    name = topic(2)
+    with Writer(log) as writer:
+        append(writer, range(COUNT))
+    assert start(name, *EXACTLY, "--drain").end(60) == 0
+    assert said() == (True, False)
+    process = start(name, *EXACTLY)
+    process.until(lambda s: s["state"] == "live")
+    assert said() == (False, True)
+    process.kill()
+    assert start(name, *EXACTLY, "--drain").end(60) == 0  # it sends nowhere, and looks nowhere
+    assert said() == (True, True)
 
 
 def test_what_was_aborted_without_a_marker_does_not_arrive_twice(

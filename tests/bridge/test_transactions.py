@@ -98,12 +98,6 @@ def refused() -> Transactions:
     return m
 
 
-def asked_again() -> Transactions:
-    m = committing()
-    m.unanswered("late")
-    return m
-
-
 def broken() -> Transactions:
     m = sending()
     m.broken("no", now_s=NOW)
@@ -130,8 +124,11 @@ CASES: dict[tuple[str, str], Row] = {
     ("sending", "full, or its time is over"): (lambda: open_with(3), lambda m: m.tick(0.5)),
     ("committing", "committed"): (committing, lambda m: m.committed(now_s=NOW)),
     ("committing", "unanswered"): (committing, lambda m: m.unanswered("late")),
-    ("committing", "committed, asked for again"): (
-        asked_again, lambda m: m.committed(now_s=NOW),
+    ("committing", "committed, perhaps twice"): (
+        committing, lambda m: m.committed(now_s=NOW, twice=True),
+    ),
+    ("committing", "failed after a stop"): (
+        lambda: stopping(open_with(2)), lambda m: m.failed("no", now_s=NOW),
     ),
     ("sending", "failed"): (lambda: open_with(2), lambda m: m.failed("no", now_s=NOW)),
     ("committing", "failed"): (committing, lambda m: m.failed("no", now_s=NOW)),
@@ -472,7 +469,8 @@ class Bridges(RuleBasedStateMachine):
             self.cursor = command.position.ordinal or 0
         if not answered:
             self.late = self.epoch, Commit
-        self.do(m.committed(now_s=self.now_s) if answered else m.unanswered("late"))
+        twice = self.late is not None
+        self.do(m.committed(now_s=self.now_s, twice=twice) if answered else m.unanswered("late"))
 
     @precondition(lambda self: self.late)
     @rule()
