@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["HEADER_NAME", "NO_TIMESTAMP", "STAMP", "encode_stamps"]
+__all__ = ["HEADER_NAME", "NO_TIMESTAMP", "STAMP", "encode_stamps", "stamp_in"]
 
 HEADER_NAME = "aolog"
 STAMP = struct.Struct("<16sIQq")
@@ -37,3 +37,8 @@ def encode_stamps(
     stamps["address"] = addresses
     stamps["us"] = timestamps_us
     return stamps.tobytes()
+
+
+def stamp_in(stamps: bytes, i: int) -> bytes:
+    """The one at i of many."""
+    return stamps[STAMP.size * i : STAMP.size * (i + 1)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog.columns import lone
 from aolog.speed import Rows
-from bridge.stamp import HEADER_NAME, STAMP, encode_stamp, encode_stamps
+from bridge.stamp import HEADER_NAME, STAMP, encode_stamp, encode_stamps, stamp_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,7 +78,7 @@ class Messages(NamedTuple):
 
     def stamp(self, i: int) -> bytes:
         """Of the record at i."""
-        return self.stamps[STAMP.size * i : STAMP.size * (i + 1)]
+        return stamp_in(self.stamps, i)
 
     def part(
         self,

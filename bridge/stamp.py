@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aolog.stamp import HEADER_NAME, NO_TIMESTAMP, STAMP, encode_stamps
+from aolog.stamp import HEADER_NAME, NO_TIMESTAMP, STAMP, encode_stamps, stamp_in
 
 __all__ = [
     "HEADER_NAME",
@@ -18,6 +18,7 @@ __all__ = [
     "decode_stamp",
     "encode_stamp",
     "encode_stamps",
+    "stamp_in",
     "stamped",
 ]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from aolog.listing import is_log
 from aolog.log import Log
 from aolog.resume import identity
-from aolog.stamp import NO_TIMESTAMP, STAMP, encode_stamps
+from aolog.stamp import NO_TIMESTAMP, encode_stamps, stamp_in
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Origins:
                     continue
                 made = encode_stamps(uuid, epoch, addresses[of_slab], times[of_slab])
                 for i, row in enumerate(of_slab.tolist()):
-                    found[row] = made[STAMP.size * i : STAMP.size * (i + 1)]
+                    found[row] = stamp_in(made, i)
         return found
 
     def _log(self, name: str) -> Log:
