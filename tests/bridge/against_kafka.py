@@ -9,16 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ConfigResource
 
-from aolog import Writer
+from aolog import Reader, Writer
+from bridge.cursor_record import CursorName
 from tests.bridge.conftest import SOON_S, Message, Process, consume, message_of
 
 if TYPE_CHECKING:
     from tests.kafka.server import KafkaServer
 
 Start = Callable[..., Process]
+
+EXACTLY = ("--delivery", "exactly_once")
+CURSORS = "aolog-bridge-cursors"
 
 
 def messages_in(kafka: KafkaServer, topic: str, partitions: int = 1) -> list[Message]:
@@ -29,6 +33,16 @@ def committed_in(kafka: KafkaServer, topic: str, partitions: int = 1) -> list[Me
     """What a read_committed consumer sees, up to the end; nothing there is open any more."""
     found = [message_of(m) for p in range(partitions) for m in raw_committed(kafka, topic, p)]
     return sorted(found, key=lambda m: (m.partition, m.offset))
+
+
+def _ends(consumer: Consumer, place: TopicPartition, until_s: float) -> tuple[int, int]:
+    while True:
+        try:
+            return consumer.get_watermark_offsets(place, timeout=SOON_S)
+        except KafkaException:  # a client that has just begun may not know the partition yet
+            if time.monotonic() > until_s:
+                raise
+            time.sleep(0.05)
 
 
 def raw_committed(
@@ -47,8 +61,8 @@ def raw_committed(
     ends = Consumer({**settings, "isolation.level": "read_uncommitted"})
     try:
         while True:  # a transaction that was committed may be marked in its partitions later
-            first, last_stable = stable.get_watermark_offsets(place, timeout=SOON_S)
-            _, end = ends.get_watermark_offsets(place, timeout=SOON_S)
+            first, last_stable = _ends(stable, place, until_s)
+            _, end = _ends(ends, place, until_s)
             if last_stable == end or time.monotonic() > until_s:
                 break
             time.sleep(0.05)
@@ -77,15 +91,13 @@ def raw_committed(
 
 
 def set_limit(kafka: KafkaServer, topic: str, max_message_bytes: int) -> None:
-    entry = ConfigEntry(
-        "max.message.bytes",
-        str(max_message_bytes),
-        incremental_operation=AlterConfigOpType.SET,
-    )
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
+    kafka.configure(ConfigResource.Type.TOPIC, topic, "max.message.bytes", str(max_message_bytes))
+
+
+def name_of(log: Path, cursor: str = "bridge") -> CursorName:
+    with Reader(log) as reader:
+        assert reader.topic_uuid is not None
+        return CursorName(reader.topic_uuid, cursor)
 
 
 # --- killed over and over -----------------------------------------------------------------------

@@ -17,18 +17,21 @@ from confluent_kafka import Producer
 
 from aolog import Reader, Writer
 from aolog.errors import CursorDiverged, CursorForeign
-from bridge.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
+from bridge.cursor_record import CursorRecord, decode_cursor, encode_cursor
 from bridge.dead_letter import read_dead_letter
 from bridge.delivery import BUSY_S
 from bridge.errors import CursorTopicUnfit, Undeliverable
 from bridge.source import Source
 from bridge.transactions import Transactions
 from tests.bridge.against_kafka import (
+    CURSORS,
+    EXACTLY,
     Budget,
     Start,
     committed_in,
     fill_mixed,
     kill_over_and_over,
+    name_of,
     raw_committed,
     set_limit,
 )
@@ -40,9 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-EXACTLY = ("--delivery", "exactly_once")
 SLOW = (*EXACTLY, "--transaction-records", "300", "--commit-seconds", "0.4")
-CURSORS = "aolog-bridge-cursors"
 
 
 @pytest.fixture
@@ -54,12 +55,6 @@ def exactly(forward_to: Callable[..., Run]) -> Callable[..., Run]:
 def error_of(process: Process) -> dict[str, object]:
     told: dict[str, object] = json.loads(process.stderr.splitlines()[-1])["error"]
     return told
-
-
-def name_of(log: Path, cursor: str = "bridge") -> CursorName:
-    with Reader(log) as reader:
-        assert reader.topic_uuid is not None
-        return CursorName(reader.topic_uuid, cursor)
 
 
 def cursor_records(kafka: KafkaServer, log: Path, topic: str = CURSORS) -> list[CursorRecord]:

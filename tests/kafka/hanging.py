@@ -14,12 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
+from confluent_kafka.admin import ConfigResource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -133,16 +128,8 @@ def _ask(server: KafkaServer, request: bytes) -> bytes:
 @contextmanager
 def unverified(server: KafkaServer) -> Iterator[None]:
     """Meanwhile the server takes records of transactions that it does not know."""
-    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers, "log_level": 0})
-
-    def alter(operation: AlterConfigOpType) -> None:
-        entry = ConfigEntry(_VERIFY, "false", incremental_operation=operation)
-        resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
-        for future in admin.incremental_alter_configs([resource]).values():
-            future.result(30)
-
-    alter(AlterConfigOpType.SET)
+    server.configure(ConfigResource.Type.BROKER, "1", _VERIFY, "false")
     try:
         yield
     finally:
-        alter(AlterConfigOpType.DELETE)
+        server.configure(ConfigResource.Type.BROKER, "1", _VERIFY, None)
