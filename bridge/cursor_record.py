@@ -45,6 +45,11 @@ class CursorName(NamedTuple):
         """Of the record that is aborted to show that nobody sees it."""
         return self._name("proof").encode()
 
+    @property
+    def keys(self) -> set[bytes]:
+        """Of all its records in the cursor topic."""
+        return {self.key, self.proof_key}
+
 
 class CursorRecord(NamedTuple):
     """What the cursor record says: see aolog.cursor for the position, the module for the rest.

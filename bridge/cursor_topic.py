@@ -206,7 +206,7 @@ class CursorTopic:
             message = reader.message_at((self.name, _PARTITION), offset)
         finally:
             reader.close()
-        return None if message is None or message.offset() != offset else message.key()
+        return None if message is None else message.key()
 
     def _ends(self) -> tuple[int, int]:
         reader = ReadBack(self._settings, self._give_up)

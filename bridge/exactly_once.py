@@ -30,9 +30,7 @@ from bridge.engine import Aside, Poison, Position
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import Failed, Put
 from bridge.lane import NO_PARTITION, Refusal
-from bridge.partitions import Partitions
-from bridge.stamp import HEADER_NAME, decode_stamp
-from bridge.transactional import (
+from bridge.outcomes import (
     Aborted,
     Broke,
     Committed,
@@ -40,9 +38,11 @@ from bridge.transactional import (
     Impossible,
     Looked,
     Proven,
-    TransactionalCluster,
     TransactionEvent,
 )
+from bridge.partitions import Partitions
+from bridge.stamp import HEADER_NAME, decode_stamp
+from bridge.transactional import TransactionalCluster
 from bridge.transactions import (
     Abort,
     Command,
@@ -108,7 +108,7 @@ class ExactlyOnce:
         self._routing = routing
         self._notes = notes
         notes.lanes.clear()
-        unsure = notes.unsure or notes.lost or not notes.clean
+        notes.unsure = notes.unsure or notes.lost or not notes.clean
         notes.delivery, notes.lost = EXACTLY_ONCE, False
         notes.save()
         source.reader.commit()  # from now on it protects what it has not passed
@@ -137,12 +137,10 @@ class ExactlyOnce:
         if poison == "dead-letter":
             self._known = self._dead.known(source.position.address)
         self._full = False  # the client's queue
-        # Whether something of ours may be left open; where it was looked for that on this
-        # connection, and is at present.
-        self._unsure = unsure
+        # Whether something of ours may be left open, and where it was looked for on this connection.
+        self._unsure = notes.unsure
         self._connections = 0
         self._looked: set[LaneKey] = set()
-        self._looking: set[LaneKey] = set()
         self._last: tuple[int, int] | None = None  # record that was put: address, timestamp
         self._skipped = 0
         self._error: DestinationError | None = None
@@ -293,8 +291,7 @@ class ExactlyOnce:
             self._connections += 1
             self._do(engine.found(self._resume(event.record), now_s=now_s))
         elif isinstance(event, Looked):
-            self._looked |= self._looking
-            self._looking = set()
+            self._looked.update(event.lanes)
         elif isinstance(event, Proven):
             self._do(engine.proven(now_s=now_s))
         elif isinstance(event, Committed):
@@ -453,9 +450,9 @@ class ExactlyOnce:
         lanes, until it is known that nothing of ours is open there."""
         if lanes <= self._looked:
             return False
-        self._looking = {lane for ready in self._ahead.ready for lane in ready.lanes} - self._looked
         if self._engine.outstanding:  # what is begun is committed first
             self._do(self._engine.hurry())
         else:
-            self._cluster.look(self._looking, self._engine.position.address)
+            ahead = {lane for ready in self._ahead.ready for lane in ready.lanes}
+            self._cluster.look(ahead - self._looked, self._engine.position.address)
         return True

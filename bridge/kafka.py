@@ -150,7 +150,6 @@ class Cluster:
         self.last_error: str | None = None
         self._away: str | None = None  # which broker cannot be reached and why, while none is
         self._made_s = 0.0
-        self.disturbed = False  # an error of the connection was told since this was taken back
         self.forbidden: str | None = None
         self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
 
@@ -313,7 +312,6 @@ class Cluster:
             self.last_error = error.str()  # how many are down says less than why one is
         if generation != self._generation:
             return
-        self.disturbed = True
         if error.code() == ALL_DOWN:
             self.reachable = False
         if error.fatal() or error.code() in FORBIDDEN:

@@ -24,7 +24,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from bridge.librdkafka import ANSWER_S, CLIENT_LOG, NotReachable, Refused, words
 from bridge.read_back import ReadBack
-from bridge.stamp import decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
 
     from bridge.lane import LaneKey
-    from bridge.stamp import Stamp
 
 __all__ = ["LeftOpen", "end_again", "place_of"]
 
@@ -53,15 +51,14 @@ class LeftOpen:
         self._give_up = give_up
         self._given_up: dict[LaneKey, int] = {}  # where somebody else's stayed open
 
-    def find(
-        self, lanes: Collection[LaneKey], ours: Callable[[object, Stamp | None], bool]
-    ) -> list[Message]:
-        """In each of the partitions where a transaction of ours is open its first message. ours:
-        by key and stamp. Raises NotReachable."""
+    def find(self, lanes: Collection[LaneKey], ours: Callable[[Message], bool]) -> list[Message]:
+        """In each of the partitions where a transaction of ours is open its first message. Raises
+        NotReachable."""
         admin = AdminClient(self._settings, logger=CLIENT_LOG)
         ends = self._ends(admin, lanes, IsolationLevel.READ_UNCOMMITTED)
         until_s = time.monotonic() + _OTHERS_MAX_S
         found: list[Message] = []
+        others: dict[LaneKey, int] = {}
         while True:
             stable = self._ends(admin, ends, IsolationLevel.READ_COMMITTED)
             hidden = {
@@ -71,10 +68,12 @@ class LeftOpen:
             }
             if not hidden:
                 return found
-            for lane, message in self._first(hidden).items():
-                if ours(message.key(), decode_stamp(message.headers())):
+            new = {lane: offset for lane, offset in hidden.items() if others.get(lane) != offset}
+            for lane, message in self._first(new).items():
+                if ours(message):
                     found.append(message)
                     del hidden[lane]
+            others.update(hidden)
             if self._give_up():
                 raise NotReachable("told to stop before it was known what is open")
             if time.monotonic() > until_s:
@@ -108,6 +107,8 @@ class LeftOpen:
     def _first(self, offsets: dict[LaneKey, int]) -> dict[LaneKey, Message]:
         """The messages at these offsets, committed or not, but for those that are not there."""
         found: dict[LaneKey, Message] = {}
+        if not offsets:
+            return found
         reader = ReadBack(self._settings, self._give_up)
         try:
             for lane, offset in offsets.items():
@@ -117,7 +118,7 @@ class LeftOpen:
                     _log.warning("what is open there is not known: %s", error)
                     self._given_up[lane] = offset
                     continue
-                if message is not None and message.offset() == offset:
+                if message is not None:
                     found[lane] = message
         finally:
             reader.close()

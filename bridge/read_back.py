@@ -106,12 +106,17 @@ class ReadBack:
     def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:
         """The stamp of the message at an offset, or of the next one behind it; None if it has
         none, or there is no message. Raises NoAnswer, NotReachable."""
-        message = self.message_at(lane, offset)
+        message = self._message_from(lane, offset)
         return None if message is None else decode_stamp(message.headers())
 
     def message_at(self, lane: LaneKey, offset: int) -> Message | None:
-        """The message at an offset, or the next one behind it; None if there is none. Raises
-        NoAnswer, NotReachable, and Refused without the right to read."""
+        """The message at an offset, None if there is none. Raises NoAnswer, NotReachable, and
+        Refused without the right to read."""
+        message = self._message_from(lane, offset)
+        return message if message is not None and message.offset() == offset else None
+
+    def _message_from(self, lane: LaneKey, offset: int) -> Message | None:
+        """The message at an offset, or the next one behind it."""
         first, end = self.ends(lane)
         if not first <= offset < end:
             return None

@@ -1,4 +1,4 @@
-"""A transactional producer and what comes back from it.
+"""A transactional producer; what comes back from it are `outcomes`.
 
 One of the modules that speak to a Kafka cluster as a client; see `kafka`. It decides nothing:
 `transactions` does. What may block (opening, committing, aborting) is done in a thread of its
@@ -14,7 +14,7 @@ import time
 from collections import deque
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -25,7 +25,18 @@ from bridge.kafka import Cluster, Failed, Put
 from bridge.lane import Refusal
 from bridge.left_open import LeftOpen, end_again, place_of
 from bridge.librdkafka import ANSWER_S, FIXED, FORBIDDEN, NEVER, NotReachable
-from bridge.stamp import Stamp, decode_stamp
+from bridge.outcomes import (
+    Aborted,
+    Broke,
+    Committed,
+    Found,
+    Impossible,
+    Looked,
+    Proven,
+    TransactionEvent,
+    Unanswered,
+)
+from bridge.stamp import decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -36,18 +47,7 @@ if TYPE_CHECKING:
     from bridge.lane import LaneKey
     from bridge.messages import Callback
 
-__all__ = [
-    "Aborted",
-    "Broke",
-    "Committed",
-    "Found",
-    "Impossible",
-    "Looked",
-    "Proven",
-    "TransactionEvent",
-    "TransactionalCluster",
-    "Unanswered",
-]
+__all__ = ["TransactionalCluster"]
 
 _log = logging.getLogger("bridge")
 CALL_S = 1.0  # how long one call waits for the cluster: how late a stop may be noticed
@@ -78,56 +78,11 @@ _FENCING = {
 }
 
 
-class Found(NamedTuple):
-    """Nothing of a predecessor is open; the cursor record, if there is one."""
-
-    record: CursorRecord | None
-
-
-class Looked(NamedTuple):
-    """Nothing of ours is open in the partitions that were asked for."""
-
-
-class Proven(NamedTuple):
-    """The cluster isolates transactions, and the cursor record names this process."""
-
-
-class Committed(NamedTuple):
-    """The transaction and its cursor record are committed."""
-
-
-class Aborted(NamedTuple):
-    """Nothing of the transaction will ever be seen."""
-
-
-class Unanswered(NamedTuple):
-    """The cluster has not answered a commit or an abort: ask again."""
-
-    reason: str
-
-
-class Broke(NamedTuple):
-    """The producer is of no more use."""
-
-    reason: str
-
-
-class Impossible(NamedTuple):
-    """No retry will help."""
-
-    error: DestinationError
-
-
-TransactionEvent: TypeAlias = (
-    Found | Looked | Proven | Committed | Aborted | Unanswered | Failed | Broke | Impossible
-)
-
-
 class TransactionalCluster(Cluster):
     """A Cluster whose producer is transactional, for one log and cursor.
 
-    One thread uses it, and sends nothing between a call of `open`, `prove`, `commit` or `abort`
-    and the event that it ends with. give_up: asked now and then, in another thread too.
+    One thread uses it, and sends nothing between a call of `open`, `look`, `prove`, `commit` or
+    `abort` and the event that it ends with. give_up: asked now and then, in another thread too.
     """
 
     def __init__(
@@ -152,6 +107,7 @@ class TransactionalCluster(Cluster):
         self._is_owner = False
         self._fenced = False
         self._asked_s = 0.0
+        self._disturbed = False  # an error of the connection was told since
         self._request_s = float(self._settings.get("socket.timeout.ms", _REQUEST_MS)) / 1_000
 
     # --- calls that end with an event -----------------------------------------------------------
@@ -188,12 +144,12 @@ class TransactionalCluster(Cluster):
 
     def _begin_asking(self) -> None:
         self.serve()  # what was told before
-        self.disturbed, self._asked_s = False, time.monotonic()
+        self._disturbed, self._asked_s = False, time.monotonic()
 
     def asked_twice(self) -> bool:
         """Whether the client may have sent the last request for a commit more than once."""
         self.serve()
-        return self.disturbed or time.monotonic() - self._asked_s >= self._request_s
+        return self._disturbed or time.monotonic() - self._asked_s >= self._request_s
 
     def abort(self) -> None:
         """Ends with Aborted, Unanswered, Broke, Impossible."""
@@ -307,34 +263,33 @@ class TransactionalCluster(Cluster):
                 self._producer.init_transactions(CALL_S)
                 break
             except KafkaException as error:
-                told = self._told(error.args[0])
                 late = self._give_up() or time.monotonic() > until_s
-                if not isinstance(told, Unanswered) or late:
-                    return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
+                if late or not isinstance(self._told(error.args[0]), Unanswered):
+                    return self._broke(error)
         self.reachable = True
         self._fenced = False
         return self._mend_cursor(known) or Found(self._last())
 
     def _mend_cursor(self, known: int) -> TransactionEvent | None:
-        """Ends what is open of ours in the cursor topic. Why it cannot, if it cannot."""
-        name = self._name
-        place = self._topic.name, 0
-        left = self._left.find([place], lambda key, _: key in {name.key, name.proof_key})
+        """Ends what is open of ours in the cursor topic; what follows if something was."""
+        name, place = self._name, (self._topic.name, 0)
+        left = self._left.find([place], lambda message: message.key() in name.keys)
         said = [_address(message) for message in left if message.key() == name.key]
         return self._end(left, commit=any(0 <= address <= known for address in said))
 
     def _look(self, lanes: Collection[LaneKey], address: int) -> TransactionEvent:
-        def ours(_: object, stamp: Stamp | None) -> bool:
-            return stamp is not None and stamp.topic_uuid == self._name.topic_uuid
+        def own(message: Message) -> int | None:
+            stamp = decode_stamp(message.headers())
+            ours = stamp is not None and stamp.topic_uuid == self._name.topic_uuid
+            return stamp.address if stamp is not None and ours else None
 
         left = []
-        for message in self._left.find(lanes, ours):
-            stamp = decode_stamp(message.headers())
-            if stamp is not None and stamp.address >= address:
+        for message in self._left.find(lanes, lambda message: own(message) is not None):
+            if (own(message) or 0) >= address:
                 left.append(message)
             else:
                 _log.warning("%s: committed, and seen with the next commit", place_of(message))
-        return self._end(left, commit=False) or Looked()
+        return self._end(left, commit=False) or Looked(lanes)
 
     def _end(self, left: list[Message], *, commit: bool) -> TransactionEvent | None:
         """Ends what was left open. Then this producer is not used on either, and the next one
@@ -345,8 +300,7 @@ class TransactionalCluster(Cluster):
         try:
             end_again(self._producer, left, commit=commit)
         except KafkaException as error:
-            told = self._told(error.args[0])
-            return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
+            return self._broke(error)
         return Broke("what the cluster left open is ended")
 
     def _look_who_owns(self) -> None:
@@ -354,9 +308,8 @@ class TransactionalCluster(Cluster):
         that it has. Where nobody says so the cluster gave a transaction up for its age, which
         looks the same. Raises Fenced."""
         until_s = time.monotonic() + (_TAKE_OVER_S if self._fenced else 0.0)
-        own = {self._name.key, self._name.proof_key}  # may be open yet, or left open
         while True:
-            record = self._last(open_keys=own)
+            record = self._last(open_keys=self._name.keys)  # open yet, or left open
             if record is not None and record.owner != self.owner:
                 raise Fenced(
                     "another bridge has taken over the delivery of this log",
@@ -391,8 +344,7 @@ class TransactionalCluster(Cluster):
             producer.produce(topic.name, encode_cursor(record), self._name.key, 0)
             producer.commit_transaction(ANSWER_S)
         except KafkaException as error:
-            told = self._told(error.args[0])
-            return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
+            return self._broke(error)
         seen = list(topic.committed(begin, topic.end()))
         if (self._name.proof_key, self.owner.encode()) in seen:
             raise NotIsolated(
@@ -456,12 +408,21 @@ class TransactionalCluster(Cluster):
         if error is not None and generation == self._generation:
             self._fail(error, None)
 
+    def _on_error(self, generation: int, error: KafkaError) -> None:
+        super()._on_error(generation, error)
+        self._disturbed = self._disturbed or generation == self._generation
+
     def _fail(self, error: KafkaError, lane: LaneKey | None) -> None:  # noqa: ARG002 -- none here
         if error.code() not in _PURGED:
             told = self._told(error)
             if isinstance(told, Unanswered):
                 told = Failed(told.reason, False)
             self._failures.append(told)
+
+    def _broke(self, error: KafkaException) -> Broke | Impossible:
+        """Of a call behind which the producer is of no use, whatever the error."""
+        told = self._told(error.args[0])
+        return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
 
     def _told(self, error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
         code, reason = error.code(), _reason(error)

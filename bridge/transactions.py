@@ -391,8 +391,7 @@ class Transactions:
             self.in_doubt = self.in_doubt or self.state is State.COMMITTING
             return self._end(State.STOPPED)
         if self.state is State.BACKING_OFF and now_s >= self._retry_at_s:
-            self.state = State.CONNECTING
-            return [Connect()]
+            return self._connect()
         if self.state is State.SENDING:
             return self._commit_if_due(now_s) or self._save_if_due(now_s)
         return []
@@ -405,10 +404,11 @@ class Transactions:
 
     def _go_on(self, now_s: float) -> list[Command]:
         """With the next transaction, of this producer or of its next epoch."""
-        if self._intact:
-            return self._send_on(now_s)
-        self.state, self._retry_at_s = State.BACKING_OFF, now_s
-        return self.tick(now_s)
+        return self._send_on(now_s) if self._intact else self._connect()
+
+    def _connect(self) -> list[Command]:
+        self.state = State.CONNECTING
+        return [Connect()]
 
     def _commit_if_due(self, now_s: float) -> list[Command]:
         due = self.outstanding >= self.limit or now_s >= self._commit_due_s
