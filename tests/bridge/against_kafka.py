@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ConfigResource
 
 from aolog import Reader, Writer
 from bridge.cursor_record import CursorName
@@ -91,7 +90,7 @@ def raw_committed(
 
 
 def set_limit(kafka: KafkaServer, topic: str, max_message_bytes: int) -> None:
-    kafka.configure(ConfigResource.Type.TOPIC, topic, "max.message.bytes", str(max_message_bytes))
+    kafka.configure("TOPIC", topic, "max.message.bytes", str(max_message_bytes))
 
 
 def name_of(log: Path, cursor: str = "bridge") -> CursorName:

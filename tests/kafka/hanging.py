@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import ConfigResource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -128,8 +127,8 @@ def _ask(server: KafkaServer, request: bytes) -> bytes:
 @contextmanager
 def unverified(server: KafkaServer) -> Iterator[None]:
     """Meanwhile the server takes records of transactions that it does not know."""
-    server.configure(ConfigResource.Type.BROKER, "1", _VERIFY, "false")
+    server.configure("BROKER", "1", _VERIFY, "false")
     try:
         yield
     finally:
-        server.configure(ConfigResource.Type.BROKER, "1", _VERIFY, None)
+        server.configure("BROKER", "1", _VERIFY, None)

@@ -33,7 +33,12 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 from confluent_kafka.cimpl import NewTopic
 
 __all__ = ["KafkaDied", "KafkaServer", "KafkaUnavailable", "Node", "free_ports"]
@@ -211,14 +216,12 @@ class KafkaServer:
         admin.create_topics([topic], operation_timeout=30)[name].result(timeout=30)
         self._wait_until_ready(admin, topic=name)
 
-    def configure(
-        self, kind: ConfigResource.Type, name: str, setting: str, value: str | None
-    ) -> None:
-        """Change one setting while it runs, of a topic or of a node; None: as it was. It holds a
-        moment later. Raises KafkaException."""
+    def configure(self, kind: str, name: str, setting: str, value: str | None) -> None:
+        """Change one setting while it runs, of a "TOPIC" or a "BROKER"; None: as it was. It holds
+        a moment later. Raises KafkaException."""
         operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         entry = ConfigEntry(setting, value or "", incremental_operation=operation)
-        resource = ConfigResource(kind, name, incremental_configs=[entry])
+        resource = ConfigResource(ConfigResource.Type[kind], name, incremental_configs=[entry])
         admin = self._admin()  # which gives up what is asked of it when it goes
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(30)
