@@ -254,65 +254,55 @@ _make_binary = partial(tuple.__new__, BinaryColumn)  # a third of the class's ow
 _make_columns = partial(tuple.__new__, Columns)
 
 
-class _Body:
-    """A cursor over the body: takes columns off its front, checks every length."""
-
-    def __init__(self, body: memoryview, unchecked: list[memoryview]) -> None:
-        self.body = body
-        self.at = self.end = 0  # of the next part, and of the last one
-        self._unchecked = unchecked
-
-    def take(self, length: int) -> memoryview:
-        begin = self.at
-        self.end = end = begin + length
-        self.at = end + -end % ALIGNMENT  # `padding` without its call: this runs for each frame
-        if end > len(self.body):
-            raise Malformed(f"column ends at {end}, body at {len(self.body)}")
-        return self.body[begin:end]
-
-    def offsets(self, count: int) -> tuple[memoryview, int]:
-        """(n+1) u32, the first 0, and the last of them. That none falls is for the caller."""
-        view = self.take(4 * (count + 1))
-        numbers = view.cast("I")
-        if numbers[0] != 0:
-            raise Malformed("offsets do not begin at 0")
-        self._unchecked.append(numbers)
-        return view, numbers[count]
-
-    def binary(self, count: int, *, nulls: bool) -> BinaryColumn:
-        validity = self.take((count + 7) // 8) if nulls else None
-        offsets, length = self.offsets(count)
-        return _make_binary((validity, offsets, self.take(length)))
+def _cut(body: memoryview, at: int, length: int) -> tuple[memoryview, int]:
+    """The part of the body that begins at the multiple of 8 from `at` on, and where it ends."""
+    begin = at + -at % ALIGNMENT
+    end = begin + length
+    if end > len(body):
+        raise Malformed(f"column ends at {end}, body at {len(body)}")
+    return body[begin:end], end
 
 
-def _check_text(column: BinaryColumn) -> None:
-    """Raises where an entry is not UTF-8 by itself."""
+def _offsets(
+    body: memoryview, at: int, count: int, unchecked: list[memoryview]
+) -> tuple[memoryview, int, int]:
+    """(n+1) u32, the first 0; where they end, and the last of them. That none falls is for the
+    caller."""
+    offsets, end = _cut(body, at, 4 * count + 4)
+    numbers = offsets.cast("I")
+    if numbers[0] != 0:
+        raise Malformed("offsets do not begin at 0")
+    unchecked.append(numbers)
+    return offsets, end, numbers[count]
+
+
+def _binary(
+    body: memoryview, at: int, count: int, unchecked: list[memoryview], *, nulls: bool = False
+) -> tuple[BinaryColumn, int]:
+    """A binary column that begins at or behind `at`, and where it ends."""
+    validity = None
+    if nulls:
+        validity, at = _cut(body, at, (count + 7) // 8)
+    offsets, at, length = _offsets(body, at, count, unchecked)
+    data, at = _cut(body, at, length)
+    return _make_binary((validity, offsets, data)), at
+
+
+def _text(data: memoryview | bytes) -> str:
     try:
-        if str(column.data, "utf-8").isascii():
-            return
-        if not speed.rise([column.offsets.cast("I")]):
-            raise Malformed("offsets fall")
-        for entry in column.to_list():
-            str(entry or b"", "utf-8")
+        return str(data, "utf-8")
     except UnicodeDecodeError as error:
         raise Malformed("text is not UTF-8") from error
 
 
-def _decode_values(body: memoryview, count: int, unchecked: list[memoryview]) -> Columns:
-    """The commonest body, only values, in fewer calls than the rest need."""
-    end = 4 * count + 4
-    begin = end + -end % ALIGNMENT
-    if begin > len(body):
-        raise Malformed(f"column ends at {end}, body at {len(body)}")
-    offsets = body[:end]
-    numbers = offsets.cast("I")
-    if numbers[0] != 0:
-        raise Malformed("offsets do not begin at 0")
-    if begin + numbers[count] != len(body):
-        raise Malformed("the last column does not end where the body does")
-    unchecked.append(numbers)
-    values = _make_binary((None, offsets, body[begin:]))
-    return _make_columns((count, None, values, None, None, None, None, None))
+def _check_text(column: BinaryColumn) -> None:
+    """Raises where an entry is not UTF-8 by itself."""
+    if _text(column.data).isascii():
+        return
+    if not speed.rise([column.offsets.cast("I")]):
+        raise Malformed("offsets fall")
+    for entry in column.to_list():
+        _text(entry or b"")
 
 
 def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
@@ -369,37 +359,35 @@ def _decode_or_none(frame: Frame, *, codecs: bool) -> Columns | None:
 
 def _decode(body: memoryview, count: int, bits: int, unchecked: list[memoryview]) -> Columns:
     """The columns, but for whether offsets fall: the columns of offsets go to `unchecked`."""
-    if bits == VALUES and count:
-        return _decode_values(body, count, unchecked)
     if bits == 0:
         if count != 1:
             raise Malformed(f"a plain body holds one record, not {count}")
         return Columns(1, value=body)
     if bits & ~KNOWN or not bits & VALUES or count == 0:
         raise Malformed(f"unknown columns {bits:#x} of {count} records")
-    reader = _Body(body, unchecked)
     timestamps = keys = topics = headers = topic = None
-    if bits & TIMESTAMPS:
-        timestamps = reader.take(8 * count)
-    if bits & KEYS:
-        keys = reader.binary(count, nulls=bool(bits & KEY_NULLS))
-    if bits & TOPIC:
-        (length,) = _U32.unpack(reader.take(4))
-        reader.at -= 4  # the text follows the length at once
-        try:
-            topic = str(reader.take(length), "utf-8")
-        except UnicodeDecodeError as error:
-            raise Malformed("topic is not UTF-8") from error
-    if bits & TOPICS:
-        topics = reader.binary(count, nulls=bool(bits & TOPIC_NULLS))
-        _check_text(topics)
-    if bits & HEADERS:
-        offsets, entries = reader.offsets(count)
-        names = reader.binary(entries, nulls=False)
-        _check_text(names)
-        values_of = reader.binary(entries, nulls=bool(bits & HEADER_NULLS))
-        headers = HeaderColumn(offsets, names, values_of)
-    values = reader.binary(count, nulls=bool(bits & VALUE_NULLS))
-    if reader.end != len(body):
+    at = 0
+    if bits != VALUES:
+        if bits & TIMESTAMPS:
+            timestamps, at = _cut(body, at, 8 * count)
+        if bits & KEYS:
+            keys, at = _binary(body, at, count, unchecked, nulls=bool(bits & KEY_NULLS))
+        if bits & TOPIC:
+            length, at = _cut(body, at, 4)
+            end = at + _U32.unpack(length)[0]
+            if end > len(body):
+                raise Malformed(f"topic ends at {end}, body at {len(body)}")
+            topic, at = _text(body[at:end]), end
+        if bits & TOPICS:
+            topics, at = _binary(body, at, count, unchecked, nulls=bool(bits & TOPIC_NULLS))
+            _check_text(topics)
+        if bits & HEADERS:
+            offsets, at, entries = _offsets(body, at, count, unchecked)
+            names, at = _binary(body, at, entries, unchecked)
+            _check_text(names)
+            of, at = _binary(body, at, entries, unchecked, nulls=bool(bits & HEADER_NULLS))
+            headers = HeaderColumn(offsets, names, of)
+    values, at = _binary(body, at, count, unchecked, nulls=bool(bits & VALUE_NULLS))
+    if at != len(body):
         raise Malformed("bytes behind the last column")
     return _make_columns((count, None, values, timestamps, keys, topic, topics, headers))
