@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["READ_BYTES_MAX", "Source"]
 
-# What a batch costs however small it is, some hundred microseconds, is shared by its records; what
-# a batch holds is made into objects at once, and these are to stay in the processor's cache.
-READ_BYTES_MIN = 256 << 10
-READ_BYTES_MAX = 1 << 20
-READ_RECORDS = 2_000  # a tick's worth of work
+# What a batch costs however small it is, some hundred microseconds and a processor's cache, is
+# shared by its records: with four times as many a record of 1 KB took a tenth less.
+READ_BYTES_MIN = 512 << 10
+READ_BYTES_MAX = 4 << 20
+READ_RECORDS = 4_000  # a tick's worth of work
 
 _log = logging.getLogger("bridge")
 
