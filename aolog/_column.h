@@ -7,21 +7,9 @@
 #ifndef AOLOG_COLUMN_H
 #define AOLOG_COLUMN_H
 
-#include "_rows.h"
+#include "_pieces.h"
 
 #include <limits.h>
-#include <stdint.h>
-#include <string.h>
-
-/* A column of byte strings: Arrow's buffers. Entries lie within the data, or reading them fails.
- * The pointers are the views' own, looked up once. */
-typedef struct {
-    const unsigned char *bits; /* NULL if all entries are there */
-    const char *offsets;
-    const char *bytes;
-    size_t size;
-    Py_buffer validity, cuts, data;
-} Entries;
 
 enum {
     SHARED = 'c',
@@ -42,20 +30,13 @@ typedef struct {
     long long first;   /* RISING: of row 0, one more with each row */
     Py_buffer numbers; /* NUMBERS: i64 each; PAIRS: offsets u32 into the entries; TAGGED: bytes */
     uint32_t last;     /* PAIRS: the last of them */
-    Entries entries;   /* BYTES, VIEWS, TEXT; PAIRS: the first of each pair, as text */
-    Entries seconds;   /* PAIRS: the second of each pair, as bytes */
+    Py_ssize_t at;     /* BYTES, VIEWS, TEXT: the piece where a row was found last */
+    Pieces *entries;   /* the same; PAIRS: the first of each pair, as text */
+    Pieces *seconds;   /* PAIRS: the second of each pair, as bytes */
     PyObject *object;  /* OBJECTS, FIRSTS, SECONDS: the list; TAGGED: the tag */
     PyObject *made;    /* TAGGED: the last row's, for the next if nobody kept it */
     Py_ssize_t size;   /* TAGGED: bytes a row */
 } Column;
-
-static inline uint32_t
-offset_at(const char *offsets, Py_ssize_t i)
-{
-    uint32_t offset;
-    memcpy(&offset, offsets + i * (Py_ssize_t)sizeof offset, sizeof offset);
-    return offset;
-}
 
 /* --- a tuple that is filled once more ------------------------------------------------------ */
 
@@ -75,67 +56,6 @@ refresh(PyObject *tuple)
         PyObject_GC_Track(tuple);
 }
 
-/* --- an entry without a copy --------------------------------------------------------------- */
-
-/* A buffer that nobody has to give back: who takes bytes or what is like them, and copies them at
- * once, as a producer of messages does, asks for such a one. (A memoryview has to be given back.) */
-typedef struct {
-    PyObject_HEAD
-    PyObject *rows; /* which hold the data */
-    const char *bytes;
-    Py_ssize_t size;
-} View;
-
-static PyTypeObject *view_type; /* as of the module that was made last; never let go */
-
-static PyObject *
-view_of(PyObject *rows, const char *bytes, Py_ssize_t size)
-{
-    View *view = PyObject_New(View, view_type);
-    if (view == NULL)
-        return NULL;
-    Py_INCREF(rows);
-    view->rows = rows;
-    view->bytes = bytes;
-    view->size = size;
-    return (PyObject *)view;
-}
-
-static void
-view_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    Py_DECREF(((View *)self)->rows);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
-static Py_ssize_t
-view_len(PyObject *self)
-{
-    return ((View *)self)->size;
-}
-
-static int
-view_buffer(PyObject *self, Py_buffer *buffer, int flags)
-{
-    View *view = (View *)self;
-    return PyBuffer_FillInfo(buffer, self, (void *)view->bytes, view->size, 1, flags);
-}
-
-static PyType_Slot view_slots[] = {
-    {Py_tp_doc, "An entry of a column of bytes, where it stands; see speed.PythonRows."},
-    {Py_tp_dealloc, view_dealloc},
-    {Py_sq_length, view_len},
-    {Py_bf_getbuffer, view_buffer},
-    {0, NULL},
-};
-
-static PyType_Spec view_spec = {
-    "aolog._speed.View", sizeof(View), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, view_slots,
-};
-
 /* --- life ---------------------------------------------------------------------------------- */
 
 static int
@@ -147,60 +67,16 @@ column_traverse(const Column *column, visitproc visit, void *arg)
 }
 
 static void
-entries_release(Entries *entries)
-{
-    PyBuffer_Release(&entries->validity);
-    PyBuffer_Release(&entries->cuts);
-    PyBuffer_Release(&entries->data);
-}
-
-static void
 column_clear(Column *column)
 {
     Py_CLEAR(column->object);
     Py_CLEAR(column->made);
+    Py_CLEAR(column->entries);
+    Py_CLEAR(column->seconds);
     PyBuffer_Release(&column->numbers);
-    entries_release(&column->entries);
-    entries_release(&column->seconds);
 }
 
 /* --- taking one ---------------------------------------------------------------------------- */
-
-static int
-too_short(void)
-{
-    PyErr_SetString(PyExc_ValueError, "a column has fewer entries than there are rows");
-    return -1;
-}
-
-/* Takes (validity or None, offsets, data); how many entries there are, -1 on an error. */
-static Py_ssize_t
-entries_take(Entries *entries, PyObject *given)
-{
-    PyObject *validity, *offsets, *data;
-    if (!PyTuple_Check(given)) {
-        PyErr_SetString(PyExc_TypeError, "entries are a tuple: validity, offsets, data");
-        return -1;
-    }
-    if (!PyArg_ParseTuple(given, "OOO", &validity, &offsets, &data) ||
-        PyObject_GetBuffer(offsets, &entries->cuts, PyBUF_SIMPLE) < 0 ||
-        PyObject_GetBuffer(data, &entries->data, PyBUF_SIMPLE) < 0)
-        return -1;
-    entries->offsets = entries->cuts.buf;
-    entries->bytes = entries->data.buf;
-    entries->size = (size_t)entries->data.len;
-    Py_ssize_t count = entries->cuts.len / (Py_ssize_t)sizeof(uint32_t) - 1;
-    if (count < 0)
-        return too_short();
-    if (validity != Py_None) {
-        if (PyObject_GetBuffer(validity, &entries->validity, PyBUF_SIMPLE) < 0)
-            return -1;
-        if (entries->validity.len < (count + 7) / 8)
-            return too_short();
-        entries->bits = entries->validity.buf;
-    }
-    return count;
-}
 
 /* Fills a column from what stands for it; how many rows it has, PY_SSIZE_T_MAX if any number. */
 static Py_ssize_t
@@ -222,16 +98,17 @@ column_take(Column *column, char kind, PyObject *given)
     case BYTES:
     case VIEWS:
     case TEXT:
-        return entries_take(&column->entries, given);
+        return pieces_take(&column->entries, given);
     case PAIRS:
         if (!PyTuple_Check(given)) {
             PyErr_SetString(PyExc_TypeError, "pairs are a tuple: offsets, firsts, seconds");
             return -1;
         }
-        if (!PyArg_ParseTuple(given, "OOO", &lists, &firsts, &seconds) ||
+        if (!PyArg_ParseTuple(given, "OO!O!", &lists, &PyTuple_Type, &firsts, &PyTuple_Type,
+                              &seconds) ||
             PyObject_GetBuffer(lists, &column->numbers, PyBUF_SIMPLE) < 0 ||
-            (count = entries_take(&column->entries, firsts)) < 0 ||
-            (more = entries_take(&column->seconds, seconds)) < 0)
+            (count = pieces_take(&column->entries, firsts)) < 0 ||
+            (more = pieces_take(&column->seconds, seconds)) < 0)
             return -1;
         count = count < more ? count : more;
         more = column->numbers.len / (Py_ssize_t)sizeof(uint32_t) - 1;
@@ -268,26 +145,20 @@ column_take(Column *column, char kind, PyObject *given)
 
 /* --- at a row ------------------------------------------------------------------------------ */
 
-static inline PyObject *
-entry(const Entries *entries, Py_ssize_t i, char kind, PyObject *rows)
+/* The piece in which a row's entry is; there is one, as there are as many entries as rows. */
+static inline const Entries *
+piece_of(Column *column, Py_ssize_t i)
 {
-    if (entries->bits != NULL && !(entries->bits[i >> 3] >> (i & 7) & 1))
-        Py_RETURN_NONE;
-    uint32_t begin = offset_at(entries->offsets, i), end = offset_at(entries->offsets, i + 1);
-    if (end < begin || end > entries->size) {
-        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
-        return NULL;
+    const Entries *piece = &column->entries->piece[column->at];
+    if (i < piece->first) { /* who is asked for a row below asks for others */
+        column->at = 0;
+        piece = column->entries->piece;
     }
-    const char *bytes = entries->bytes + begin;
-    Py_ssize_t size = (Py_ssize_t)(end - begin);
-    switch (kind) {
-    case TEXT:
-        return PyUnicode_DecodeUTF8(bytes, size, NULL);
-    case VIEWS:
-        return view_of(rows, bytes, size);
-    default:
-        return PyBytes_FromStringAndSize(bytes, size);
+    while (i >= piece->end) {
+        column->at++;
+        piece++;
     }
+    return piece;
 }
 
 static PyObject *
@@ -301,8 +172,8 @@ pairs_of(const Column *column, Py_ssize_t i)
     PyObject *pairs = PyTuple_New((Py_ssize_t)(end - begin));
     for (uint32_t at = begin; pairs != NULL && at < end; at++) {
         PyObject *pair = PyTuple_New(2);
-        PyObject *first = entry(&column->entries, at, TEXT, NULL);
-        PyObject *second = first == NULL ? NULL : entry(&column->seconds, at, BYTES, NULL);
+        PyObject *first = entry(column->entries->piece, at, 1);
+        PyObject *second = first == NULL ? NULL : entry(column->seconds->piece, at, 0);
         if (pair == NULL || second == NULL) {
             Py_XDECREF(pair);
             Py_XDECREF(first);
@@ -371,10 +242,20 @@ tagged(Column *column, Py_ssize_t i)
     return list;
 }
 
-/* What stands there at a row; rows: that hold the column. */
+/* before: what stood there in a row that is filled once more, or NULL. */
 static inline PyObject *
-field(Column *column, Py_ssize_t i, PyObject *rows)
+view_of(Column *column, Py_ssize_t i, PyObject *before)
 {
+    const Entries *piece = piece_of(column, i);
+    int mine = before != NULL && Py_REFCNT(before) == 1 && Py_TYPE(before) == view_type;
+    return view_at(column->entries, piece, i - piece->first, mine ? (View *)before : NULL);
+}
+
+/* What stands there at a row. */
+static inline PyObject *
+field(Column *column, Py_ssize_t i)
+{
+    const Entries *piece;
     int64_t number;
     switch (column->kind) {
     case OBJECTS:
@@ -386,9 +267,11 @@ field(Column *column, Py_ssize_t i, PyObject *rows)
     case RISING:
         return PyLong_FromLongLong(column->first + i);
     case BYTES:
-    case VIEWS:
     case TEXT:
-        return entry(&column->entries, i, column->kind, rows);
+        piece = piece_of(column, i);
+        return entry(piece, i - piece->first, column->kind == TEXT);
+    case VIEWS:
+        return view_of(column, i, NULL);
     case NUMBERS:
         memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number,
                sizeof number);

@@ -15,7 +15,7 @@ typedef struct {
     Py_ssize_t at; /* of the next row */
     Py_ssize_t end;
     PyObject *made; /* a plain tuple, for the next row if nobody kept it */
-    int keeps;      /* it is kept for that: not with views in it, which keep these rows */
+    int keeps;      /* it is kept for that */
     PyObject *shared[WIDTH_MAX]; /* SHARED: of all rows; NULL where a column varies */
     Column columns[WIDTH_MAX];
 } Rows;
@@ -26,7 +26,8 @@ int
 aolog_rows_begin(PyObject *module)
 {
     view_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &view_spec, NULL);
-    if (view_type == NULL)
+    pieces_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &pieces_spec, NULL);
+    if (view_type == NULL || pieces_type == NULL)
         return -1;
     PyObject *size = PyObject_GetAttrString((PyObject *)&PyTuple_Type, "__basicsize__");
     PyObject *tuple = PyTuple_New(1);
@@ -92,7 +93,6 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     PyObject *type, *columns;
     const char *kinds;
     Py_ssize_t width, first, end;
-    int views = 0;
     static char *names[] = {"kind", "kinds", "columns", "first", "end", NULL};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Os#O!nn", names, &type, &kinds, &width,
                                      &PyTuple_Type, &columns, &first, &end))
@@ -127,7 +127,6 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
             continue;
         }
         Py_ssize_t count = column_take(&self->columns[i], kinds[i], given);
-        views = views || kinds[i] == VIEWS;
         if (count < end && count >= 0)
             count = too_short();
         if (count < 0) {
@@ -138,7 +137,7 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     if (!alone) {
         Py_INCREF(type);
         self->type = type;
-        self->keeps = plain && !views;
+        self->keeps = plain;
         if (!plain)
             self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
     }
@@ -181,7 +180,9 @@ refilled(Rows *self, Py_ssize_t i)
             Py_INCREF(Py_None);
             PyTuple_SetItem(row, k, Py_None);
         }
-        PyObject *item = field(&self->columns[k], i, (PyObject *)self);
+        PyObject *item = self->columns[k].kind == VIEWS
+                             ? view_of(&self->columns[k], i, PyTuple_GetItem(row, k))
+                             : field(&self->columns[k], i);
         if (item == NULL || PyTuple_SetItem(row, k, item) < 0) {
             self->at = i;
             Py_DECREF(row);
@@ -202,7 +203,7 @@ rows_next(PyObject *object)
     PyObject *items[WIDTH_MAX];
     self->at = i + 1; /* taken: a garbage collection below may run code that comes here again */
     if (self->type == NULL) {
-        PyObject *item = field(&self->columns[0], i, object);
+        PyObject *item = field(&self->columns[0], i);
         if (item == NULL)
             self->at = i;
         return item;
@@ -213,7 +214,7 @@ rows_next(PyObject *object)
         PyObject *item = self->shared[k];
         if (item != NULL)
             Py_INCREF(item);
-        else if ((item = field(&self->columns[k], i, object)) == NULL) {
+        else if ((item = field(&self->columns[k], i)) == NULL) {
             self->at = i;
             return give_back(items, k);
         }

@@ -273,6 +273,50 @@ speed_rise(PyObject *Py_UNUSED(module), PyObject *columns)
     return PyBool_FromLong(rises);
 }
 
+/* A number of the column, into a sum and the greatest; false on an error. */
+static int
+add_number(const Py_buffer *numbers, Py_ssize_t i, long long *sum, long long *greatest)
+{
+    int64_t number;
+    if (i < 0 || i >= numbers->len / (Py_ssize_t)sizeof number) {
+        PyErr_SetString(PyExc_IndexError, "there is no such number");
+        return 0;
+    }
+    memcpy(&number, (const char *)numbers->buf + i * (Py_ssize_t)sizeof number, sizeof number);
+    if (number < 0 || *sum > INT64_MAX - number) {
+        PyErr_SetString(PyExc_OverflowError, "numbers are not negative, and their sum is an i64");
+        return 0;
+    }
+    *sum += number;
+    if (number > *greatest)
+        *greatest = number;
+    return 1;
+}
+
+static PyObject *
+speed_total(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *given, *indices = NULL;
+    long long sum = 0, greatest = 0;
+    Py_buffer numbers;
+    int right = 1;
+    if (!PyArg_ParseTuple(args, "O|O!", &given, &PyList_Type, &indices) ||
+        PyObject_GetBuffer(given, &numbers, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (indices == NULL) {
+        Py_ssize_t count = numbers.len / (Py_ssize_t)sizeof(int64_t);
+        for (Py_ssize_t i = 0; right && i < count; i++)
+            right = add_number(&numbers, i, &sum, &greatest);
+    } else {
+        for (Py_ssize_t i = 0; right && i < PyList_Size(indices); i++) {
+            Py_ssize_t at = PyLong_AsSsize_t(PyList_GetItem(indices, i));
+            right = !(at == -1 && PyErr_Occurred()) && add_number(&numbers, at, &sum, &greatest);
+        }
+    }
+    PyBuffer_Release(&numbers);
+    return right ? Py_BuildValue("LL", sum, greatest) : NULL;
+}
+
 /* --- groups -------------------------------------------------------------------------------- */
 
 #define SEEN 64 /* objects that are known without being hashed; a power of two */
@@ -335,6 +379,9 @@ static PyMethodDef speed_methods[] = {
      "measure(values): (bytes of all, bytes of the longest); None if one is not bytes."},
     {"rise", speed_rise, METH_O,
      "rise(columns): whether in none of the columns of u32 a number is less than the one before."},
+    {"total", speed_total, METH_VARARGS,
+     "total(numbers[, indices]): (sum, greatest) of a column of i64, none of them negative, or of "
+     "those at the indices. Raises IndexError, OverflowError."},
     {"groups", speed_groups, METH_O,
      "groups(objects): where each of them stands: indices, by object, in order of appearance."},
     {"export", aolog_export, METH_O,

@@ -98,18 +98,14 @@ class BinaryColumn(NamedTuple):
     offsets: memoryview
     data: memoryview
 
+    @property
+    def entries(self) -> int:
+        """How many there are."""
+        return len(self.offsets) // _U32.size - 1
+
     def to_list(self) -> list[bytes | None]:
         """Entries as objects of their own."""
-        return self._entries("b")
-
-    def to_views(self) -> list[bytes | None]:
-        """Entries where they stand, for a client written in C that copies them anyway. They have a
-        length and are a buffer, no more (before Python 3.12 no type says so), and each keeps all
-        of the column's data alive."""
-        return self._entries("v")
-
-    def _entries(self, kind: str) -> list[bytes | None]:
-        return list(speed.Rows(None, kind, (self,), 0, len(self.offsets) // 4 - 1))
+        return list(speed.Rows(None, "b", (self,), 0, self.entries))
 
 
 class HeaderColumn(NamedTuple):

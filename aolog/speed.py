@@ -14,7 +14,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, chain, pairwise, repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers
 
-__all__ = ["Gate", "Rows", "backend", "column", "export", "groups", "measure", "rise"]
+__all__ = ["Gate", "Rows", "backend", "column", "export", "groups", "measure", "rise", "total"]
 
 _Object = TypeVar("_Object")
 
@@ -147,6 +147,16 @@ def _rise(columns: list[memoryview]) -> bool:
     return falls == ends
 
 
+def _total(numbers: array[int], indices: list[int] | None = None) -> tuple[int, int]:
+    """(sum, greatest) of a column of i64, none of them negative, or of those at the indices; of
+    none (0, 0). Raises IndexError, OverflowError."""
+    chosen = numbers if indices is None else list(map(numbers.__getitem__, indices))
+    total = sum(chosen)
+    if min(chosen, default=0) < 0 or min(indices or [0]) < 0 or total >> 63:
+        raise OverflowError("numbers and indices are not negative, and the sum is an i64")
+    return total, max(chosen, default=0)
+
+
 @cache
 def _numpy() -> tuple[Callable[..., np.ndarray], np.dtype[np.uint32]]:
     """Imported once, and a dtype's name looked up once."""
@@ -169,7 +179,8 @@ class PythonRows:
 
     n  numbers that rise by one, given row 0's     b  (validity or None, offsets, data) of bytes
     c  one object for all rows                     t  the same of text
-    q  numbers, i64                                p  pairs: (offsets into them, their t, their b)
+       or a list of such, one behind the other     p  pairs: (offsets into them, their t, their b)
+    q  numbers, i64
     o  a list                                      1  a list of tuples: the first item of each
     h  (tag, bytes a row, data): of each row       2  the second
        a list of one pair, the tag and its bytes
@@ -224,7 +235,12 @@ def _numbers(column: memoryview, first: int, end: int) -> Iterator[int]:
     return iter(column.cast("q")[first:end].tolist())
 
 
-def _bytes(column: tuple[Any, ...], first: int, end: int) -> Iterator[bytes | None]:
+def _bytes(
+    column: tuple[Any, ...] | list[tuple[Any, ...]], first: int, end: int
+) -> Iterator[bytes | None]:
+    if isinstance(column, list):
+        pieces = [_bytes(piece, 0, len(piece[1]) // 4 - 1) for piece in column]
+        return iter(_list(list(chain.from_iterable(pieces)), first, end))
     validity, offsets, data = column
     whole, cuts = data.tobytes(), offsets.cast("I")[first : end + 1].tolist()
     if len(cuts) <= end - first or cuts[-1] > len(whole) or cuts != sorted(cuts):
@@ -283,8 +299,9 @@ export: Callable[[tuple[Any, ...]], object] | None = None if _speed is None else
 if TYPE_CHECKING or _speed is None:
     Gate = PythonGate
     Rows = PythonRows
-    column, measure, rise, groups = _column, _measure, _rise, _groups
+    column, measure, rise, total, groups = _column, _measure, _rise, _total, _groups
 else:
     Gate = _speed.Gate
     Rows = _speed.Rows
-    column, measure, rise, groups = _speed.column, _speed.measure, _speed.rise, _speed.groups
+    column, measure, rise = _speed.column, _speed.measure, _speed.rise
+    total, groups = _speed.total, _speed.groups

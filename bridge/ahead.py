@@ -10,6 +10,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from aolog.speed import total
 from bridge.engine import Position
 from bridge.feed import NO_TOPIC, first_ordinal, no_partition
 from bridge.lane import Refusal
@@ -46,7 +47,7 @@ class Ready:
         self.refusal: Refusal | None = None
         self.lanes: list[LaneKey] = []
         self.next = 0
-        self.bytes = sum(messages.sizes)
+        self.bytes, _ = total(messages.sizes)
         self._ordinals = ordinals
 
     @property
@@ -150,7 +151,7 @@ class Ahead:
         self._batch = None
         if messages.records or ready.refusal is not None:
             self._held += messages.records
-            self._source.pace.spend(messages.records, sum(messages.sizes), now_s=time.monotonic())
+            self._source.pace.spend(messages.records, ready.bytes, now_s=time.monotonic())
             self.ready.append(ready)
 
     def _ours(self, batch: Batch) -> Ready:

@@ -14,7 +14,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from aolog.columns import lone
+from aolog.columns import BinaryColumn, lone
 from aolog.speed import Rows
 from bridge.stamp import HEADER_NAME, STAMP, encode_stamp, encode_stamps, stamp_in
 
@@ -38,16 +38,16 @@ _NUMPY_PAYS = 16  # records a frame, on average
 
 
 class Messages(NamedTuple):
-    """Columns of one length, in the order of the log. values: for the client alone, see
-    BinaryColumn.to_views. sizes: of value and key, in bytes. times_ms: Kafka's timestamps.
-    stamps: one behind the other. headers: None where nothing but the stamp is one; else as the
-    client takes them, the stamp last."""
+    """Columns of one length, in the order of the log. values: for the client alone: as they are,
+    or columns of bytes, one behind the other. sizes: of value and key, in bytes. times_ms: Kafka's
+    timestamps. stamps: one behind the other. headers: None where nothing but the stamp is one; else
+    as the client takes them, the stamp last."""
 
-    addresses: list[int]
+    addresses: array[int]
     topics: list[str | None]
     keys: list[bytes | None]
-    values: list[bytes | None]
-    sizes: list[int]
+    values: list[bytes | None] | list[BinaryColumn]
+    sizes: array[int]
     times_ms: array[int]
     stamps: bytes
     headers: list[list[tuple[str, bytes | None]]] | None = None
@@ -57,16 +57,22 @@ class Messages(NamedTuple):
         """How many there are."""
         return len(self.addresses)
 
+    @property
+    def _kind_of_values(self) -> str:
+        """As the client gets them: see speed.PythonRows."""
+        return "v" if self.values and isinstance(self.values[0], BinaryColumn) else "o"
+
     def take(self, indices: Iterable[int]) -> Messages:
         """Some of them."""
         at = list(indices)
         addresses, topics, keys, values, sizes, times_ms, _, headers = self
+        entries = list(Rows(None, self._kind_of_values, (values,), 0, self.records))
         return Messages(
-            [addresses[i] for i in at],
+            array("q", [addresses[i] for i in at]),
             [topics[i] for i in at],
             [keys[i] for i in at],
-            [values[i] for i in at],
-            [sizes[i] for i in at],
+            [entries[i] for i in at],
+            array("q", [sizes[i] for i in at]),
             array("q", [times_ms[i] for i in at]),
             b"".join(map(self.stamp, at)),
             None if headers is None else [headers[i] for i in at],
@@ -91,7 +97,8 @@ class Messages(NamedTuple):
         partition, callback, None, milliseconds, headers. lanes, callbacks: of all, or one callback
         for each. Made as they go: thousands that are kept cost the collector dearly."""
         stamped = (HEADER_NAME, STAMP.size, self.stamps)
-        kinds = f"1oo2{'co'[isinstance(callbacks, list)]}cq{'oh'[self.headers is None]}"
+        kinds = f"1{self._kind_of_values}o2{'co'[isinstance(callbacks, list)]}cq"
+        kinds += "oh"[self.headers is None]
         return Rows(
             tuple,
             kinds,
@@ -130,63 +137,79 @@ def milliseconds(timestamp_us: int | None) -> int:
 
 
 def _is_plain(frame: RecordFrame) -> bool:
-    """Whether it has no other columns than those that are read here. Not those of format 1, which
-    has no times."""
-    columns = frame.columns
-    return columns.headers is None and columns.topics is None and frame.timestamp_us is not None
+    """Whether it has no other columns than those that are read here, and can be cut where it
+    begins. Not of format 1, which has no times."""
+    _, _, values, _, keys, _, topics, headers = frame.columns
+    return (
+        headers is None
+        and topics is None
+        and frame.timestamp_us is not None
+        and (frame.skip == 0 or not any(c and c.validity for c in (values, keys)))
+    )
 
 
 def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
     """Numbers of all frames at once: numpy's calls cost as much as some hundred records."""
     import numpy as np
 
-    values: list[bytes | None] = []
-    keys: list[bytes | None] = []
+    values: list[BinaryColumn] = []
+    keys: list[BinaryColumn] = []
     topics: list[str | None] = []
     firsts, counts = [], []
     times: list[bytes | memoryview] = []
-    value_offsets: list[bytes | memoryview] = []
-    key_offsets: list[bytes | memoryview] = []
     for frame in frames:
         columns, skip = frame.columns, frame.skip
         count = columns.records - skip
-        of_values = columns.values or lone(columns.value)
         firsts.append(frame.address + skip)
         counts.append(count)
-        values += of_values.to_views()[skip:]
-        value_offsets.append(of_values.offsets[_U32.size * skip :])
-        if columns.keys is None:
-            keys += [None] * count
-            key_offsets.append(bytes(_U32.size * (count + 1)))
-        else:
-            keys += columns.keys.to_list()[skip:]
-            key_offsets.append(columns.keys.offsets[_U32.size * skip :])
+        values.append(_behind(columns.values or lone(columns.value), skip))
+        keys.append(_nothing(count) if columns.keys is None else _behind(columns.keys, skip))
         topics += [columns.topic] * count
         if columns.timestamps is not None:
             times.append(columns.timestamps[_I64.size * skip :])
         else:
             times.append(_I64.pack(frame.timestamp_us) * count)
     behind = np.cumsum(counts)
-    addresses = np.repeat(firsts - behind + counts, counts) + np.arange(behind[-1])
+    records = int(behind[-1])
+    addresses = np.repeat(firsts - behind + counts, counts) + np.arange(records)
     times_us = np.frombuffer(b"".join(times), np.int64)
-    sizes = _lengths(value_offsets) + _lengths(key_offsets)  # a frame has less than 4 GiB
     return Messages(
-        addresses.tolist(),
+        array("q", addresses.tobytes()),
         topics,
-        keys,
+        list(Rows(None, "b", (keys,), 0, records)),
         values,
-        sizes.tolist(),
+        array("q", _sizes(values, keys, behind).tobytes()),
         array("q", np.maximum(1, times_us // 1000).tobytes()),
         encode_stamps(source, frames[0].epoch, addresses, times_us),
     )
 
 
-def _lengths(offsets: list[bytes | memoryview]) -> np.ndarray:
-    """Of the entries of columns, one after the other."""
+def _behind(column: BinaryColumn, skip: int) -> BinaryColumn:
+    """Its entries from there on. Not of one that has nulls."""
+    if skip == 0:
+        return column
+    return column._replace(offsets=column.offsets[_U32.size * skip :])
+
+
+def _nothing(count: int) -> BinaryColumn:
+    """So many nulls."""
+    zeros = memoryview(bytes(_U32.size * (count + 1)))
+    return BinaryColumn(zeros[: (count + 7) // 8], zeros, zeros[:0])
+
+
+def _sizes(values: list[BinaryColumn], keys: list[BinaryColumn], behind: np.ndarray) -> np.ndarray:
+    """Of value and key, i64. behind: entries up to the end of each piece."""
     import numpy as np
 
-    ends = np.frombuffer(b"".join([each[_U32.size :] for each in offsets]), np.uint32)
-    return ends - np.frombuffer(b"".join([each[: -_U32.size] for each in offsets]), np.uint32)
+    of_values, of_keys = (
+        np.frombuffer(b"".join([piece.offsets for piece in column]), np.uint32)
+        for column in (values, keys)
+    )
+    both = of_values + of_keys  # a frame has less than 4 GiB
+    sizes = both[1:] - both[:-1]
+    there = np.ones(len(sizes), bool)
+    there[(behind + np.arange(len(behind)))[:-1]] = False  # from a piece's end to the next begin
+    return sizes[there].astype(np.int64)
 
 
 def _of_records(records: Iterable[Record], source: bytes, epoch: int) -> Messages:
@@ -201,4 +224,13 @@ def _of_records(records: Iterable[Record], source: bytes, epoch: int) -> Message
     all_headers = None
     if any(headers):
         all_headers = [[*own, (HEADER_NAME, s)] for own, s in zip(headers, stamps, strict=True)]
-    return Messages(addresses, topics, keys, values, sizes, times_ms, b"".join(stamps), all_headers)
+    return Messages(
+        array("q", addresses),
+        topics,
+        keys,
+        values,
+        array("q", sizes),
+        times_ms,
+        b"".join(stamps),
+        all_headers,
+    )

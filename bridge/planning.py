@@ -10,9 +10,10 @@ its records; else they are looked at one by one.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.speed import groups
+from aolog.speed import groups, total
 from bridge.engine import Aside, Planned
 from bridge.lane import Lane, LaneKey, Mark, Position, Refusal
 
@@ -27,11 +28,11 @@ MARK_EVERY = 256  # measured: a callback each 256th record nearly doubles the ra
 
 
 class Given(NamedTuple):
-    """Records of a batch, in order. lanes: None for one that is not ours. first_ordinal: of the
+    """Records of a batch, in order. sizes: i64. lanes: None for one that is not ours. first_ordinal: of the
     first, None in format 1. refusals: by address, of those that their lane will never take."""
 
     addresses: Sequence[int]
-    sizes: Sequence[int]
+    sizes: array[int]
     lanes: Sequence[LaneKey | None]
     first_ordinal: int | None
     refusals: Mapping[int, Refusal]
@@ -60,7 +61,7 @@ def plan(
     by_lane = groups(list(given.lanes))
     by_lane.pop(None, None)
     alike = (
-        max(given.sizes, default=0) <= bytes_max
+        total(given.sizes)[1] <= bytes_max
         and (not aside or aside.isdisjoint(given.addresses))
         and (not given.refusals or given.refusals.keys().isdisjoint(given.addresses))
     )
@@ -89,7 +90,7 @@ def plan(
 
 
 def _mark(given: Given, taken: list[int]) -> Mark:
-    size = sum(map(given.sizes.__getitem__, taken))
+    size, _ = total(given.sizes, taken)
     return Mark(given.position(taken[0]), given.addresses[taken[-1]], len(taken), size)
 
 

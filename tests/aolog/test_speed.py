@@ -211,6 +211,59 @@ def test_rows_are_the_same(rows, number, data):
 
 
 @bounded
+@given(st.lists(st.lists(st.none() | st.binary(max_size=3), max_size=5), max_size=5), st.data())
+def test_pieces_one_behind_the_other_are_one_column(pieces, data):
+    entries = [entry for piece in pieces for entry in piece]
+    first = data.draw(st.integers(0, len(entries)))
+    end = data.draw(st.integers(first, len(entries)))
+    column = [strings(piece) for piece in pieces]
+    expected = entries[first:end]
+    for kind in BOTH_ROWS:
+        assert list(kind(None, "b", (column,), first, end)) == expected
+        views = list(kind(None, "v", (column,), first, end))
+        assert [None if view is None else bytes(view) for view in views] == expected
+        seen: list[Any] = []
+
+        def see(view, entry, seen=seen):
+            seen.append((None if view is None else bytes(view), entry))
+
+        deque(starmap(see, kind(tuple, "vb", (column, column), first, end)), maxlen=0)
+        assert seen == list(zip(expected, expected, strict=True))
+        with pytest.raises(ValueError, match=r"fewer entries|not there"):
+            list(kind(None, "b", (column,), 0, len(entries) + 1))
+
+
+@bounded
+@given(st.lists(st.integers(0, 2**62), max_size=20), st.data())
+def test_totals_are_the_same(numbers, data):
+    column = array("q", numbers)
+    indices = data.draw(st.lists(st.sampled_from(range(len(numbers))))) if numbers else []
+    for chosen, asked in ((numbers, (column,)), ([numbers[i] for i in indices], (column, indices))):
+        if sum(chosen) >= 2**63:
+            for total in (compiled.total, speed._total):
+                with pytest.raises(OverflowError):
+                    total(*asked)
+        else:
+            expected = sum(chosen), max(chosen, default=0)
+            assert compiled.total(*asked) == speed._total(*asked) == expected
+
+
+@pytest.mark.parametrize("total", [compiled.total, speed._total])
+def test_what_cannot_be_added_up_is_refused(total):
+    numbers = array("q", [1, 2, 3])
+    with pytest.raises(IndexError):
+        total(numbers, [0, 3])
+    with pytest.raises((IndexError, OverflowError)):
+        total(numbers, [-1])
+    with pytest.raises(OverflowError):
+        total(array("q", [1, -1]))
+    with pytest.raises(TypeError):
+        total(numbers, ["a"])
+    with pytest.raises(TypeError):
+        total(None)
+
+
+@bounded
 @given(st.lists(ROW, max_size=20), st.data())
 def test_plain_tuples_are_the_same_kept_or_not(rows, data):
     first = data.draw(st.integers(0, len(rows)))
@@ -294,6 +347,28 @@ def test_rows_with_views_in_them_do_not_keep_themselves():
     assert bytes(next(rows)[0]) == b"abc"
     del rows
     data.append(1)
+
+
+def test_a_view_that_nobody_kept_is_filled_anew():
+    offsets = offsets_of([b"a", b"bc", b"def", b"g"])
+    column = (b"\x0d", offsets, memoryview(b"abcdefg"))  # the second is null
+    rows = compiled.Rows(tuple, "v", ([column, column],), 0, 8)
+    first = next(rows)
+    before = id(first[0])
+    del first
+    assert next(rows) == (None,)
+    kept = next(rows)[0]
+    assert bytes(kept) == b"def"
+    (last,) = next(rows)
+    assert (bytes(kept), bytes(last)) == (b"def", b"g")
+    before = id(last)
+    del last
+    (again,) = next(rows)
+    assert (id(again), bytes(again), len(again)) == (before, b"a", 1)
+    shown = memoryview(again)
+    del again
+    assert next(rows) == (None,)
+    assert shown == b"a"
 
 
 def test_a_row_is_let_go_by_the_collector_and_known_to_it_again():
@@ -400,6 +475,12 @@ def test_compiled_rows_look_before_they_read():
         make(aolog.Record, "nb", (0, (None, b"", b"")), 0, 0)
     with pytest.raises(TypeError, match="are a tuple"):
         make(aolog.Record, "nb", (0, None), 0, 0)
+    with pytest.raises(TypeError, match="are a tuple"):
+        make(None, "b", ([strings([b"a"]), None],), 0, 1)
+    with pytest.raises(ValueError, match="fewer entries"):
+        make(None, "b", ([strings([b"a"]), (None, b"", b"")],), 0, 1)
+    with pytest.raises(TypeError):  # the pairs' own are never in pieces
+        make(aolog.Record, "np", (0, (u32([0, 0]), [], [])), 0, 1)
     names = strings([b"a", b"b"])
     with pytest.raises(ValueError, match="fewer entries"):  # than pairs
         make(aolog.Record, "np", (0, (u32([0, 3]), names, names)), 0, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import re
+from array import array
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
@@ -970,7 +971,7 @@ class Bridge(RuleBasedStateMachine):
         end = batch[-1] + 10 if batch else begin.address
         lanes = list(map(self.lane_of, batch))
         sent, planned = plan(
-            Given(batch, [0] * len(batch), lanes, first, self.engine.refusals),
+            Given(batch, array("q", [0] * len(batch)), lanes, first, self.engine.refusals),
             self.engine.lane,
             begin=begin.address,
             aside=self.engine.aside,

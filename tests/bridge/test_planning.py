@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ def given(
     refusals: Mapping[int, Refusal] | None = None,
 ) -> Given:
     sizes = [1] * len(addresses) if sizes is None else sizes
-    return Given(addresses, sizes, lanes, ordinal, refusals or {})
+    return Given(addresses, array("q", sizes), lanes, ordinal, refusals or {})
 
 
 def by_lane(sent: Sequence[int], lanes: Sequence[LaneKey]) -> dict[LaneKey, list[int]]:
