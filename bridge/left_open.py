@@ -73,7 +73,8 @@ class LeftOpen:
                 if ours(message):
                     found.append(message)
                     del hidden[lane]
-            others.update(hidden)
+                else:
+                    others[lane] = new[lane]
             if self._give_up():
                 raise NotReachable("told to stop before it was known what is open")
             if time.monotonic() > until_s:
