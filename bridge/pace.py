@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from math import inf
 
 __all__ = ["Pace", "Paces"]
 
@@ -36,6 +37,12 @@ class Pace:
         for i, rate in enumerate(self._rates):
             self._left[i] = min(rate * BURST_S, self._left[i] + rate * passed_s)
 
+    def burst(self) -> tuple[float, float]:
+        """How many records and bytes may be sent at once without debt; infinite without a bound."""
+        with self._lock:
+            records, size = (rate * BURST_S or inf for rate in self._rates)
+            return records, size
+
     def spend(self, records: int, size: int, *, now_s: float) -> None:
         """So many records with so many bytes are sent."""
         with self._lock:
@@ -59,6 +66,11 @@ class Paces:
 
     def __init__(self, *paces: Pace | None) -> None:
         self._paces = [pace for pace in paces if pace is not None]
+
+    def burst(self) -> tuple[float, float]:
+        """As Pace.burst."""
+        records, size = zip((inf, inf), *(pace.burst() for pace in self._paces), strict=True)
+        return min(records), min(size)
 
     def spend(self, records: int, size: int, *, now_s: float) -> None:
         """As Pace.spend."""

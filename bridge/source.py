@@ -50,7 +50,7 @@ class Source:
         self.pace = pace or Paces()
         self.losses = Losses()
         self._gaps: set[int] = set()
-        self._read_bytes = READ_BYTES_MIN
+        self._record_bytes = READ_BYTES_MIN / READ_RECORDS
         keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
         self._retention = keep or None
 
@@ -60,12 +60,15 @@ class Source:
         return Position(self.reader.tell(), self.reader.ordinal)
 
     def read_batch(self, timeout_s: float, bytes_max: int = READ_BYTES_MAX) -> Batch | None:
-        """The next records, some thousand or bytes_max at most; None if there is none so long.
-        Raises what Reader raises."""
-        batch = self.reader.read_batch(min(self._read_bytes, bytes_max), timeout=timeout_s)
+        """The next records, some thousand, bytes_max, or what may be sent in a second at most;
+        None if there is none so long. Raises what Reader raises."""
+        records, paced = self.pace.burst()
+        size = self._record_bytes * READ_RECORDS
+        size = max(READ_BYTES_MIN, min(READ_BYTES_MAX, size))
+        size = min(size, bytes_max, paced, self._record_bytes * records)
+        batch = self.reader.read_batch(int(size), timeout=timeout_s)
         if batch is not None:
-            size = sum(frame.size for frame in batch.frames) * READ_RECORDS // len(batch)
-            self._read_bytes = max(READ_BYTES_MIN, min(READ_BYTES_MAX, size))
+            self._record_bytes = sum(frame.size for frame in batch.frames) / len(batch)
         return batch
 
     def commit(self, position: Position) -> None:

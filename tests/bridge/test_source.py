@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aolog import Writer
+from bridge.pace import Pace, Paces
 from bridge.source import READ_BYTES_MAX, READ_BYTES_MIN, READ_RECORDS, Source
 
 if TYPE_CHECKING:
@@ -54,3 +55,26 @@ def test_a_batch_is_never_longer_than_asked_for_but_for_one_frame(tmp_path: Path
     source.close()
     assert len(sizes) > 10
     assert all(size <= 100_000 for size in sizes)
+
+
+@pytest.mark.parametrize(
+    ("rates", "bytes_max"),
+    [
+        ({"bytes_per_s": 100_000}, 100_000 + FRAME_BYTES),
+        ({"records_per_s": 50}, 50 * 1100 + FRAME_BYTES),
+        ({"records_per_s": 1e9, "bytes_per_s": 1e9}, READ_BYTES_MAX),
+    ],
+)
+def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
+    tmp_path: Path, rates: dict[str, float], bytes_max: int
+) -> None:
+    """But for the frame that comes whole: else all would be sent in one go, and then long nothing."""
+    with Writer(tmp_path) as log:
+        for _ in range(9_000):
+            log.append(bytes(1024))
+    source = Source(str(tmp_path), cursor="c", pace=Paces(None, Pace(**rates), Pace()))
+    sizes = []
+    while (batch := source.read_batch(0.0)) is not None:
+        sizes.append(sum(frame.size for frame in batch.frames))
+    source.close()
+    assert bytes_max - 2 * FRAME_BYTES <= max(sizes) <= bytes_max
