@@ -39,7 +39,8 @@ _BYTES_MAX = 16 << 20  # of keys and values too, and a batch more
 
 class Ready:
     """Records of one batch, and behind which position they end. refusal: why the record at `end`
-    can never be sent, if it cannot. next: of the first that was not taken."""
+    can never be sent, if it cannot. next: of the first that was not taken. bytes: of keys and
+    values."""
 
     def __init__(self, messages: Messages, ordinals: Sequence[int] | None, end: Position) -> None:
         self.messages = messages
@@ -70,6 +71,7 @@ class Ready:
         """The record at i is refused; it and what follows are not sent."""
         self.end, self.refusal = self.position(i), refusal
         self.messages = self.messages.first(i)
+        self.bytes, _ = total(self.messages.sizes)
 
 
 class Ahead:

@@ -66,7 +66,12 @@ class Messages(NamedTuple):
         """Some of them."""
         at = list(indices)
         addresses, topics, keys, values, sizes, times_ms, _, headers = self
-        entries = list(Rows(None, self._kind_of_values, (values,), 0, self.records))
+        entries: list[bytes | None] = []
+        for value in values:  # each column by itself: its views keep it, and no other, alive
+            if isinstance(value, BinaryColumn):
+                entries += Rows(None, "v", (value,), 0, value.entries)
+            else:
+                entries.append(value)
         return Messages(
             array("q", [addresses[i] for i in at]),
             [topics[i] for i in at],

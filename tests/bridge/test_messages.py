@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import deque
 from itertools import starmap
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aolog import Reader, Record, Writer
+from bridge.ahead import Ready
+from bridge.lane import Position, Refusal
 from bridge.messages import messages_of, milliseconds
 from bridge.stamp import HEADER_NAME, encode_stamp
 
@@ -107,6 +111,27 @@ def test_some_of_them_are_taken_cut_off_and_viewed(tmp_path: Path) -> None:
         return record._replace(topic="other")
 
     assert set(messages_of(batch, UUID, view).topics) == {"other"}
+
+
+def test_what_is_taken_keeps_no_other_frame_in_memory(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path / "log", TIMED, batch_bytes=600)
+    messages, said = messages_of(batch, UUID), said_by(batch)
+    frames = [weakref.ref(frame.columns.values.data) for frame in batch.frames]  # type: ignore[union-attr]  # none is of a lone record
+    assert len(frames) > 3
+    taken = messages.take([0, 1])
+    del batch, messages
+    gc.collect()
+    assert [frame() is not None for frame in frames[1:]] == [False] * len(frames[1:])
+    assert part_of(taken, 0, 2) == said[:2]
+
+
+def test_a_record_that_is_refused_ends_what_is_ready(tmp_path: Path) -> None:
+    messages = messages_of(batch_of(tmp_path / "log", PLAIN), UUID)
+    ready = Ready(messages, range(1000, 1200), Position(9999, 1200))
+    assert ready.bytes == sum(messages.sizes)
+    ready.refuse(7, Refusal("no", "NO"))
+    assert (ready.records, ready.end) == (7, Position(messages.addresses[7], 1007))
+    assert ready.bytes == sum(messages.sizes[:7])
 
 
 def test_callbacks_go_to_their_records(tmp_path: Path) -> None:
