@@ -22,7 +22,7 @@ typedef struct {
     Py_buffer validity, cuts, data;
 } Entries;
 
-/* A column of byte strings: pieces, one behind the other. Of its own life: views keep it. */
+/* A column of byte strings: pieces, one behind the other. A view of one entry keeps all of them. */
 typedef struct {
     PyObject_VAR_HEAD
     Entries piece[1];
@@ -200,7 +200,8 @@ entry(const Entries *piece, Py_ssize_t i, int is_text)
         Py_RETURN_NONE;
     if (found < 0)
         return NULL;
-    return is_text ? PyUnicode_DecodeUTF8(bytes, size, NULL) : PyBytes_FromStringAndSize(bytes, size);
+    return is_text ? PyUnicode_DecodeUTF8(bytes, size, NULL)
+                   : PyBytes_FromStringAndSize(bytes, size);
 }
 
 /* The same where it stands. before: a view that nobody else has, which becomes this one; or NULL. */

@@ -26,8 +26,10 @@ int
 aolog_rows_begin(PyObject *module)
 {
     view_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &view_spec, NULL);
+    if (view_type == NULL)
+        return -1;
     pieces_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &pieces_spec, NULL);
-    if (view_type == NULL || pieces_type == NULL)
+    if (pieces_type == NULL)
         return -1;
     PyObject *size = PyObject_GetAttrString((PyObject *)&PyTuple_Type, "__basicsize__");
     PyObject *tuple = PyTuple_New(1);

@@ -301,16 +301,21 @@ speed_total(PyObject *Py_UNUSED(module), PyObject *args)
     Py_buffer numbers;
     int right = 1;
     if (!PyArg_ParseTuple(args, "O|O!", &given, &PyList_Type, &indices) ||
-        PyObject_GetBuffer(given, &numbers, PyBUF_SIMPLE) < 0)
+        PyObject_GetBuffer(given, &numbers, PyBUF_FORMAT) < 0)
         return NULL;
+    if (numbers.format == NULL || strcmp(numbers.format, "q") != 0) {
+        PyBuffer_Release(&numbers);
+        PyErr_SetString(PyExc_TypeError, "numbers are a column of i64");
+        return NULL;
+    }
     if (indices == NULL) {
         Py_ssize_t count = numbers.len / (Py_ssize_t)sizeof(int64_t);
         for (Py_ssize_t i = 0; right && i < count; i++)
             right = add_number(&numbers, i, &sum, &greatest);
     } else {
         for (Py_ssize_t i = 0; right && i < PyList_Size(indices); i++) {
-            Py_ssize_t at = PyLong_AsSsize_t(PyList_GetItem(indices, i));
-            right = !(at == -1 && PyErr_Occurred()) && add_number(&numbers, at, &sum, &greatest);
+            Py_ssize_t at = PyNumber_AsSsize_t(PyList_GetItem(indices, i), PyExc_IndexError);
+            right = !PyErr_Occurred() && add_number(&numbers, at, &sum, &greatest);
         }
     }
     PyBuffer_Release(&numbers);

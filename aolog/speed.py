@@ -150,10 +150,15 @@ def _rise(columns: list[memoryview]) -> bool:
 def _total(numbers: array[int], indices: list[int] | None = None) -> tuple[int, int]:
     """(sum, greatest) of a column of i64, none of them negative, or of those at the indices; of
     none (0, 0). Raises IndexError, OverflowError."""
-    chosen = numbers if indices is None else list(map(numbers.__getitem__, indices))
+    with memoryview(numbers) as column:
+        if column.format != "q":
+            raise TypeError("numbers are a column of i64")
+        if indices and min(indices) < 0:
+            raise IndexError("there is no such number")
+        chosen = column.tolist() if indices is None else [column[i] for i in indices]
     total = sum(chosen)
-    if min(chosen, default=0) < 0 or min(indices or [0]) < 0 or total >> 63:
-        raise OverflowError("numbers and indices are not negative, and the sum is an i64")
+    if min(chosen, default=0) < 0 or total >> 63:
+        raise OverflowError("numbers are not negative, and their sum is an i64")
     return total, max(chosen, default=0)
 
 
@@ -239,17 +244,32 @@ def _bytes(
     column: tuple[Any, ...] | list[tuple[Any, ...]], first: int, end: int
 ) -> Iterator[bytes | None]:
     if isinstance(column, list):
-        pieces = [_bytes(piece, 0, len(piece[1]) // 4 - 1) for piece in column]
-        return iter(_list(list(chain.from_iterable(pieces)), first, end))
+        return iter(list(chain.from_iterable(_pieces(column, first, end))))
     validity, offsets, data = column
     whole, cuts = data.tobytes(), offsets.cast("I")[first : end + 1].tolist()
-    if len(cuts) <= end - first or cuts[-1] > len(whole) or cuts != sorted(cuts):
+    unknown = validity is not None and 8 * len(validity) < end
+    if unknown or len(cuts) <= end - first or cuts[-1] > len(whole) or cuts != sorted(cuts):
         raise ValueError("an entry is not there, or lies outside of the data")
     entries = [whole[a:b] for a, b in pairwise(cuts)]
     if validity is None:
         return iter(entries)
     there = (validity[i >> 3] >> (i & 7) & 1 for i in range(first, end))
     return iter([entry if bit else None for entry, bit in zip(entries, there, strict=True)])
+
+
+def _pieces(
+    column: list[tuple[Any, ...]], first: int, end: int
+) -> Iterator[Iterator[bytes | None]]:
+    begin = 0
+    for piece in column:
+        count = len(piece[1]) // 4 - 1
+        if count < 0:
+            raise ValueError("an entry is not there")
+        if begin < end and first < begin + count:
+            yield _bytes(piece, max(0, first - begin), min(count, end - begin))
+        begin += count
+    if begin < end:
+        raise ValueError("an entry is not there")
 
 
 def _text(column: tuple[Any, ...], first: int, end: int) -> Iterator[str | None]:
