@@ -314,8 +314,12 @@ speed_total(PyObject *Py_UNUSED(module), PyObject *args)
             right = add_number(&numbers, i, &sum, &greatest);
     } else {
         for (Py_ssize_t i = 0; right && i < PyList_Size(indices); i++) {
-            Py_ssize_t at = PyNumber_AsSsize_t(PyList_GetItem(indices, i), PyExc_IndexError);
-            right = !PyErr_Occurred() && add_number(&numbers, at, &sum, &greatest);
+            /* Of an int alone: what has an __index__ runs code, which may change the list. */
+            Py_ssize_t at = PyLong_AsSsize_t(PyList_GetItem(indices, i));
+            if (at == -1 && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError))
+                right = 0;
+            else
+                right = add_number(&numbers, at, &sum, &greatest); /* too large: none is at -1 */
         }
     }
     PyBuffer_Release(&numbers);
