@@ -161,6 +161,29 @@ piece_of(Column *column, Py_ssize_t i)
     return piece;
 }
 
+/* before: see view_of. */
+static inline PyObject *
+entry(Pieces *pieces, const Entries *piece, Py_ssize_t i, char kind, PyObject *before)
+{
+    if (piece->bits != NULL && !(piece->bits[i >> 3] >> (i & 7) & 1))
+        Py_RETURN_NONE;
+    uint32_t begin = offset_at(piece->offsets, i), end = offset_at(piece->offsets, i + 1);
+    if (end < begin || end > piece->size) {
+        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
+        return NULL;
+    }
+    const char *bytes = piece->bytes + begin;
+    Py_ssize_t size = (Py_ssize_t)(end - begin);
+    switch (kind) {
+    case TEXT:
+        return PyUnicode_DecodeUTF8(bytes, size, NULL);
+    case VIEWS:
+        return view_of(pieces, bytes, size, before);
+    default:
+        return PyBytes_FromStringAndSize(bytes, size);
+    }
+}
+
 static PyObject *
 pairs_of(const Column *column, Py_ssize_t i)
 {
@@ -172,8 +195,10 @@ pairs_of(const Column *column, Py_ssize_t i)
     PyObject *pairs = PyTuple_New((Py_ssize_t)(end - begin));
     for (uint32_t at = begin; pairs != NULL && at < end; at++) {
         PyObject *pair = PyTuple_New(2);
-        PyObject *first = entry(column->entries->piece, at, 1);
-        PyObject *second = first == NULL ? NULL : entry(column->seconds->piece, at, 0);
+        Pieces *firsts = column->entries, *seconds = column->seconds;
+        PyObject *first = entry(firsts, firsts->piece, at, TEXT, NULL);
+        PyObject *second =
+            first == NULL ? NULL : entry(seconds, seconds->piece, at, BYTES, NULL);
         if (pair == NULL || second == NULL) {
             Py_XDECREF(pair);
             Py_XDECREF(first);
@@ -242,18 +267,9 @@ tagged(Column *column, Py_ssize_t i)
     return list;
 }
 
-/* before: what stood there in a row that is filled once more, or NULL. */
+/* What stands there at a row. before: what did, in a row that is filled once more, or NULL. */
 static inline PyObject *
-view_of(Column *column, Py_ssize_t i, PyObject *before)
-{
-    const Entries *piece = piece_of(column, i);
-    int mine = before != NULL && Py_REFCNT(before) == 1 && Py_TYPE(before) == view_type;
-    return view_at(column->entries, piece, i - piece->first, mine ? (View *)before : NULL);
-}
-
-/* What stands there at a row. */
-static inline PyObject *
-field(Column *column, Py_ssize_t i)
+field(Column *column, Py_ssize_t i, PyObject *before)
 {
     const Entries *piece;
     int64_t number;
@@ -267,11 +283,10 @@ field(Column *column, Py_ssize_t i)
     case RISING:
         return PyLong_FromLongLong(column->first + i);
     case BYTES:
+    case VIEWS:
     case TEXT:
         piece = piece_of(column, i);
-        return entry(piece, i - piece->first, column->kind == TEXT);
-    case VIEWS:
-        return view_of(column, i, NULL);
+        return entry(column->entries, piece, i - piece->first, column->kind, before);
     case NUMBERS:
         memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number,
                sizeof number);

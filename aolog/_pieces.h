@@ -39,7 +39,7 @@ offset_at(const char *offsets, Py_ssize_t i)
 /* --- an entry without a copy --------------------------------------------------------------- */
 
 /* A buffer that nobody has to give back: who takes bytes or what is like them, and copies them at
- * once, as a producer of messages does, asks for such a one. (A memoryview has to be given back.) */
+ * once, as a producer of messages does, asks for such a one. (A memoryview is to be given back.) */
 typedef struct {
     PyObject_HEAD
     Pieces *pieces; /* which hold the data */
@@ -173,54 +173,19 @@ pieces_take(Pieces **taken, PyObject *given)
 
 /* --- at a row ------------------------------------------------------------------------------ */
 
-/* Where the entry at i of a piece is: 1, or 0 if it is null, or -1 if it lies outside of the data. */
-static inline int
-find_entry(const Entries *piece, Py_ssize_t i, const char **bytes, Py_ssize_t *size)
-{
-    if (piece->bits != NULL && !(piece->bits[i >> 3] >> (i & 7) & 1))
-        return 0;
-    uint32_t begin = offset_at(piece->offsets, i), end = offset_at(piece->offsets, i + 1);
-    if (end < begin || end > piece->size) {
-        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
-        return -1;
-    }
-    *bytes = piece->bytes + begin;
-    *size = (Py_ssize_t)(end - begin);
-    return 1;
-}
-
-/* The same as bytes, or as text. */
+/* before: what stood there in a row that is filled once more, or NULL; a view that nobody else has
+ * becomes this one. */
 static inline PyObject *
-entry(const Entries *piece, Py_ssize_t i, int is_text)
+view_of(Pieces *pieces, const char *bytes, Py_ssize_t size, PyObject *before)
 {
-    const char *bytes;
-    Py_ssize_t size;
-    int found = find_entry(piece, i, &bytes, &size);
-    if (found == 0)
-        Py_RETURN_NONE;
-    if (found < 0)
-        return NULL;
-    return is_text ? PyUnicode_DecodeUTF8(bytes, size, NULL)
-                   : PyBytes_FromStringAndSize(bytes, size);
-}
-
-/* The same where it stands. before: a view that nobody else has, which becomes this one; or NULL. */
-static inline PyObject *
-view_at(Pieces *pieces, const Entries *piece, Py_ssize_t i, View *before)
-{
-    const char *bytes;
-    Py_ssize_t size;
-    int found = find_entry(piece, i, &bytes, &size);
-    if (found == 0)
-        Py_RETURN_NONE;
-    if (found < 0)
-        return NULL;
-    View *view = before != NULL ? before : PyObject_New(View, view_type);
-    if (view == NULL)
-        return NULL;
-    if (before != NULL) {
-        Py_INCREF((PyObject *)view);
+    View *view;
+    if (before != NULL && Py_REFCNT(before) == 1 && Py_TYPE(before) == view_type) {
+        Py_INCREF(before);
+        view = (View *)before;
     } else {
+        view = PyObject_New(View, view_type);
+        if (view == NULL)
+            return NULL;
         Py_INCREF((PyObject *)pieces);
         view->pieces = pieces;
     }

@@ -15,7 +15,6 @@ typedef struct {
     Py_ssize_t at; /* of the next row */
     Py_ssize_t end;
     PyObject *made; /* a plain tuple, for the next row if nobody kept it */
-    int keeps;      /* it is kept for that */
     PyObject *shared[WIDTH_MAX]; /* SHARED: of all rows; NULL where a column varies */
     Column columns[WIDTH_MAX];
 } Rows;
@@ -139,7 +138,6 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     if (!alone) {
         Py_INCREF(type);
         self->type = type;
-        self->keeps = plain;
         if (!plain)
             self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
     }
@@ -182,9 +180,7 @@ refilled(Rows *self, Py_ssize_t i)
             Py_INCREF(Py_None);
             PyTuple_SetItem(row, k, Py_None);
         }
-        PyObject *item = self->columns[k].kind == VIEWS
-                             ? view_of(&self->columns[k], i, PyTuple_GetItem(row, k))
-                             : field(&self->columns[k], i);
+        PyObject *item = field(&self->columns[k], i, PyTuple_GetItem(row, k));
         if (item == NULL || PyTuple_SetItem(row, k, item) < 0) {
             self->at = i;
             Py_DECREF(row);
@@ -205,7 +201,7 @@ rows_next(PyObject *object)
     PyObject *items[WIDTH_MAX];
     self->at = i + 1; /* taken: a garbage collection below may run code that comes here again */
     if (self->type == NULL) {
-        PyObject *item = field(&self->columns[0], i);
+        PyObject *item = field(&self->columns[0], i, NULL);
         if (item == NULL)
             self->at = i;
         return item;
@@ -216,7 +212,7 @@ rows_next(PyObject *object)
         PyObject *item = self->shared[k];
         if (item != NULL)
             Py_INCREF(item);
-        else if ((item = field(&self->columns[k], i)) == NULL) {
+        else if ((item = field(&self->columns[k], i, NULL)) == NULL) {
             self->at = i;
             return give_back(items, k);
         }
@@ -233,7 +229,7 @@ rows_next(PyObject *object)
         memcpy((char *)row + sizeof(PyVarObject), fresh, fresh_len);
     for (Py_ssize_t k = 0; k < self->width; k++)
         PyTuple_SetItem(row, k, items[k]);
-    if (self->keeps)
+    if (self->alloc == NULL)
         keep(self, row);
     return row;
 }
