@@ -363,26 +363,25 @@ def _decode(body: memoryview, count: int, bits: int, unchecked: list[memoryview]
         raise Malformed(f"unknown columns {bits:#x} of {count} records")
     timestamps = keys = topics = headers = topic = None
     at = 0
-    if bits != VALUES:
-        if bits & TIMESTAMPS:
-            timestamps, at = _cut(body, at, 8 * count)
-        if bits & KEYS:
-            keys, at = _binary(body, at, count, unchecked, nulls=bool(bits & KEY_NULLS))
-        if bits & TOPIC:
-            length, at = _cut(body, at, 4)
-            end = at + _U32.unpack(length)[0]
-            if end > len(body):
-                raise Malformed(f"topic ends at {end}, body at {len(body)}")
-            topic, at = _text(body[at:end]), end
-        if bits & TOPICS:
-            topics, at = _binary(body, at, count, unchecked, nulls=bool(bits & TOPIC_NULLS))
-            _check_text(topics)
-        if bits & HEADERS:
-            offsets, at, entries = _offsets(body, at, count, unchecked)
-            names, at = _binary(body, at, entries, unchecked)
-            _check_text(names)
-            of, at = _binary(body, at, entries, unchecked, nulls=bool(bits & HEADER_NULLS))
-            headers = HeaderColumn(offsets, names, of)
+    if bits & TIMESTAMPS:
+        timestamps, at = _cut(body, at, 8 * count)
+    if bits & KEYS:
+        keys, at = _binary(body, at, count, unchecked, nulls=bool(bits & KEY_NULLS))
+    if bits & TOPIC:
+        length, at = _cut(body, at, 4)
+        end = at + _U32.unpack(length)[0]
+        if end > len(body):
+            raise Malformed(f"topic ends at {end}, body at {len(body)}")
+        topic, at = _text(body[at:end]), end
+    if bits & TOPICS:
+        topics, at = _binary(body, at, count, unchecked, nulls=bool(bits & TOPIC_NULLS))
+        _check_text(topics)
+    if bits & HEADERS:
+        offsets, at, entries = _offsets(body, at, count, unchecked)
+        names, at = _binary(body, at, entries, unchecked)
+        _check_text(names)
+        of, at = _binary(body, at, entries, unchecked, nulls=bool(bits & HEADER_NULLS))
+        headers = HeaderColumn(offsets, names, of)
     values, at = _binary(body, at, count, unchecked, nulls=bool(bits & VALUE_NULLS))
     if at != len(body):
         raise Malformed("bytes behind the last column")
