@@ -137,7 +137,7 @@ class ExactlyOnce:
         if poison == "dead-letter":
             self._known = self._dead.known(source.position.address)
         self._full = False  # the client's queue
-        # Whether something of ours may be left open, and where it was looked for on this connection.
+        # Whether something of ours may be left open; where that was looked for on this connection.
         self._unsure = notes.unsure
         self._connections = 0
         self._looked: set[LaneKey] = set()

@@ -28,8 +28,9 @@ MARK_EVERY = 256  # measured: a callback each 256th record nearly doubles the ra
 
 
 class Given(NamedTuple):
-    """Records of a batch, in order. sizes: i64. lanes: None for one that is not ours. first_ordinal: of the
-    first, None in format 1. refusals: by address, of those that their lane will never take."""
+    """Records of a batch, in order. sizes: i64. lanes: None for one that is not ours.
+    first_ordinal: of the first, None in format 1. refusals: by address, of those that their lane
+    will never take."""
 
     addresses: Sequence[int]
     sizes: array[int]

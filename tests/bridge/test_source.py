@@ -68,7 +68,7 @@ def test_a_batch_is_never_longer_than_asked_for_but_for_one_frame(tmp_path: Path
 def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
     tmp_path: Path, rates: dict[str, float], bytes_max: int
 ) -> None:
-    """But for the frame that comes whole: else all would be sent in one go, and then long nothing."""
+    """But for the frame that comes whole: else all would be sent at once, and then long nothing."""
     with Writer(tmp_path) as log:
         for _ in range(9_000):
             log.append(bytes(1024))
