@@ -197,6 +197,10 @@ def _headers(frames: list[RecordFrame]) -> _Parts:
     given = [f.columns.headers for f in frames]
     if not any(given):
         return count, (None, _zeros(4 * (count + 1))), (_NO_ENTRIES,)
+    if len(given) == 1 and (headers := given[0]) is not None:  # without a copy, as it stands
+        entries = headers.names.entries
+        pairs = _one(entries, headers.names), _one(entries, headers.values)
+        return count, (None, headers.offsets), ((entries, (None,), pairs),)
     offsets = np.zeros(count + 1, np.int32)
     names, values = [], []
     at, begin = 1, 0
