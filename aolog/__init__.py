@@ -7,21 +7,27 @@
         print(record.address, record.value)
 
 One writer a log, any number of readers. See the README for what is guaranteed, and
-`aolog/FORMAT.md` for what is on disk. Importing this is light: numpy is imported when a batch
-is decoded, pyarrow when one becomes Arrow.
+`aolog/FORMAT.md` for what is on disk. Importing this loads the errors; each other name is loaded
+when it is first asked for (PEP 562), numpy when a batch is decoded, pyarrow when one becomes Arrow.
 """
 
-from aolog.batch import Batch
-from aolog.cursor import Cursor
+from importlib import import_module
+
 from aolog.errors import *  # noqa: F403 -- errors.__all__ is the public list
 from aolog.errors import __all__ as _errors
-from aolog.reader import Reader
-from aolog.record import Gap, Lag, Record
-from aolog.repair import Repaired, repair
-from aolog.retention import Retention
-from aolog.speed import backend
-from aolog.verify import Report, cursors, verify
-from aolog.writer import Writer
+
+TYPE_CHECKING = False  # as typing's, which takes longer to import than all that is imported here
+
+if TYPE_CHECKING:
+    from aolog.batch import Batch
+    from aolog.cursor import Cursor
+    from aolog.reader import Reader
+    from aolog.record import Gap, Lag, Record
+    from aolog.repairing import Repaired, repair
+    from aolog.retention import Retention
+    from aolog.speed import backend
+    from aolog.verifying import Report, cursors, verify
+    from aolog.writer import Writer
 
 __version__ = "0.1.0"
 
@@ -42,3 +48,34 @@ __all__ = [
     "verify",
     *_errors,
 ]
+
+_MODULES = {
+    "Batch": "batch",
+    "Cursor": "cursor",
+    "Gap": "record",
+    "Lag": "record",
+    "Reader": "reader",
+    "Record": "record",
+    "Repaired": "repairing",
+    "Report": "verifying",
+    "Retention": "retention",
+    "Writer": "writer",
+    "backend": "speed",
+    "cursors": "verifying",
+    "repair": "repairing",
+    "verify": "verifying",
+}
+
+
+if not TYPE_CHECKING:  # else any name would pass for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f"aolog.{_MODULES[name]}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(globals().keys() | set(__all__))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aolog.audit import SlabAudit
     from aolog.frame import Buffer
-    from aolog.repair import Repaired
+    from aolog.repairing import Repaired
     from aolog.storage import Directory, Storage
 
 __all__ = ["Aside", "directory_name", "recorded_gaps"]

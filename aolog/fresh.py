@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from aolog.log import Log
     from aolog.record import Gap
-    from aolog.repair import Repaired
+    from aolog.repairing import Repaired
     from aolog.storage import Storage
 
 __all__ = ["MAP_SUFFIX", "SALVAGE_SUFFIX", "copy_fresh"]
@@ -116,9 +116,9 @@ def copy_fresh(
 ) -> Repaired:
     """See `aolog.repair`. Reads the log as any reader does; takes no lock of it."""
     from aolog.audit import audit
-    from aolog.repair import Repaired
+    from aolog.repairing import Repaired
     from aolog.salvage import write_salvage
-    from aolog.verify import verify
+    from aolog.verifying import verify
 
     into = into.rstrip("/")  # as shells complete it: what stands beside is named after it
     if not into:

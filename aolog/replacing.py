@@ -1,4 +1,4 @@
-"""Puts clean slabs in the place of damaged ones. Why that is safe at every moment: repair.py.
+"""Puts clean slabs in the place of damaged ones. Why that is safe at every moment: repairing.py.
 
 Order: every copy written and durable; the log read as it will be, and compared; originals named
 a second time, durable; copies renamed over them, durable.

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+import aolog
+
 pytestmark = pytest.mark.xdist_group("layers")
 
 ROOT = Path(__file__).parents[1]
@@ -292,10 +294,11 @@ def test_the_log_and_the_bridge_know_nothing_of_what_measures_and_attacks_them()
         assert importers(library, run_time=False) == set()
 
 
-@pytest.mark.parametrize("name", ["repair", "verify"])
-def test_a_function_with_its_module_s_name_stays_one(name):
-    code = f"import aolog.{name}; assert callable(aolog.{name})"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+def test_no_public_name_is_a_module_s_too():
+    """Importing the module would put it in the name's place."""
+    modules = {name.partition(".")[2] for name in trees() if is_in(name, "aolog")}
+    assert "writer" in modules
+    assert modules.isdisjoint(aolog.__all__)
 
 
 SPARK_COMMANDS = ("aolog.spark.pipeline", "aolog.spark.examples")
@@ -333,7 +336,7 @@ def test_readers_do_not_import_what_writes():
         "aolog.reader",
         "aolog.batch",
         "aolog.audit",
-        "aolog.verify",
+        "aolog.verifying",
         "aolog.salvage",
         "aolog.ranges",
     }
@@ -352,7 +355,7 @@ def test_readers_do_not_import_what_writes():
         "aolog.active",
         "aolog.gather",
         "aolog.retention",
-        "aolog.repair",
+        "aolog.repairing",
         "aolog.replacing",
         "aolog.fresh",
         "aolog.aside",
@@ -380,8 +383,8 @@ HEAVY = ("numpy", "pyarrow", "click", "pyspark", "confluent_kafka", "rich", "bac
 SLOW = ("dataclasses", "inspect", "logging", "pathlib")
 
 
-def loaded_by(statement: str) -> set[str]:
-    """Modules that a fresh process has after the statement."""
+def modules_after(statement: str) -> list[str]:
+    """What a fresh process has loaded after the statement."""
     ended = subprocess.run(
         [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)"],
         cwd=ROOT,
@@ -389,11 +392,34 @@ def loaded_by(statement: str) -> set[str]:
         text=True,
         check=True,
     )
-    return {name.partition(".")[0] for name in ended.stdout.split()}
+    return ended.stdout.split()
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The same, packages only."""
+    return {name.partition(".")[0] for name in modules_after(statement)}
+
+
+def test_a_public_name_is_loaded_when_it_is_asked_for():
+    def ours(statement: str) -> set[str]:
+        return {name for name in modules_after(statement) if is_in(name, "aolog")}
+
+    assert ours("import aolog") == {"aolog", "aolog.errors"}
+    assert {"aolog.writer", "aolog.chain"}.isdisjoint(ours("from aolog import Reader"))
+    assert {"aolog.reader", "aolog.scan"}.isdisjoint(ours("from aolog import Writer"))
+    assert "aolog.verifying" not in ours("from aolog import Reader, Writer")
+
+
+def test_every_public_name_can_be_asked_for_and_no_other():
+    assert set(aolog.__all__) <= set(dir(aolog))
+    for name in aolog.__all__:
+        assert getattr(aolog, name) is not None, name
+    with pytest.raises(AttributeError, match="has no attribute 'Writr'"):
+        _ = aolog.Writr
 
 
 def test_importing_the_log_loads_nothing_heavy():
-    loaded = loaded_by("import aolog")
+    loaded = loaded_by("from aolog import *")
     assert "aolog" in loaded
     assert loaded.isdisjoint(HEAVY)
 
@@ -401,7 +427,7 @@ def test_importing_the_log_loads_nothing_heavy():
 def test_importing_the_log_loads_none_of_the_slow_parts_of_the_standard_library():
     """They took half of what the import cost. Without site: an editable install loads some."""
     code = (
-        f"import sys; sys.path += {sys.path!r}\nimport aolog\n"
+        f"import sys; sys.path += {sys.path!r}\nfrom aolog import *\n"
         f"assert not {set(SLOW)!r} & sys.modules.keys(), {set(SLOW)!r} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)

@@ -18,7 +18,7 @@ from aolog.salvage import write_salvage
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
-    from aolog.repair import Repaired
+    from aolog.repairing import Repaired
 
 __all__ = ["repair"]
 

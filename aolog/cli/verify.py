@@ -14,10 +14,10 @@ from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError
 from aolog.log import Log
 from aolog.storage import Storage
-from aolog.verify import GAP_CAUSES
+from aolog.verifying import GAP_CAUSES
 
 if TYPE_CHECKING:
-    from aolog.verify import Report
+    from aolog.verifying import Report
 
 __all__ = ["report_to_json", "total_bytes", "verify"]
 

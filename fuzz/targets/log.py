@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import aolog
 from aolog.record import Record
 from aolog.retention import prune
-from aolog.verify import verify
+from aolog.verifying import verify
 from fuzz.check import Mismatch
 from fuzz.machine import MACHINES
 from fuzz.shapes import CODECS

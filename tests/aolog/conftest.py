@@ -24,7 +24,7 @@ import aolog
 from aolog.log import Log
 from aolog.record import Record
 from aolog.storage import Directory, File, Storage
-from aolog.verify import verify
+from aolog.verifying import verify
 from aolog.walk import Tail
 from fuzz import shapes, ways
 

@@ -265,7 +265,7 @@ WRITING = (
                  "        self._batch = None\n"),)),
     Mutant("a_repair_beside_a_writer", "one writer",
            ("repair::test_a_live_writer_is_refused_before_anything_is_touched",),
-           (Edit("aolog/repair.py", "        if not directory.try_lock():\n",
+           (Edit("aolog/repairing.py", "        if not directory.try_lock():\n",
                  "        if not directory.try_lock() and False:\n"),)),
     # --- atomic: a frame is shown whole or not at all ---
     Mutant("append_many_is_two_frames", "atomic",

@@ -143,7 +143,7 @@ def _writers_lock(path: str, storage: Storage) -> Iterator[Directory]:
 
 def _plans(log: Log, found: Audit) -> list[SlabPlan]:
     from aolog.mending import damaged_ranges, plan_slab
-    from aolog.verify import seal_state
+    from aolog.verifying import seal_state
 
     plans = []
     for i, slab in enumerate(found.slabs):
@@ -192,7 +192,7 @@ def _in_place(
     progress: Callable[[int, int], None] | None,
 ) -> Repaired:
     from aolog.audit import audit
-    from aolog.verify import judge
+    from aolog.verifying import judge
 
     storage = log.storage
     found = audit(log, progress=_progress_half(progress, 0), resync=resync)
