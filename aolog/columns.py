@@ -279,17 +279,9 @@ def _binary(
     validity = None
     if nulls:
         validity, at = _cut(body, at, (count + 7) // 8)
-    begin = at + -at % ALIGNMENT  # as `_offsets` and `_cut`, without their calls: each frame asks
-    end = begin + 4 * count + 4
-    offsets = body[begin:end]
-    data_begin = end + -end % ALIGNMENT
-    if len(offsets) == end - begin:
-        numbers = offsets.cast("I")
-        data_end = data_begin + numbers[count]
-        if numbers[0] == 0 and data_end <= len(body):
-            unchecked.append(numbers)
-            return _make_binary((validity, offsets, body[data_begin:data_end])), data_end
-    raise Malformed("a column is not within the body, or does not begin at 0")
+    offsets, at, length = _offsets(body, at, count, unchecked)
+    data, at = _cut(body, at, length)
+    return _make_binary((validity, offsets, data)), at
 
 
 def _text(data: memoryview | bytes) -> str:

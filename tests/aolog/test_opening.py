@@ -657,7 +657,8 @@ def test_the_lock_goes_with_a_killed_process(log_path: str) -> None:
 
 
 AS_NOBODY = """
-import os, sys, encodings.ascii, aolog  # nobody may not read the library when it needs it
+import os, sys, encodings.ascii, aolog
+from aolog import *  # nobody may not read the library when it needs it
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 for call in sys.argv[2:]:
     try:
