@@ -1,4 +1,4 @@
-"""The window begins small, doubles each round trip that is short, and is halved where it is long."""
+"""The window begins small, grows each round trip that is short, and is halved where it is long."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from bridge.window import BYTES_MIN, TARGET_S, Window, step
+from bridge.window import AT_ONCE_S, BYTES_MIN, TARGET_S, Window, step
 
 MAX = 24 << 20
 
@@ -29,9 +29,18 @@ def round_trips(window: Window, trips: int, wait_s: float, begin_s: float = 0.0)
 def test_it_doubles_each_short_round_trip_up_to_its_most() -> None:
     window = Window(MAX)
     assert window.bytes == BYTES_MIN
-    grown = round_trips(window, 3, 0.02)
+    grown = round_trips(window, 3, AT_ONCE_S)
     assert all(1.5 < two / one <= 2 for one, two in zip([BYTES_MIN, *grown], grown, strict=False))
-    assert round_trips(window, 20, 0.02)[-1] == MAX
+    assert round_trips(window, 20, AT_ONCE_S)[-1] == MAX
+
+
+def test_it_grows_up_to_fourfold_in_a_round_trip_that_takes_a_tenth_of_that() -> None:
+    window = Window(MAX)
+    grown = round_trips(window, 3, AT_ONCE_S / 2)
+    assert all(2 < two / one <= 4 for one, two in zip([BYTES_MIN, *grown], grown, strict=False))
+    window.forget()
+    window.acknowledged(BYTES_MIN, under_way=BYTES_MIN, sent_s=0.0, now_s=AT_ONCE_S / 2)
+    assert window.bytes == 4 * BYTES_MIN
 
 
 def test_it_is_halved_once_in_a_long_round_trip_down_to_its_least() -> None:
@@ -71,7 +80,7 @@ def test_it_is_never_above_its_most_nor_below_its_least(
 
 def test_of_many_bridges_each_is_as_one() -> None:
     windows, under_way = np.array([1e5, 2e5, 3e5]), np.array([1e5, 1e4, 3e5])
-    for wait_s in (0.1, 2.0):
+    for wait_s in (0.01, 0.1, 2.0):
         many = step(
             windows, under_way=under_way, acknowledged=under_way / 10, wait_s=wait_s, trips=0.5
         )
