@@ -166,20 +166,29 @@ def _targets(found: Document) -> str:
 
 
 def _panels(found: Document) -> str:
-    if not found["panels"]:
-        return ""
-    lines = ["| in fresh processes | measured | at most |", "|---|---|---|"]
-    for panel in found["panels"]:
-        for probe in panel["probes"]:
-            for name, figure in probe["figures"].items():
-                bound = figure["at_most"]
-                value = f"{figure['median']:,.{0 if figure['median'] >= 100 else 1}f}"
-                if bound is not None and figure["median"] > bound:
-                    value = f"**{value}, missed**"
-                at_most = "" if bound is None else f"{bound:g}"
-                lines.append(f"| {panel['title']}: {probe['name']}, {name} | {value} | {at_most} |")
-        lines += [f"| {panel['title']}: {n} | {why} | |" for n, why in panel["skipped"].items()]
+    """A table a panel: a row a probe, a column a figure."""
+    return "\n\n".join(_panel(panel) for panel in found["panels"])
+
+
+def _panel(panel: dict[str, Any]) -> str:
+    names = list(dict.fromkeys(name for probe in panel["probes"] for name in probe["figures"]))
+    lines = [f"| {panel['title']} | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for probe in panel["probes"]:
+        cells = [_bounded(probe["figures"].get(name)) for name in names]
+        lines.append(f"| {probe['name']} | {' | '.join(cells)} |")
+    lines += [f"| {name} | {why}{' |' * len(names)}" for name, why in panel["skipped"].items()]
     return "\n".join(lines)
+
+
+def _bounded(figure: dict[str, Any] | None) -> str:
+    """A figure, and what it is to be at most."""
+    if figure is None:
+        return ""
+    median, bound = figure["median"], figure["at_most"]
+    value = f"{median:,.{0 if median >= 100 else 1}f}"
+    if bound is None:
+        return value
+    return f"{value if median <= bound else f'**{value}, missed**'} (at most {bound:g})"
 
 
 def _plots(found: Document) -> str:

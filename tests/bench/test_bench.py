@@ -18,7 +18,7 @@ import pytest
 
 from bench import measure, panel, results, target
 from bench.cases import CASES, CASES_ON_REQUEST, CASES_WITH_TARGETS, append_large
-from bench.cases.arrow import TARGET, VALUE_COLUMN
+from bench.cases.arrow import VALUE_COLUMN
 from bench.cases.compression import _CODECS, make_messages, records_of
 from bench.cases.durability import SYNC, THREADS, threads_name
 from bench.limits import RAW_BLOCKS, READ, READ_AND_HASH
@@ -236,12 +236,13 @@ def test_a_contender_that_did_other_work_is_no_result(tmp_path):
 
 
 @pytest.mark.parametrize(("value_ns", "holds"), [(29.0, True), (30.0, True), (31.0, False)])
-def test_the_target_is_three_times_reading_and_hashing(value_ns, holds):
+def test_a_target_is_about_the_median_of_the_rounds_ratios(value_ns, holds):
     timed = [
         measure.Measured(contender(READ_AND_HASH, []), [10.0, 9.0, 11.0], [1.0] * 3),
         measure.Measured(contender(VALUE_COLUMN, []), [value_ns, 500.0, 1.0], [1.0] * 3),
     ]
-    judged = group(*(one.contender for one in timed), targets=(TARGET,))
+    bound = measure.Target("the value column", VALUE_COLUMN, (READ_AND_HASH,), 3)
+    judged = group(*(one.contender for one in timed), targets=(bound,))
     (figure,) = target.figures([(judged, timed)])
     assert figure.ratio == value_ns / 10
     assert figure.holds is holds
