@@ -293,7 +293,7 @@ class ExactlyOnce:
         elif isinstance(event, Looked):
             self._looked.update(event.lanes)
         elif isinstance(event, Proven):
-            self._do(engine.proven(now_s=now_s))
+            self._do(engine.proven(now_s=now_s, twice=self._cluster.asked_twice()))
         elif isinstance(event, Committed):
             self._do(engine.committed(now_s=now_s, twice=self._cluster.asked_twice()))
         elif isinstance(event, Aborted):

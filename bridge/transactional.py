@@ -133,6 +133,7 @@ class TransactionalCluster(Cluster):
     def prove(self, record: CursorRecord) -> None:
         """Aborts one record, commits a cursor record, and looks which of them is seen. Ends with
         Proven, Broke, Impossible."""
+        self._begin_asking()
         self._start(partial(self._prove, record))
 
     def commit(self, record: CursorRecord, *, again: bool) -> None:
@@ -147,7 +148,8 @@ class TransactionalCluster(Cluster):
         self._disturbed, self._asked_s = False, time.monotonic()
 
     def asked_twice(self) -> bool:
-        """Whether the client may have sent the last request for a commit more than once."""
+        """Whether the client may have sent a request for an end more than once: of the last commit
+        or proof."""
         self.serve()
         return self._disturbed or time.monotonic() - self._asked_s >= self._request_s
 

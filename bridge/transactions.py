@@ -4,6 +4,7 @@
     connecting   found, not yet proven           proving      Prove
     connecting   found                           sending      -
     proving      proven                          sending      -
+    proving      proven, perhaps asked twice     connecting   Connect
     sending      full, or its time is over       committing   Commit
     committing   committed                       sending      -
     committing   unanswered                      committing   Commit
@@ -40,8 +41,8 @@ of it visible or none. Whatever happened to a transaction, its outcome stands in
 open was ended, and sending begins there. Nothing here guesses: what is neither committed nor
 aborted for certain (`broken`) is looked up by connecting again.
 
-Nor is a producer used on that has aborted, or that may have asked twice for a commit: whose
-connection broke meanwhile, say. The request that was not answered may be carried out late, and
+Nor is a producer used on that has aborted, or that may have asked twice for an end (a commit's, or
+one of the proof's): whose connection broke meanwhile, say. The request that was not answered may be carried out late, and
 would end the next transaction (KIP-890; Kafka tells them apart by the producer's epoch, which the
 client keeps); and what it takes back of an aborted one it numbers again, where the cluster may take
 it for what it has. So it connects again, which gives it another epoch.
@@ -234,12 +235,14 @@ class Transactions:
             return [Prove(position)]
         return self._send_on(now_s)
 
-    def proven(self, *, now_s: float) -> list[Command]:
-        """The cluster isolates transactions."""
+    def proven(self, *, now_s: float, twice: bool = False) -> list[Command]:
+        """The cluster isolates transactions. twice: the client may have asked more than once for
+        the end of one of those that proved it."""
         if self.state is not State.PROVING:
             return []
         self._proven = True
-        return self._send_on(now_s)
+        self._intact = self._intact and not twice
+        return self._go_on(now_s)
 
     # --- sending ------------------------------------------------------------------------------
 

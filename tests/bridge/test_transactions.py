@@ -121,6 +121,9 @@ CASES: dict[tuple[str, str], Row] = {
     ("connecting", "found, not yet proven"): (connecting, lambda m: m.found(at(3), now_s=NOW)),
     ("connecting", "found"): (connecting_again, lambda m: m.found(at(3), now_s=NOW)),
     ("proving", "proven"): (proving, lambda m: m.proven(now_s=NOW)),
+    ("proving", "proven, perhaps asked twice"): (
+        proving, lambda m: m.proven(now_s=NOW, twice=True)
+    ),
     ("sending", "full, or its time is over"): (lambda: open_with(3), lambda m: m.tick(0.5)),
     ("committing", "committed"): (committing, lambda m: m.committed(now_s=NOW)),
     ("committing", "unanswered"): (committing, lambda m: m.unanswered("late")),
@@ -444,7 +447,9 @@ class Bridges(RuleBasedStateMachine):
             self.do(m.broken("fenced", now_s=self.now_s))
         elif isinstance(command, Prove):
             self.cursor = command.position.ordinal or 0
-            self.do(m.proven(now_s=self.now_s))
+            if not answered:  # at once: it was asked for again
+                self.late = self.epoch, self.random.choice([Abort, Commit])
+            self.do(m.proven(now_s=self.now_s, twice=not answered))
         elif isinstance(command, Abort):
             self.open = []
             if not answered:
@@ -616,4 +621,31 @@ def test_the_model_finds_what_a_producer_that_goes_on_does_to_a_late_request(
     monkeypatch.setattr(Transactions, "_go_on", Transactions._send_on)
     with pytest.raises(AssertionError) as caught:
         commit_late()
+    assert "seen" in str(caught.traceback[-1].statement)
+
+
+def test_the_model_finds_what_a_producer_that_goes_on_behind_its_proof_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A canary: the proof's commit was asked for twice, and the same producer begins to send."""
+
+    def prove_late() -> None:
+        bridges = Bridges()
+        bridges.append(4, 0)
+        bridges.tick(0.6)
+        bridges.cluster_acts(answered=True)
+        assert isinstance(bridges.asked[0], Prove)
+        bridges.cluster_acts(answered=False)
+        bridges.late = bridges.epoch, Commit
+        while bridges.asked:
+            bridges.cluster_acts(answered=True)
+        bridges.send(2)
+        assert bridges.open == [0, 1]
+        bridges.a_request_is_carried_out_late()
+        bridges.the_cursor_says_what_is_seen()
+
+    prove_late()
+    monkeypatch.setattr(Transactions, "_go_on", Transactions._send_on)
+    with pytest.raises(AssertionError) as caught:
+        prove_late()
     assert "seen" in str(caught.traceback[-1].statement)

@@ -126,6 +126,10 @@ def cluster_id() -> str:
     return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
 
 
+def _joined(addresses: Mapping[str, str]) -> str:
+    return ",".join(f"{name}://{at}" for name, at in addresses.items())
+
+
 class Node(NamedTuple):
     """One of several nodes. voters: the address of each node's controller, by id."""
 
@@ -139,9 +143,11 @@ class KafkaServer:
 
     directory: empty or not there yet; stays afterwards. config: properties of the server that
     add to or replace those above. listeners: further ones, name to protocol, such as
-    {"TLS": "SSL"}; `bootstrap_of` says where they are. node: which of a cluster's it is; all
-    of them are to be started at once, since it is ready when the cluster is. A context manager that stops the server. Not thread-safe,
-    except `kill`, `pause` and `resume`, which a test may call from a timer.
+    {"TLS": "SSL"}; `bootstrap_of` says where they are. advertised: by listener, where its clients
+    are told to connect, if not there. node: which of a cluster's it is; all of them are to be
+    started at once, since it is ready when the cluster is. A context manager that stops the
+    server. Not thread-safe, except `kill`, `pause` and `resume`, which a test may call from a
+    timer.
 
     Raises KafkaUnavailable, KafkaDied.
     """
@@ -152,6 +158,7 @@ class KafkaServer:
         config: Mapping[str, object] | None = None,
         listeners: Mapping[str, str] | None = None,
         node: Node | None = None,
+        advertised: Mapping[str, str] | None = None,
     ) -> None:
         self._node = node
         self._java = java()
@@ -168,12 +175,12 @@ class KafkaServer:
             name: f"127.0.0.1:{port}" for name, port in zip(protocols, ports, strict=True)
         }
         self._bootstrap_servers = self._addresses["PLAINTEXT"]
-        advertised = ",".join(f"{name}://{at}" for name, at in self._addresses.items())
+        told = self._addresses | dict(advertised or {})
         mapped = ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
         properties = {
             **_PROPERTIES,
-            "listeners": f"{advertised},CONTROLLER://{controller}",
-            "advertised.listeners": advertised,
+            "listeners": f"{_joined(self._addresses)},CONTROLLER://{controller}",
+            "advertised.listeners": _joined(told),
             "listener.security.protocol.map": f"{mapped},CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self.data,

@@ -1,0 +1,131 @@
+"""A request that arrives late: a proxy before a broker holds it back until long after its sender has
+given it up.
+
+So does a network: what was sent on a connection that is gone may still be carried out. A broker
+cannot be asked for that, and the mock carries out what it answers late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["END_TXN", "LateProxy"]
+
+END_TXN: Final = 26
+_LENGTH = struct.Struct(">i")
+_HEAD = struct.Struct(">hhi")  # API key, version, correlation id
+_TAKES_S = 20.0
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    """Raises EOFError where it ends before."""
+    data = b""
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
+
+
+def _message(connection: socket.socket) -> bytes:
+    """A request or an answer, with its length before it."""
+    length = _receive(connection, _LENGTH.size)
+    return length + _receive(connection, *_LENGTH.unpack(length))
+
+
+class LateProxy:
+    """Listens on loopback at `address`, and hands on what comes to a broker. A context manager."""
+
+    def __init__(self, address: str, broker: str) -> None:
+        self._broker = broker
+        self._kind: int | None = None
+        self._held: bytes | None = None
+        self.holds = threading.Event()
+        self._connections: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        host, _, port = address.rpartition(":")
+        self._listener = socket.create_server((host, int(port)))
+        self._serve(self._accept)
+
+    def hold(self, kind: int) -> None:
+        """The next request of the kind is held back, and its connection stays silent; `holds` says
+        that it came."""
+        self._kind = kind
+
+    def release(self) -> int:
+        """Sends what was held to the broker, on a connection of its own; the answer's error code,
+        where the answer begins with throttle time and error code."""
+        assert self._held is not None
+        with self._connected() as connection:
+            connection.sendall(self._held)
+            answer = _message(connection)[_LENGTH.size :]
+        (version,) = struct.unpack_from(">h", self._held, _LENGTH.size + 2)
+        flexible = version >= 3  # of EndTxn: a tagged field stands behind the correlation id
+        (code,) = struct.unpack_from(">h", answer, 4 + flexible + 4)
+        return int(code)
+
+    def _connected(self) -> socket.socket:
+        host, _, port = self._broker.rpartition(":")
+        return socket.create_connection((host, int(port)), timeout=_TAKES_S)
+
+    def _serve(self, work: object, *arguments: object) -> None:
+        def quietly() -> None:
+            with contextlib.suppress(OSError, EOFError):
+                work(*arguments)  # type: ignore[operator]  # one of the methods below
+
+        thread = threading.Thread(target=quietly, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            client, _ = self._listener.accept()
+            broker = self._connected()
+            broker.settimeout(None)
+            self._connections += [client, broker]
+            self._serve(self._requests, client, broker)
+            self._serve(self._answers, client, broker)
+
+    def _requests(self, client: socket.socket, broker: socket.socket) -> None:
+        try:
+            while True:
+                request = _message(client)
+                kind, _, _ = _HEAD.unpack_from(request, _LENGTH.size)
+                if kind == self._kind:
+                    self._kind, self._held = None, request
+                    self.holds.set()
+                    while True:  # what follows on this connection is not carried out either
+                        _message(client)
+                broker.sendall(request)
+        finally:
+            broker.close()
+
+    def _answers(self, client: socket.socket, broker: socket.socket) -> None:
+        try:
+            while True:
+                client.sendall(_message(broker))
+        finally:
+            client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._listener.close()
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
