@@ -293,9 +293,9 @@ class ExactlyOnce:
         elif isinstance(event, Looked):
             self._looked.update(event.lanes)
         elif isinstance(event, Proven):
-            self._do(engine.proven(now_s=now_s, twice=self._cluster.asked_twice()))
+            self._do(engine.proven(now_s=now_s, twice=event.twice))
         elif isinstance(event, Committed):
-            self._do(engine.committed(now_s=now_s, twice=self._cluster.asked_twice()))
+            self._do(engine.committed(now_s=now_s, twice=event.twice))
         elif isinstance(event, Aborted):
             self._do(engine.aborted(now_s=now_s))
         elif isinstance(event, Impossible):

@@ -36,7 +36,7 @@ from bridge.librdkafka import (
 from bridge.read_back import ReadBack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from aolog.speed import Rows
     from bridge.lane import LaneKey
@@ -138,6 +138,8 @@ class Cluster:
     settings: librdkafka's, checked before.
     """
 
+    _statistics_ms = 1_000
+
     def __init__(self, bootstrap_servers: str, settings: dict[str, str]) -> None:
         self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
         self._servers = bootstrap_servers
@@ -177,7 +179,7 @@ class Cluster:
                 **fixed,
                 "error_cb": partial(self._on_error, self._generation),
                 "stats_cb": self._on_stats,
-                "statistics.interval.ms": 1_000,
+                "statistics.interval.ms": self._statistics_ms,
             },
             logger=CLIENT_LOG,
         )
@@ -331,7 +333,9 @@ class Cluster:
             self._events.append(Failed(reason, code in NEVER or gap, error.name(), lane))
 
     def _on_stats(self, text: str) -> None:
-        brokers = json.loads(text)["brokers"].values()
+        self._on_brokers(json.loads(text)["brokers"].values())
+
+    def _on_brokers(self, brokers: Iterable[dict[str, Any]]) -> None:
         up = [b for b in brokers if b["state"] == "UP" and b["nodeid"] >= 0]
         self.reachable = bool(up)
         if up:

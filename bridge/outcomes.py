@@ -39,11 +39,17 @@ class Looked(NamedTuple):
 
 
 class Proven(NamedTuple):
-    """The cluster isolates transactions, and the cursor record names this process."""
+    """The cluster isolates transactions, and the cursor record names this process. twice: the end
+    of one of them may have been asked for twice."""
+
+    twice: bool
 
 
 class Committed(NamedTuple):
-    """The transaction and its cursor record are committed."""
+    """The transaction and its cursor record are committed. twice: that may have been asked for
+    twice."""
+
+    twice: bool
 
 
 class Aborted(NamedTuple):

@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridge.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
 from bridge.cursor_topic import CursorTopic
+from bridge.ends import Ends
 from bridge.errors import DestinationError, Fenced, NotIsolated
 from bridge.kafka import Cluster, Failed, Put
 from bridge.lane import Refusal
@@ -39,7 +40,7 @@ from bridge.outcomes import (
 from bridge.stamp import decode_stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from confluent_kafka import Message
 
@@ -56,7 +57,7 @@ _INIT_S = 10.0  # ending a predecessor's transaction takes milliseconds where th
 # Between fencing its predecessor and its first cursor record a bridge needs some round trips.
 _TAKE_OVER_S = 5.0
 _LOOK_PAUSE_S = 0.25
-_REQUEST_MS = 60_000  # the client's default: then it asks again
+_RETRY, _RETRY_MS = "retry.backoff.ms", 250.0  # what takes longer is counted: see Ends
 _GAPLESS = "enable.gapless.guarantee"  # a gap is aborted with its transaction, and no end
 
 # The library's public names begin with an underscore.
@@ -86,6 +87,8 @@ class TransactionalCluster(Cluster):
     `abort` and the event that it ends with. give_up: asked now and then, in another thread too.
     """
 
+    _statistics_ms = 500
+
     def __init__(
         self,
         bootstrap_servers: str,
@@ -107,9 +110,9 @@ class TransactionalCluster(Cluster):
         self._begun = False
         self._is_owner = False
         self._fenced = False
-        self._asked_s = 0.0
-        self._disturbed = False  # an error of the connection was told since
-        self._request_s = float(self._settings.get("socket.timeout.ms", _REQUEST_MS)) / 1_000
+        longest_ms = float(self._settings.get("retry.backoff.max.ms", _RETRY_MS))
+        self._retry_ms = float(self._settings.get(_RETRY, min(_RETRY_MS, longest_ms)))
+        self._ends = Ends(self._retry_ms / 1_000)
 
     # --- calls that end with an event -----------------------------------------------------------
 
@@ -122,8 +125,10 @@ class TransactionalCluster(Cluster):
             {
                 **{k: v for k, v in FIXED.items() if k != _GAPLESS},
                 "transactional.id": self._name.transactional_id,
+                _RETRY: int(self._retry_ms),
             }
         )
+        self._ends = Ends(self._retry_ms / 1_000)
         self._start(partial(self._open, known))
 
     def look(self, lanes: Collection[LaneKey], address: int) -> None:
@@ -134,25 +139,12 @@ class TransactionalCluster(Cluster):
     def prove(self, record: CursorRecord) -> None:
         """Aborts one record, commits a cursor record, and looks which of them is seen. Ends with
         Proven, Broke, Impossible."""
-        self._begin_asking()
         self._start(partial(self._prove, record))
 
     def commit(self, record: CursorRecord, *, again: bool) -> None:
         """Commits what was sent, and the cursor record with it. Ends with Committed, Unanswered,
         Failed, Broke, Impossible."""
-        if not again:
-            self._begin_asking()
         self._start(partial(self._commit, record, again=again))
-
-    def _begin_asking(self) -> None:
-        self.serve()  # what was told before
-        self._disturbed, self._asked_s = False, time.monotonic()
-
-    def asked_twice(self) -> bool:
-        """Whether the client may have sent a request for an end more than once: of the last commit
-        or proof."""
-        self.serve()
-        return self._disturbed or time.monotonic() - self._asked_s >= self._request_s
 
     def abort(self) -> None:
         """Ends with Aborted, Unanswered, Broke, Impossible."""
@@ -342,10 +334,15 @@ class TransactionalCluster(Cluster):
             producer.produce(topic.name, self.owner.encode(), self._name.proof_key, 0)
             if producer.flush(ANSWER_S):  # a purged record would prove nothing
                 return Broke("no answer to the first record")
+            self._ends.asked(time.monotonic())
             producer.abort_transaction(ANSWER_S)
+            self._ends.answered(time.monotonic())
             producer.begin_transaction()
             producer.produce(topic.name, encode_cursor(record), self._name.key, 0)
+            producer.flush(ANSWER_S)
+            self._ends.asked(time.monotonic())
             producer.commit_transaction(ANSWER_S)
+            self._ends.answered(time.monotonic())
         except KafkaException as error:
             return self._broke(error)
         seen = list(topic.committed(begin, topic.end()))
@@ -357,7 +354,7 @@ class TransactionalCluster(Cluster):
         if (self._name.key, encode_cursor(record)) not in seen:
             return Broke("the first transaction was committed and is not seen")
         self._is_owner = True
-        return Proven()
+        return Proven(twice=not self._asked_once())
 
     def _commit(self, record: CursorRecord, *, again: bool) -> TransactionEvent:
         assert self._producer is not None
@@ -365,18 +362,28 @@ class TransactionalCluster(Cluster):
         try:
             if not again:
                 spoiled = not self._put_cursor(encode_cursor(record))
-            self._commit_soon()
+                self._flush()
+                self._ends.asked(time.monotonic())
+            self._ask_for_commit()
         except KafkaException as error:
             return self._told(error.args[0])
         if spoiled:  # cannot be: a commit of what is spoiled tells by what
             return Broke("a transaction was committed without its cursor record")
         self._begun = False
-        return Committed()
+        return Committed(twice=not self._asked_once())
 
-    def _commit_soon(self) -> None:
-        """Where a record failed the client waits for others, which it does not send any more, until
-        the call's time is over; and tells of the failure when it is asked again. So the first call
-        is short. Raises KafkaException."""
+    def _flush(self) -> None:
+        """Waits for what is under way for as long as that gets less: where a record failed others
+        are not sent any more."""
+        assert self._producer is not None
+        before = len(self._producer) + 1
+        while 0 < (left := self._producer.flush(_FIRST_CALL_S)) < before:
+            before = left
+
+    def _ask_for_commit(self) -> None:
+        """Where a record failed the client waits for others until the call's time is over; and
+        tells of the failure when it is asked again. So the first call is short. Raises
+        KafkaException."""
         assert self._producer is not None
         try:
             self._producer.commit_transaction(_FIRST_CALL_S)
@@ -384,6 +391,20 @@ class TransactionalCluster(Cluster):
             if not isinstance(self._told(error.args[0]), Unanswered):
                 raise
             self._producer.commit_transaction(CALL_S)
+        self._ends.answered(time.monotonic())
+
+    def _asked_once(self) -> bool:
+        """Whether none of the ends that were answered can have been asked for twice. False where
+        that is not told in time."""
+        if self._ends.sure:
+            return True
+        self.serve()  # what was counted before
+        counts, until_s = self._ends.counts, time.monotonic() + 3 * self._statistics_ms / 1_000
+        while self._ends.counts == counts:
+            if self._leaving or time.monotonic() > until_s:
+                return False
+            self.serve(_FIRST_CALL_S)
+        return self._ends.once()
 
     def _put_cursor(self, value: bytes) -> bool:
         """Last in its transaction: an open one hides what other bridges write behind it. False
@@ -423,9 +444,10 @@ class TransactionalCluster(Cluster):
         if error is not None and generation == self._generation:
             self._fail(error, None)
 
-    def _on_error(self, generation: int, error: KafkaError) -> None:
-        super()._on_error(generation, error)
-        self._disturbed = self._disturbed or generation == self._generation
+    def _on_brokers(self, brokers: Iterable[dict[str, Any]]) -> None:
+        brokers = list(brokers)
+        super()._on_brokers(brokers)
+        self._ends.told(brokers)
 
     def _fail(self, error: KafkaError, lane: LaneKey | None) -> None:  # noqa: ARG002 -- none here
         if error.code() not in _PURGED:

@@ -42,10 +42,11 @@ open was ended, and sending begins there. Nothing here guesses: what is neither 
 aborted for certain (`broken`) is looked up by connecting again.
 
 Nor is a producer used on that has aborted, or that may have asked twice for an end (a commit's, or
-one of the proof's): whose connection broke meanwhile, say. The request that was not answered may be carried out late, and
-would end the next transaction (KIP-890; Kafka tells them apart by the producer's epoch, which the
-client keeps); and what it takes back of an aborted one it numbers again, where the cluster may take
-it for what it has. So it connects again, which gives it another epoch.
+one of the proof's; see `ends`): whose connection broke, say. The request that was not answered may
+be carried out late, and would end the next transaction (KIP-890; Kafka tells them apart by the
+producer's epoch, which the client keeps); and what it takes back of an aborted one it numbers
+again, where the cluster may take it for what it has. So it connects again, which gives it another
+epoch.
 
 Poison. The cluster refuses requests, not records, so a refusal makes the whole transaction
 *suspect*: it is aborted, and half as many records are tried, until what is refused is one record

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from aolog import Writer
 from tests.bridge.against_kafka import EXACTLY, committed_in
 from tests.bridge.conftest import append, assert_arrived, records_of
-from tests.kafka.late import END_TXN, LateProxy
+from tests.kafka.late import END_TXN, INIT_PRODUCER_ID, LateProxy
 from tests.kafka.server import KafkaServer, free_ports
 
 if TYPE_CHECKING:
@@ -21,56 +21,98 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-TOPIC = "late"
-# The client asks again after a second. A transaction is nearly always open.
-SLOW = (*EXACTLY, "--transaction-records", "100", "--commit-seconds", "0.4",
-        "-X", "socket.timeout.ms=1000")  # fmt: skip  # one thing
+TOPIC, COUNT = "late", 1_500
 OTHER_EPOCH = {KafkaError.INVALID_PRODUCER_EPOCH, 90}  # or PRODUCER_FENCED, which has no name here
+# A transaction is nearly always open.
+SLOW = (*EXACTLY, "--transaction-records", "100", "--commit-seconds", "0.4")
+# In each way the client asks again: after a second of silence, or soon behind a connection that
+# broke, of which its log need not tell.
+WAYS = {
+    "silent": (False, ("-X", "socket.timeout.ms=1000")),
+    "closed": (True, ()),
+    "closed and untold": (True, ("-X", "log.connection.close=false")),
+}
 
 
 class Behind(NamedTuple):
-    """A server, and the proxy through which its clients reach it."""
+    """A server, and the proxy through which a bridge reaches it."""
 
     server: KafkaServer
     proxy: LateProxy
-    address: str
+    start: Callable[..., Process]
+
+
+@pytest.fixture(scope="module")
+def server(
+    kafka: KafkaServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[KafkaServer, LateProxy, str]]:
+    """Of its own, since its clients are told to connect to the proxy. kafka: skips where none can
+    be had."""
+    (port,) = free_ports(1)
+    at = f"127.0.0.1:{port}"
+    directory = tmp_path_factory.mktemp("late") / "kafka"
+    listeners = {"LATE": "PLAINTEXT"}
+    with (
+        KafkaServer(directory, listeners=listeners, advertised={"LATE": at}) as server,
+        LateProxy(at, server.bootstrap_of("LATE")) as proxy,
+    ):
+        yield server, proxy, at
 
 
 @pytest.fixture
-def behind(kafka: KafkaServer, tmp_path: Path) -> Iterator[Behind]:
-    """A server of its own. kafka: skips where none can be had."""
-    (port,) = free_ports(1)
-    at = f"127.0.0.1:{port}"
-    with (
-        KafkaServer(
-            tmp_path / "kafka", listeners={"LATE": "PLAINTEXT"}, advertised={"LATE": at}
-        ) as server,
-        LateProxy(at, server.bootstrap_of("LATE")) as proxy,
-    ):  # fmt: skip  # one thing
-        server.create_topic(TOPIC, 3)
-        yield Behind(server, proxy, at)
-
-
-@pytest.mark.parametrize("behind_records", [0, 300], ids=["abort", "commit"])
-def test_an_end_that_arrives_late_ends_no_other_transaction(
-    behind: Behind, log: Path, bridge: Callable[..., Process], behind_records: int
-) -> None:
-    """The first transaction is the proof that the cluster isolates them, which is aborted."""
+def behind(
+    server: tuple[KafkaServer, LateProxy, str], log: Path, bridge: Callable[..., Process]
+) -> Behind:
+    kafka, proxy, at = server
+    topic = f"{TOPIC}-{log.parent.name}"
+    kafka.create_topic(topic, 3)
     with Writer(log) as writer:
-        append(writer, range(3_000))
-    if not behind_records:
-        behind.proxy.hold(END_TXN)
-    process = bridge(
-        "run", "--log", log, "--topic", TOPIC, "--json", "--status-seconds", "0.05",
-        "--bootstrap-servers", behind.address, *SLOW,
-    )  # fmt: skip  # a command line
-    if behind_records:
-        process.until(lambda s: s["acknowledged"] >= behind_records)
-        behind.proxy.hold(END_TXN)
-    assert behind.proxy.holds.wait(60)
-    done = process.statuses[-1]["acknowledged"] if process.statuses else 0
-    process.until(lambda s: s["acknowledged"] >= done + 200, 60)  # it was asked for again
-    assert behind.proxy.release() in OTHER_EPOCH
+        append(writer, range(COUNT))
+
+    def start(*arguments: str) -> Process:
+        return bridge(
+            "run", "--log", log, "--topic", topic, "--json", "--status-seconds", "0.05",
+            "--bootstrap-servers", at, *SLOW, *arguments,
+        )  # fmt: skip  # a command line
+
+    proxy.holds.clear()
+    proxy.delay_s.clear()
+    proxy.seen.clear()
+    return Behind(kafka, proxy, start)
+
+
+def ended(process: Process, behind: Behind, log: Path) -> None:
     process.until(lambda s: s["lag_records"] == 0, 120)
     assert process.terminate(30) == 0
-    assert_arrived(records_of(log), committed_in(behind.server, TOPIC, 3), topic=TOPIC)
+    topic = f"{TOPIC}-{log.parent.name}"
+    assert_arrived(records_of(log), committed_in(behind.server, topic, 3), topic=topic)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("before", [0, 300], ids=["abort", "commit"])
+def test_an_end_that_arrives_late_ends_no_other_transaction(
+    behind: Behind, log: Path, before: int, way: str
+) -> None:
+    """The first transaction is the proof that the cluster isolates them, which is aborted."""
+    proxy, (closes, settings) = behind.proxy, WAYS[way]
+    if not before:
+        proxy.hold(END_TXN, closes=closes)
+    process = behind.start(*settings)
+    if before:
+        process.until(lambda s: s["acknowledged"] >= before)
+        proxy.hold(END_TXN, closes=closes)
+    assert proxy.holds.wait(60)
+    ends = proxy.seen[END_TXN]
+    process.until(lambda _: proxy.seen[END_TXN] >= ends + 4, 60)  # it was asked for again
+    assert proxy.release() in OTHER_EPOCH
+    ended(process, behind, log)
+
+
+def test_who_is_answered_late_but_asked_once_goes_on(behind: Behind, log: Path) -> None:
+    """Each end is on its way for longer than the client waits until it would ask again."""
+    behind.proxy.delay_s[END_TXN] = 0.3
+    process = behind.start()
+    ended(process, behind, log)
+    assert behind.proxy.seen[END_TXN] > COUNT / 100
+    assert behind.proxy.seen[INIT_PRODUCER_ID] == 1

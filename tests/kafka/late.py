@@ -11,14 +11,17 @@ import contextlib
 import socket
 import struct
 import threading
+import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["END_TXN", "LateProxy"]
+__all__ = ["END_TXN", "INIT_PRODUCER_ID", "LateProxy"]
 
 END_TXN: Final = 26
+INIT_PRODUCER_ID: Final = 22
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">hhi")  # API key, version, correlation id
 _TAKES_S = 20.0
@@ -41,24 +44,33 @@ def _message(connection: socket.socket) -> bytes:
     return length + _receive(connection, *_LENGTH.unpack(length))
 
 
+def _end(connection: socket.socket) -> None:
+    """Whoever waits at it is told."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 class LateProxy:
     """Listens on loopback at `address`, and hands on what comes to a broker. A context manager."""
 
     def __init__(self, address: str, broker: str) -> None:
         self._broker = broker
         self._kind: int | None = None
+        self._closes = False
         self._held: bytes | None = None
         self.holds = threading.Event()
+        self.seen: Counter[int] = Counter()  # requests by their kind
+        self.delay_s: dict[int, float] = {}  # how long requests of a kind are on their way
         self._connections: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         host, _, port = address.rpartition(":")
         self._listener = socket.create_server((host, int(port)))
         self._serve(self._accept)
 
-    def hold(self, kind: int) -> None:
-        """The next request of the kind is held back, and its connection stays silent; `holds` says
-        that it came."""
-        self._kind = kind
+    def hold(self, kind: int, *, closes: bool) -> None:
+        """The next request of the kind is held back, and its connection is closed, or stays silent;
+        `holds` says that it came."""
+        self._kind, self._closes = kind, closes
 
     def release(self) -> int:
         """Sends what was held to the broker, on a connection of its own; the answer's error code,
@@ -88,7 +100,11 @@ class LateProxy:
     def _accept(self) -> None:
         while True:
             client, _ = self._listener.accept()
-            broker = self._connected()
+            try:
+                broker = self._connected()
+            except OSError:
+                client.close()
+                continue
             broker.settimeout(None)
             self._connections += [client, broker]
             self._serve(self._requests, client, broker)
@@ -99,21 +115,25 @@ class LateProxy:
             while True:
                 request = _message(client)
                 kind, _, _ = _HEAD.unpack_from(request, _LENGTH.size)
+                self.seen[kind] += 1
                 if kind == self._kind:
                     self._kind, self._held = None, request
                     self.holds.set()
-                    while True:  # what follows on this connection is not carried out either
+                    while not self._closes:  # what follows here is not carried out either
                         _message(client)
+                    return
+                time.sleep(self.delay_s.get(kind, 0.0))
                 broker.sendall(request)
         finally:
-            broker.close()
+            _end(broker)
+            _end(client)
 
     def _answers(self, client: socket.socket, broker: socket.socket) -> None:
         try:
             while True:
                 client.sendall(_message(broker))
         finally:
-            client.close()
+            _end(client)
 
     def __enter__(self) -> Self:
         return self
@@ -124,8 +144,10 @@ class LateProxy:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._listener.close()
-        for connection in self._connections:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        for connection in (self._listener, *self._connections):
+            _end(connection)
+        for thread in self._threads:
+            thread.join(_TAKES_S)
+            assert not thread.is_alive()
+        for connection in (self._listener, *self._connections):
             connection.close()

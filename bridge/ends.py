@@ -1,0 +1,56 @@
+"""Ends: whether a client asked once for the end of a transaction, or perhaps twice.
+
+A request for an end that is not answered is sent again by the client, with the same epoch, and
+nothing tells of it: no error, where the connection to the coordinator alone broke. The first may be
+carried out late, and would end the next transaction. But it is sent again no sooner than
+`retry.backoff.ms` later, less the client's jitter of a fifth; so what was answered sooner was asked
+for once. Else the client's statistics say how many requests were sent. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Ends"]
+
+_SOONEST = 0.75  # of retry.backoff.ms
+_REQUEST = "EndTxn"
+
+
+class Ends:
+    """Of one producer. Times are seconds of any clock that only grows. retry_s: the client's
+    retry.backoff.ms."""
+
+    def __init__(self, retry_s: float) -> None:
+        self.counts = 0  # statistics that were told
+        self._soonest_s = _SOONEST * retry_s
+        self._asked = self._sent = 0
+        self._since_s = 0.0
+        self._slow = False
+
+    def asked(self, now_s: float) -> None:
+        """An end is asked for, from now on."""
+        self._asked += 1
+        self._since_s = now_s
+
+    def answered(self, now_s: float) -> None:
+        """It was answered."""
+        self._slow = self._slow or now_s - self._since_s >= self._soonest_s
+
+    def told(self, brokers: Iterable[Mapping[str, Any]]) -> None:
+        """The client's statistics of its brokers."""
+        self.counts += 1
+        self._sent = sum(broker["req"].get(_REQUEST, 0) for broker in brokers)
+
+    @property
+    def sure(self) -> bool:
+        """Whether each was answered too soon to have been sent twice."""
+        return not self._slow
+
+    def once(self) -> bool:
+        """Whether as many were sent as were asked for, by statistics from behind the last answer."""
+        self._slow = self._sent != self._asked
+        return not self._slow
