@@ -46,6 +46,7 @@ __all__ = ["Damage", "Outcome", "QueuefkaWalker", "Tail", "Walker"]
 # stay in a core's second cache: reads of 1 MiB took half as long again, the bytes and all behind.
 CHUNK_BYTES = (256 << 10) + (8 << 10)
 CHUNK_BYTES_MAX = 4 << 20  # a longer frame's header is read by itself, with a chunk
+_FORMAT_1_CHUNK_BYTES = 1 << 20  # what is begun there is read again
 FIRST_BYTES = 4 << 10  # the first read: who seeks wants a record; each further one is four times it
 HOP_BYTES = 32 << 10  # a read when only headers are wanted: two index entries' distance
 
@@ -167,9 +168,15 @@ class Walker:
                 return None
             if self._bodies and self._load(offset, length) < length:
                 return None
-        if CHUNK_BYTES < length <= CHUNK_BYTES_MAX and self._once_bytes > FIRST_BYTES:
-            self._once_bytes = length + length // 32  # the next is about as long: read at once
+            self._fit(length)
         return header
+
+    def _fit(self, length: int) -> None:
+        """A frame reached over what was read: the next reads end where frames of its length do, so
+        that none is begun and read again. Unless the end was near, or it is too long for that."""
+        if length <= CHUNK_BYTES_MAX and self._once_bytes > FIRST_BYTES:
+            frames = max(1, CHUNK_BYTES // length)
+            self._once_bytes = frames * length + length // 32  # as long as that, or a little longer
 
     def _frame_at(self, offset: int) -> Frame | None:
         """The intact frame at `offset`, else None."""
@@ -351,7 +358,7 @@ class QueuefkaWalker:
         if not (at >= 0 and at + size <= len(self._chunk)):
             if offset + size > self._end():
                 return None
-            want = max(size, CHUNK_BYTES)
+            want = max(size, _FORMAT_1_CHUNK_BYTES)
             if self.limit is not None:
                 want = min(want, self.limit - offset)
             self._chunk, self._chunk_at, at = self._file.pread(want, offset), offset, 0
