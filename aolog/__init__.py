@@ -11,6 +11,8 @@ One writer a log, any number of readers. See the README for what is guaranteed, 
 when it is first asked for (PEP 562), numpy when a batch is decoded, pyarrow when one becomes Arrow.
 """
 
+import os
+from _thread import RLock
 from importlib import import_module
 
 from aolog.errors import *  # noqa: F403 -- errors.__all__ is the public list
@@ -67,12 +69,24 @@ _MODULES = {
 }
 
 
+# Held while a name is loaded and while the process is forked: a child that was forked in the midst
+# of an import would wait for ever for a thread that is not there.
+_loading = RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_loading.acquire,
+        after_in_parent=_loading.release,
+        after_in_child=_loading.release,
+    )
+
+
 if not TYPE_CHECKING:  # else any name would pass for one of ours
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"aolog.{_MODULES[name]}"), name)
+        with _loading:
+            found = getattr(import_module(f"aolog.{_MODULES[name]}"), name)
         globals()[name] = found
         return found
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import aolog
@@ -260,3 +263,35 @@ w.close()
 """,
         log_path,
     )
+
+
+def test_a_child_forked_while_a_name_is_loaded_can_load_it_too():
+    """Module locks of another thread stay locked in a child."""
+    code = """
+import os, sys, threading, time
+import aolog
+started = threading.Event()
+def touch():
+    started.set()
+    aolog.Writer, aolog.Reader, aolog.verify
+threading.Thread(target=touch).start()
+started.wait()
+time.sleep(float(sys.argv[1]))
+child = os.fork()
+if not child:
+    aolog.Reader
+    os._exit(0)
+until = time.monotonic() + 20
+while time.monotonic() < until:
+    pid, status = os.waitpid(child, os.WNOHANG)
+    if pid:
+        sys.exit(status)
+    time.sleep(0.01)
+os.kill(child, 9)
+sys.exit("the child waits for ever")
+"""
+    for delay_s in (0.0, 0.002, 0.005, 0.01, 0.02):
+        ran = subprocess.run(
+            [sys.executable, "-c", code, str(delay_s)], capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
