@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-import aolog
+from aolog import Reader, Writer  # here, not behind "begins", which a kill is to follow
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
 from tests.crash.ledger import Id, say, value_of
@@ -25,7 +25,7 @@ class Child:
         self.path, self.run, self.fd = path, run, fd
         self.rng = random.Random(run)
 
-    def append(self, writer: aolog.Writer, thread: int, i: int) -> int:
+    def append(self, writer: Writer, thread: int, i: int) -> int:
         which = Id(self.run, thread, i)
         address = writer.append(value_of(which))
         say(self.fd, "taken", *which, address)
@@ -33,10 +33,10 @@ class Child:
 
     def write(self, keep: str, thread: int = 0, **options: object) -> None:
         """Appends for ever; now and then everything is kept."""
-        with aolog.Writer(self.path, **options) as writer:
+        with Writer(self.path, **options) as writer:
             self.write_on(writer, keep, thread)
 
-    def write_on(self, writer: aolog.Writer, keep: str, thread: int) -> None:
+    def write_on(self, writer: Writer, keep: str, thread: int) -> None:
         rng = random.Random((self.run << 8) + thread)
         i = 0
         while True:
@@ -54,7 +54,7 @@ class Child:
         self.write("sync", slab_bytes=400_000, **QUICK)
 
     def by_policy(self) -> None:
-        with aolog.Writer(self.path, sync="flush", flush_records=1) as writer:
+        with Writer(self.path, sync="flush", flush_records=1) as writer:
             i = 0
             while True:
                 say(self.fd, "kept", self.append(writer, 0, i) + 1)
@@ -67,7 +67,7 @@ class Child:
         self.in_threads("sync", "sync", "sync")
 
     def in_threads(self, *keeps: str) -> None:
-        with aolog.Writer(self.path, slab_bytes=100_000, **QUICK) as writer:
+        with Writer(self.path, slab_bytes=100_000, **QUICK) as writer:
             started = [
                 threading.Thread(target=self.write_on, args=(writer, keep, n))
                 for n, keep in enumerate(keeps)
@@ -84,7 +84,7 @@ class Child:
         self.write("sync", slab_bytes=60_000, preallocate=True, **QUICK)
 
     def batches(self) -> None:
-        with aolog.Writer(self.path, slab_bytes=100_000, **QUICK) as writer:
+        with Writer(self.path, slab_bytes=100_000, **QUICK) as writer:
             i = 0
             while True:
                 ids = [Id(self.run, 0, i + j) for j in range(self.rng.randrange(1, 60))]
@@ -104,7 +104,7 @@ class Child:
 
     def committer(self) -> None:
         """Reads what comes, and commits after each few records."""
-        with aolog.Reader(self.path, cursor="c", strict=True) as reader:
+        with Reader(self.path, cursor="c", strict=True) as reader:
             say(self.fd, "resumed", reader.tell())
             for record in reader.follow():
                 if self.rng.randrange(5) == 0:
@@ -114,7 +114,7 @@ class Child:
                 assert record.value is not None
 
     def follower(self) -> None:
-        with aolog.Reader(self.path) as reader:
+        with Reader(self.path) as reader:
             for record in reader.follow():
                 say(self.fd, "read", record.address)
 

@@ -79,11 +79,6 @@ class Ledger:
         """Everything before this address was acknowledged."""
         return max((int(words[1]) for words in self.words() if words[0] == "kept"), default=0)
 
-    def last(self, what: str) -> int | None:
-        """The address of the last line of a kind."""
-        found = [int(words[1]) for words in self.words() if words[0] == what]
-        return found[-1] if found else None
-
 
 def read_log(path: str) -> tuple[dict[int, Record], list[Gap]]:
     """Everything, by address, and the gaps."""
