@@ -72,12 +72,11 @@ _MODULES = {
 # Held while a name is loaded and while the process is forked: a child that was forked in the midst
 # of an import would wait for ever for a thread that is not there.
 _loading = RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_loading.acquire,
-        after_in_parent=_loading.release,
-        after_in_child=_loading.release,
-    )
+os.register_at_fork(
+    before=_loading.acquire,
+    after_in_parent=_loading.release,
+    after_in_child=_loading.release,
+)
 
 
 if not TYPE_CHECKING:  # else any name would pass for one of ours
