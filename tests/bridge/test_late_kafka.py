@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-TOPIC, COUNT = "late", 1_500
+COUNT = 1_500
 OTHER_EPOCH = {KafkaError.INVALID_PRODUCER_EPOCH, 90}  # or PRODUCER_FENCED, which has no name here
 # A transaction is nearly always open.
 SLOW = (*EXACTLY, "--transaction-records", "100", "--commit-seconds", "0.4")
@@ -35,9 +36,10 @@ WAYS = {
 
 
 class Behind(NamedTuple):
-    """A server, and the proxy through which a bridge reaches it."""
+    """A server with a topic, and the proxy through which a bridge reaches it."""
 
     server: KafkaServer
+    topic: str
     proxy: LateProxy
     start: Callable[..., Process]
 
@@ -55,7 +57,7 @@ def server(
     listeners = {"LATE": "PLAINTEXT"}
     with (
         KafkaServer(directory, listeners=listeners, advertised={"LATE": at}) as server,
-        LateProxy(at, server.bootstrap_of("LATE")) as proxy,
+        closing(LateProxy(at, server.bootstrap_of("LATE"))) as proxy,
     ):
         yield server, proxy, at
 
@@ -65,7 +67,7 @@ def behind(
     server: tuple[KafkaServer, LateProxy, str], log: Path, bridge: Callable[..., Process]
 ) -> Behind:
     kafka, proxy, at = server
-    topic = f"{TOPIC}-{log.parent.name}"
+    topic = f"late-{log.parent.name}"
     kafka.create_topic(topic, 3)
     with Writer(log) as writer:
         append(writer, range(COUNT))
@@ -79,13 +81,13 @@ def behind(
     proxy.holds.clear()
     proxy.delay_s.clear()
     proxy.seen.clear()
-    return Behind(kafka, proxy, start)
+    return Behind(kafka, topic, proxy, start)
 
 
 def ended(process: Process, behind: Behind, log: Path) -> None:
     process.until(lambda s: s["lag_records"] == 0, 120)
     assert process.terminate(30) == 0
-    topic = f"{TOPIC}-{log.parent.name}"
+    topic = behind.topic
     assert_arrived(records_of(log), committed_in(behind.server, topic, 3), topic=topic)
 
 

@@ -585,6 +585,17 @@ def answered_at_the_second_time(*, ask: bool = True) -> Bridges:
     return bridges
 
 
+def assert_finds(
+    monkeypatch: pytest.MonkeyPatch, story: Callable[[], object], name: str, defect: object
+) -> None:
+    """The story passes, and fails about what is seen where Transactions has the defect."""
+    story()
+    monkeypatch.setattr(Transactions, name, defect)
+    with pytest.raises(AssertionError) as caught:
+        story()
+    assert "seen" in str(caught.traceback[-1].statement)
+
+
 def test_the_model_finds_what_a_guess_about_an_unanswered_commit_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -595,11 +606,7 @@ def test_the_model_finds_what_a_guess_about_an_unanswered_commit_does(
         self.state = State.SENDING
         return []
 
-    lose_the_answer_to_a_commit()
-    monkeypatch.setattr(Transactions, "unanswered", guess)
-    with pytest.raises(AssertionError) as caught:
-        lose_the_answer_to_a_commit()
-    assert "seen" in str(caught.traceback[-1].statement)
+    assert_finds(monkeypatch, lose_the_answer_to_a_commit, "unanswered", guess)
 
 
 def test_the_model_finds_what_a_producer_that_goes_on_does_to_a_late_request(
@@ -617,11 +624,7 @@ def test_the_model_finds_what_a_producer_that_goes_on_does_to_a_late_request(
         bridges.a_request_is_carried_out_late()
         bridges.the_cursor_says_what_is_seen()
 
-    commit_late()
-    monkeypatch.setattr(Transactions, "_go_on", Transactions._send_on)
-    with pytest.raises(AssertionError) as caught:
-        commit_late()
-    assert "seen" in str(caught.traceback[-1].statement)
+    assert_finds(monkeypatch, commit_late, "_go_on", Transactions._send_on)
 
 
 def test_the_model_finds_what_a_producer_that_goes_on_behind_its_proof_does(
@@ -644,8 +647,4 @@ def test_the_model_finds_what_a_producer_that_goes_on_behind_its_proof_does(
         bridges.a_request_is_carried_out_late()
         bridges.the_cursor_says_what_is_seen()
 
-    prove_late()
-    monkeypatch.setattr(Transactions, "_go_on", Transactions._send_on)
-    with pytest.raises(AssertionError) as caught:
-        prove_late()
-    assert "seen" in str(caught.traceback[-1].statement)
+    assert_finds(monkeypatch, prove_late, "_go_on", Transactions._send_on)

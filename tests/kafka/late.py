@@ -13,10 +13,10 @@ import struct
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Callable, Iterator
 
 __all__ = ["END_TXN", "INIT_PRODUCER_ID", "LateProxy"]
 
@@ -27,21 +27,22 @@ _HEAD = struct.Struct(">hhi")  # API key, version, correlation id
 _TAKES_S = 20.0
 
 
-def _receive(connection: socket.socket, size: int) -> bytes:
-    """Raises EOFError where it ends before."""
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            raise EOFError
-        data += piece
-    return data
+def _message(stream: BinaryIO) -> bytes:
+    """A request or an answer, with its length before it. Raises EOFError where it ends before."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    body = stream.read(length)
+    if len(body) < length:
+        raise EOFError
+    return head + body
 
 
-def _message(connection: socket.socket) -> bytes:
-    """A request or an answer, with its length before it."""
-    length = _receive(connection, _LENGTH.size)
-    return length + _receive(connection, *_LENGTH.unpack(length))
+def _messages(connection: socket.socket) -> Iterator[bytes]:
+    with connection.makefile("rb") as stream:
+        while True:
+            yield _message(stream)
 
 
 def _end(connection: socket.socket) -> None:
@@ -51,7 +52,7 @@ def _end(connection: socket.socket) -> None:
 
 
 class LateProxy:
-    """Listens on loopback at `address`, and hands on what comes to a broker. A context manager."""
+    """Listens on loopback at `address`, and hands on what comes to a broker."""
 
     def __init__(self, address: str, broker: str) -> None:
         self._broker = broker
@@ -76,9 +77,9 @@ class LateProxy:
         """Sends what was held to the broker, on a connection of its own; the answer's error code,
         where the answer begins with throttle time and error code."""
         assert self._held is not None
-        with self._connected() as connection:
+        with self._connected() as connection, connection.makefile("rb") as stream:
             connection.sendall(self._held)
-            answer = _message(connection)[_LENGTH.size :]
+            answer = _message(stream)[_LENGTH.size :]
         (version,) = struct.unpack_from(">h", self._held, _LENGTH.size + 2)
         flexible = version >= 3  # of EndTxn: a tagged field stands behind the correlation id
         (code,) = struct.unpack_from(">h", answer, 4 + flexible + 4)
@@ -88,10 +89,10 @@ class LateProxy:
         host, _, port = self._broker.rpartition(":")
         return socket.create_connection((host, int(port)), timeout=_TAKES_S)
 
-    def _serve(self, work: object, *arguments: object) -> None:
+    def _serve(self, work: Callable[..., None], *arguments: object) -> None:
         def quietly() -> None:
             with contextlib.suppress(OSError, EOFError):
-                work(*arguments)  # type: ignore[operator]  # one of the methods below
+                work(*arguments)
 
         thread = threading.Thread(target=quietly, daemon=True)
         self._threads.append(thread)
@@ -111,16 +112,16 @@ class LateProxy:
             self._serve(self._answers, client, broker)
 
     def _requests(self, client: socket.socket, broker: socket.socket) -> None:
+        requests = _messages(client)
         try:
-            while True:
-                request = _message(client)
+            for request in requests:
                 kind, _, _ = _HEAD.unpack_from(request, _LENGTH.size)
                 self.seen[kind] += 1
                 if kind == self._kind:
                     self._kind, self._held = None, request
                     self.holds.set()
                     while not self._closes:  # what follows here is not carried out either
-                        _message(client)
+                        next(requests)
                     return
                 time.sleep(self.delay_s.get(kind, 0.0))
                 broker.sendall(request)
@@ -130,20 +131,12 @@ class LateProxy:
 
     def _answers(self, client: socket.socket, broker: socket.socket) -> None:
         try:
-            while True:
-                client.sendall(_message(broker))
+            for answer in _messages(broker):
+                client.sendall(answer)
         finally:
             _end(client)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         for connection in (self._listener, *self._connections):
             _end(connection)
         for thread in self._threads:
