@@ -16,7 +16,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     NewTopic,
 )
 
-from bridge.errors import CursorTopicUnfit, NotIsolated
+from bridge.cursor_record import CursorRecord, decode_cursor
+from bridge.errors import CursorTopicUnfit, DestinationError, NotIsolated
 from bridge.librdkafka import (
     ANSWER_S,
     CLIENT_LOG,
@@ -137,20 +138,30 @@ class CursorTopic:
         """Offset behind the last record of any kind. Raises NotReachable."""
         return self._ends()[1]
 
-    def last(self, key: bytes, *, open_keys: Collection[bytes] = ()) -> bytes | None:
-        """The last committed value of a key, None if there is none or it was deleted. Everything
+    def last(self, key: bytes, *, open_keys: Collection[bytes] = ()) -> CursorRecord | None:
+        """The last committed one of a key, None if there is none or it was deleted. Everything
         that was written before the call counts; or up to where a transaction is open that begins
-        with one of open_keys. Raises NotReachable."""
+        with one of open_keys. Raises NotReachable, DestinationError."""
         first, end = self._ends()
         tail = _TAIL
         while True:
             begin = max(first, end - tail)
             found = [value for k, value in self.committed(begin, end, open_keys) if k == key]
             if found:
-                return found[-1]
+                return None if found[-1] is None else self._decode(key, found[-1])
             if begin == first:
                 return None
             tail *= _WIDER
+
+    def _decode(self, key: bytes, value: bytes) -> CursorRecord:
+        try:
+            return decode_cursor(value)
+        except ValueError as error:
+            raise DestinationError(
+                f"the cursor record in topic {self.name!r} cannot be read: {error}",
+                hint="a newer release wrote it, or somebody else; delete it with a null value of "
+                f"the key {key.decode()} to go on from the local cursor",
+            ) from error
 
     def committed(
         self, begin: int, end: int, open_keys: Collection[bytes] = ()

@@ -22,14 +22,18 @@ _REQUEST = "EndTxn"
 
 class Ends:
     """Of one producer. Times are seconds of any clock that only grows. retry_s: the client's
-    retry.backoff.ms."""
+    retry.backoff.ms.
+
+    sure: whether each was asked for once, for all that is known: it was answered too soon to have
+    been sent twice, or counted. counts: how many statistics were told.
+    """
 
     def __init__(self, retry_s: float) -> None:
-        self.counts = 0  # statistics that were told
+        self.sure = True
+        self.counts = 0
         self._soonest_s = _SOONEST * retry_s
         self._asked = self._sent = 0
         self._since_s = 0.0
-        self._slow = False
 
     def asked(self, now_s: float) -> None:
         """An end is asked for, from now on."""
@@ -38,19 +42,14 @@ class Ends:
 
     def answered(self, now_s: float) -> None:
         """It was answered."""
-        self._slow = self._slow or now_s - self._since_s >= self._soonest_s
+        self.sure = self.sure and now_s - self._since_s < self._soonest_s
 
     def told(self, brokers: Iterable[Mapping[str, Any]]) -> None:
         """The client's statistics of its brokers."""
         self.counts += 1
         self._sent = sum(broker["req"].get(_REQUEST, 0) for broker in brokers)
 
-    @property
-    def sure(self) -> bool:
-        """Whether each was answered too soon to have been sent twice."""
-        return not self._slow
-
     def once(self) -> bool:
         """Whether as many were sent as were asked for, by statistics from behind the last answer."""
-        self._slow = self._sent != self._asked
-        return not self._slow
+        self.sure = self._sent == self._asked
+        return self.sure

@@ -96,11 +96,11 @@ class ExactlyOnce:
                 "exactly once needs the log's UUID, and format 1 has none",
                 hint="use at_least_once",
             )
-        timeout_ms = float(settings.get("transaction.timeout.ms", _TIMEOUT_MS))
+        timeout_ms = int(settings.get("transaction.timeout.ms", _TIMEOUT_MS))
         if seconds * 2_000 > timeout_ms:
             raise WrongSetting(
                 f"transactions of {seconds} s, and the cluster gives them up after "
-                f"transaction.timeout.ms={timeout_ms:.0f}",
+                f"transaction.timeout.ms={timeout_ms}",
                 hint="leave a transaction at least twice its time",
             )
         self._uuid = uuid

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import time
 from collections import deque
 from functools import partial
@@ -36,7 +37,7 @@ from bridge.librdkafka import (
 from bridge.read_back import ReadBack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from aolog.speed import Rows
     from bridge.lane import LaneKey
@@ -63,6 +64,14 @@ _OTHER_NAMES = {  # the client's aliases
     "delivery.timeout.ms": "message.timeout.ms",
     "metadata.broker.list": "bootstrap.servers",
 }
+_NUMBERS = {  # which the bridge reads too: the client takes 1e6 for 1, and 010 for 8
+    "batch.size",
+    "message.max.bytes",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "transaction.timeout.ms",
+}
+_NUMBER = re.compile("[1-9][0-9]*|0")
 _FOREIGN = ("test.mock.", "transactional.id", "bootstrap.servers")
 _CALLBACKS = ("_cb", "on_delivery", "logger")
 _FOLLOWS = {  # another error, which is told by itself
@@ -117,7 +126,7 @@ KafkaEvent = Delivered | Failed | Forbade
 def check(settings: dict[str, str]) -> None:
     """Raises WrongSetting for a setting that the client does not know or that is not ours to
     give. Connects to nothing."""
-    for key in settings:
+    for key, value in settings.items():
         name = _OTHER_NAMES.get(key, key)
         if name in FIXED:
             raise WrongSetting(
@@ -125,6 +134,8 @@ def check(settings: dict[str, str]) -> None:
             )
         if name.startswith(_FOREIGN) or name.endswith(_CALLBACKS):
             raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
+        if name in _NUMBERS and not _NUMBER.fullmatch(str(value)):
+            raise WrongSetting(f"{key} is {value!r}, which is no whole number")
     try:
         Producer({**DEFAULTS, **settings, **FIXED, "log_level": 0}, logger=CLIENT_LOG)
         ReadBack(dict(settings), bool).close()
@@ -335,7 +346,7 @@ class Cluster:
     def _on_stats(self, text: str) -> None:
         self._on_brokers(json.loads(text)["brokers"].values())
 
-    def _on_brokers(self, brokers: Iterable[dict[str, Any]]) -> None:
+    def _on_brokers(self, brokers: Collection[dict[str, Any]]) -> None:
         up = [b for b in brokers if b["state"] == "UP" and b["nodeid"] >= 0]
         self.reachable = bool(up)
         if up:

@@ -125,4 +125,5 @@ def away(said: str) -> str:
 def words(error: Exception) -> str:
     """What the client says of it."""
     first = error.args[0] if error.args else error
-    return first.str() if isinstance(first, KafkaError) else str(first)
+    said = first.str() if isinstance(first, KafkaError) else str(first)
+    return said.strip()

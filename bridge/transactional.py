@@ -12,6 +12,7 @@ import os
 import queue
 import time
 from collections import deque
+from contextlib import contextmanager
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from bridge.errors import DestinationError, Fenced, NotIsolated
 from bridge.kafka import Cluster, Failed, Put
 from bridge.lane import Refusal
 from bridge.left_open import LeftOpen, end_again, place_of
-from bridge.librdkafka import ANSWER_S, FIXED, FORBIDDEN, NEVER, NotReachable
+from bridge.librdkafka import ANSWER_S, DEFAULTS, FIXED, FORBIDDEN, NEVER, NotReachable
 from bridge.outcomes import (
     Aborted,
     Broke,
@@ -40,7 +41,7 @@ from bridge.outcomes import (
 from bridge.stamp import decode_stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from confluent_kafka import Message
 
@@ -57,7 +58,8 @@ _INIT_S = 10.0  # ending a predecessor's transaction takes milliseconds where th
 # Between fencing its predecessor and its first cursor record a bridge needs some round trips.
 _TAKE_OVER_S = 5.0
 _LOOK_PAUSE_S = 0.25
-_RETRY, _RETRY_MS = "retry.backoff.ms", 250.0  # what takes longer is counted: see Ends
+_RETRY, _RETRY_MAX = "retry.backoff.ms", "retry.backoff.max.ms"
+_RETRY_MS = 250  # what takes longer is counted: see Ends
 _GAPLESS = "enable.gapless.guarantee"  # a gap is aborted with its transaction, and no end
 
 # The library's public names begin with an underscore.
@@ -110,8 +112,8 @@ class TransactionalCluster(Cluster):
         self._begun = False
         self._is_owner = False
         self._fenced = False
-        longest_ms = float(self._settings.get("retry.backoff.max.ms", _RETRY_MS))
-        self._retry_ms = float(self._settings.get(_RETRY, min(_RETRY_MS, longest_ms)))
+        times = {_RETRY: _RETRY_MS, _RETRY_MAX: DEFAULTS[_RETRY_MAX], **self._settings}
+        self._retry_ms = min(int(times[name]) for name in (_RETRY, _RETRY_MAX))
         self._ends = Ends(self._retry_ms / 1_000)
 
     # --- calls that end with an event -----------------------------------------------------------
@@ -125,7 +127,7 @@ class TransactionalCluster(Cluster):
             {
                 **{k: v for k, v in FIXED.items() if k != _GAPLESS},
                 "transactional.id": self._name.transactional_id,
-                _RETRY: int(self._retry_ms),
+                _RETRY: self._retry_ms,
             }
         )
         self._ends = Ends(self._retry_ms / 1_000)
@@ -263,7 +265,7 @@ class TransactionalCluster(Cluster):
                     return self._broke(error)
         self.reachable = True
         self._fenced = False
-        return self._mend_cursor(known) or Found(self._last())
+        return self._mend_cursor(known) or Found(self._topic.last(self._name.key))
 
     def _mend_cursor(self, known: int) -> TransactionEvent | None:
         """Ends what is open of ours in the cursor topic; what follows if something was."""
@@ -304,7 +306,9 @@ class TransactionalCluster(Cluster):
         looks the same. Raises Fenced."""
         until_s = time.monotonic() + (_TAKE_OVER_S if self._fenced else 0.0)
         while True:
-            record = self._last(open_keys=self._name.keys)  # open yet, or left open
+            record = self._topic.last(
+                self._name.key, open_keys=self._name.keys
+            )  # open yet, or left open
             if record is not None and record.owner != self.owner:
                 raise Fenced(
                     "another bridge has taken over the delivery of this log",
@@ -313,17 +317,6 @@ class TransactionalCluster(Cluster):
             if time.monotonic() > until_s or self._give_up():
                 return
             time.sleep(_LOOK_PAUSE_S)
-
-    def _last(self, *, open_keys: Collection[bytes] = ()) -> CursorRecord | None:
-        value = self._topic.last(self._name.key, open_keys=open_keys)
-        try:
-            return None if value is None else decode_cursor(value)
-        except ValueError as error:
-            raise DestinationError(
-                f"the cursor record in topic {self._topic.name!r} cannot be read: {error}",
-                hint="a newer release wrote it, or somebody else; delete it with a null value of "
-                f"the key {self._name.key.decode()} to go on from the local cursor",
-            ) from error
 
     def _prove(self, record: CursorRecord) -> TransactionEvent:
         producer, topic = self._producer, self._topic
@@ -334,15 +327,13 @@ class TransactionalCluster(Cluster):
             producer.produce(topic.name, self.owner.encode(), self._name.proof_key, 0)
             if producer.flush(ANSWER_S):  # a purged record would prove nothing
                 return Broke("no answer to the first record")
-            self._ends.asked(time.monotonic())
-            producer.abort_transaction(ANSWER_S)
-            self._ends.answered(time.monotonic())
+            with self._asking():
+                producer.abort_transaction(ANSWER_S)
             producer.begin_transaction()
             producer.produce(topic.name, encode_cursor(record), self._name.key, 0)
             producer.flush(ANSWER_S)
-            self._ends.asked(time.monotonic())
-            producer.commit_transaction(ANSWER_S)
-            self._ends.answered(time.monotonic())
+            with self._asking():
+                producer.commit_transaction(ANSWER_S)
         except KafkaException as error:
             return self._broke(error)
         seen = list(topic.committed(begin, topic.end()))
@@ -391,6 +382,13 @@ class TransactionalCluster(Cluster):
             if not isinstance(self._told(error.args[0]), Unanswered):
                 raise
             self._producer.commit_transaction(CALL_S)
+        self._ends.answered(time.monotonic())
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """While an end is asked for, which is answered unless that raises."""
+        self._ends.asked(time.monotonic())
+        yield
         self._ends.answered(time.monotonic())
 
     def _asked_once(self) -> bool:
@@ -444,8 +442,7 @@ class TransactionalCluster(Cluster):
         if error is not None and generation == self._generation:
             self._fail(error, None)
 
-    def _on_brokers(self, brokers: Iterable[dict[str, Any]]) -> None:
-        brokers = list(brokers)
+    def _on_brokers(self, brokers: Collection[dict[str, Any]]) -> None:
         super()._on_brokers(brokers)
         self._ends.told(brokers)
 
