@@ -87,6 +87,7 @@ class TransactionalCluster(Cluster):
 
     One thread uses it, and sends nothing between a call of `open`, `look`, `prove`, `commit` or
     `abort` and the event that it ends with. give_up: asked now and then, in another thread too.
+    retry_ms: how long the client waits before it asks anything again, at least.
     """
 
     _statistics_ms = 500
@@ -113,8 +114,8 @@ class TransactionalCluster(Cluster):
         self._is_owner = False
         self._fenced = False
         times = {_RETRY: _RETRY_MS, _RETRY_MAX: DEFAULTS[_RETRY_MAX], **self._settings}
-        self._retry_ms = min(int(times[name]) for name in (_RETRY, _RETRY_MAX))
-        self._ends = Ends(self._retry_ms / 1_000)
+        self.retry_ms = min(int(times[name]) for name in (_RETRY, _RETRY_MAX))
+        self._ends = Ends(self.retry_ms / 1_000)
 
     # --- calls that end with an event -----------------------------------------------------------
 
@@ -127,10 +128,10 @@ class TransactionalCluster(Cluster):
             {
                 **{k: v for k, v in FIXED.items() if k != _GAPLESS},
                 "transactional.id": self._name.transactional_id,
-                _RETRY: self._retry_ms,
+                _RETRY: self.retry_ms,
             }
         )
-        self._ends = Ends(self._retry_ms / 1_000)
+        self._ends = Ends(self.retry_ms / 1_000)
         self._start(partial(self._open, known))
 
     def look(self, lanes: Collection[LaneKey], address: int) -> None:

@@ -13,10 +13,12 @@ import pytest
 
 from aolog import Writer
 from bridge import cursor_topic
+from bridge.cursor_record import CursorName
 from bridge.cursor_topic import CursorTopic
 from bridge.embedded import EmbeddedBroker
 from bridge.errors import CursorTopicUnfit, NotIsolated, WrongSetting
 from bridge.forwarder import Forwarder
+from bridge.transactional import TransactionalCluster
 from tests.bridge.conftest import Process, Run, assert_arrived, consume, fill, records_of
 
 CURSORS = "aolog-bridge-cursors"
@@ -88,6 +90,24 @@ def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log:
             log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once",
             transaction_seconds=1.0, settings={"transaction.timeout.ms": "1500"},
         )  # fmt: skip  # one call
+
+
+@pytest.mark.parametrize(
+    ("settings", "retry_ms"),
+    [
+        ({}, 250),
+        ({"retry.backoff.ms": "100"}, 100),
+        ({"retry.backoff.max.ms": "50"}, 50),
+        ({"retry.backoff.ms": "100", "retry.backoff.max.ms": "50"}, 50),
+        ({"retry.backoff.ms": "3000"}, 1_000),
+    ],
+)
+def test_the_client_asks_again_no_sooner_than_its_least_pause(
+    settings: dict[str, str], retry_ms: int
+) -> None:
+    name = CursorName(bytes(16), "c")
+    cluster = TransactionalCluster("127.0.0.1:1", settings, name, CURSORS, lambda: False)
+    assert cluster.retry_ms == retry_ms
 
 
 def test_another_word_for_the_delivery_is_refused(log: Path) -> None:
