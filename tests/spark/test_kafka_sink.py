@@ -75,7 +75,16 @@ def test_a_message_has_all_of_its_record_and_keys_keep_their_order(kafka, topic,
     assert records == {}
     assert all(addresses == sorted(addresses) for addresses in by_key.values())
     assert {len(found) for found in partitions.values()} == {1}
-    assert len({message.partition for message in arrived if message.key is None}) == 3
+
+
+def test_rows_without_a_key_go_anywhere(kafka, topic, tmp_path):
+    """The client keeps to a partition for some milliseconds: longer than a small task lasts."""
+    fill(tmp_path / "a", 10)
+    to = target(kafka, topic(3), tmp_path)
+    for _ in range(12):
+        send(to, iter(rows(str(tmp_path))))
+    arrived = messages_in(kafka, to.topic, 3)
+    assert len({message.partition for message in arrived if message.key is None}) > 1
 
 
 def test_a_task_that_is_killed_and_repeated_leaves_each_record_at_least_once(
