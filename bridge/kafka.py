@@ -39,6 +39,8 @@ from bridge.read_back import ReadBack
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
+
     from aolog.speed import Rows
     from bridge.lane import LaneKey
     from bridge.messages import Callback
@@ -157,6 +159,7 @@ class Cluster:
         self._producer: Producer | None = None
         self._generation = 0
         self._careful = False
+        self._met = False
         self._naming = False
         self._events: deque[KafkaEvent] = deque()
         self.reachable = False
@@ -182,6 +185,7 @@ class Cluster:
 
     def _make(self, fixed: dict[str, Any]) -> None:
         self._generation += 1
+        self._met = False
         self._made_s = time.monotonic()
         self._producer = Producer(
             {
@@ -357,11 +361,7 @@ class Cluster:
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 if there is no such topic (asking may create it).
         Raises NotReachable, and Refused for what can be no topic's name."""
-        assert self._producer is not None
-        try:
-            found = self._producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
-        except KafkaException as error:
-            raise NotReachable(f"{self._servers}: {words(error)}") from error
+        found = self._look_for(topic)
         if found.error is None:
             self.reachable = True
             self._away = None
@@ -376,6 +376,22 @@ class Cluster:
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise Refused(f"topic {topic!r} is not ours to use", found.error.name())
         raise NotReachable(found.error.str())
+
+    def _look_for(self, topic: str) -> TopicMetadata:
+        """A new client is asked twice. It wants an id for its producer, of a broker that it is
+        connected to, and looks for one with each answer that it gets and each half second. What
+        the first answer comes through it drops, and connects anew only to ask the second: then the
+        first record arrives after 85 ms instead of 1,060, where a broker is 10 ms away (measured).
+        Raises NotReachable."""
+        assert self._producer is not None
+        try:
+            for _ in range(1 if self._met else 2):
+                told = self._producer.list_topics(topic, timeout=ANSWER_S)
+        except KafkaException as error:
+            raise NotReachable(f"{self._servers}: {words(error)}") from error
+        self._met = True
+        found: TopicMetadata = told.topics[topic]
+        return found
 
     def reader(self, give_up: Callable[[], bool]) -> ReadBack:
         """For looking into partitions. give_up: asked now and then. Close it."""

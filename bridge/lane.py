@@ -11,7 +11,7 @@ How many records may be outstanding:
     held (nothing acknowledged for long)       none, until it has drained
     not opened on this connection              1, alone (see engine)
     suspect (a refusal is looked for)          a group, then nothing until that has drained
-    was held                                   a share, which grows again
+    was held after it was opened               a share, which grows again
     else                                       no bound of its own
 
 A lane with no record yet is a place too: records that have no topic, or one that nobody knows,
@@ -183,7 +183,7 @@ class Lane:
     def hold(self) -> None:
         """Nothing more is sent until all that was is acknowledged, and then less at a time."""
         self.held = True
-        if not self.suspects:
+        if self.opened and not self.suspects:  # else it may be the connection that took so long
             share = self.records if self.share is None else self.share
             self.share = max(HELD_SHARE_MIN, min(share, HELD_SHARE_MAX) // HELD_SHARE_CUT)
 

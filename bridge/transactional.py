@@ -255,6 +255,7 @@ class TransactionalCluster(Cluster):
         self._topic.require()
         if self._is_owner:
             self._look_who_owns()
+        self._look_for(self._topic.name)
         until_s = time.monotonic() + _INIT_S
         while True:
             try:

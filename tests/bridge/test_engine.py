@@ -558,6 +558,7 @@ def test_a_lane_that_never_answers_is_held_and_the_others_are_read_on_for() -> N
     e.delivered(A, 0, 0, now_s=50.0)
     assert (e.begin(), e.position) == (at(20), at(20))
     assert e.lane(B).has(50)
+    assert e.lane(A).share is None  # not that it was slow: it was not there
 
 
 def test_a_lane_behind_is_moved_on_by_what_is_read_for_it_and_by_nothing_else() -> None:
