@@ -113,7 +113,7 @@ def _group(to: _To, length: int, records: _Records, skipped: list[Skipped]) -> G
             )
             for delivery in deliveries
         ),
-        rounds=None if len(records.values) < 50_000 else 5,
+        rounds=None if len(records.values) < 50_000 else 11,  # the cluster shares the processors
     )
 
 
