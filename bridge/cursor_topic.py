@@ -139,7 +139,7 @@ class CursorTopic:
         return self._ends()[1]
 
     def last(self, key: bytes, *, open_keys: Collection[bytes] = ()) -> CursorRecord | None:
-        """The last committed one of a key, None if there is none or it was deleted. Everything
+        """The last committed cursor record of a key, None if there is none or it was deleted. Everything
         that was written before the call counts; or up to where a transaction is open that begins
         with one of open_keys. Raises NotReachable, DestinationError."""
         first, end = self._ends()

@@ -3,8 +3,8 @@
 A request for an end that is not answered is sent again by the client, with the same epoch, and
 nothing tells of it: no error, where the connection to the coordinator alone broke. The first may be
 carried out late, and would end the next transaction. But it is sent again no sooner than
-`retry.backoff.ms` later, less the client's jitter of a fifth; so what was answered sooner was asked
-for once. Else the client's statistics say how many requests were sent. Pure.
+`retry.backoff.ms` later (or `retry.backoff.max.ms`, if that is less), less the client's jitter of a
+fifth; so what was answered sooner was asked for once. Else the client's statistics say how many requests were sent. Pure.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Ends"]
 
-_SOONEST = 0.75  # of retry.backoff.ms
+_SOONEST = 0.75  # of the pause
 _REQUEST = "EndTxn"
 
 
 class Ends:
-    """Of one producer. Times are seconds of any clock that only grows. retry_s: the client's
-    retry.backoff.ms.
+    """Of one producer. Times are seconds of any clock that only grows. retry_s: the client's pause
+    before it asks again.
 
     sure: whether each was asked for once, for all that is known: it was answered too soon to have
     been sent twice, or counted. counts: how many statistics were told.

@@ -58,6 +58,7 @@ __all__ = [
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
 _log = logging.getLogger("bridge.kafka")
+_MEET_S = 1.0  # the second question only saves time
 _NAME_WAIT_S = 1.0  # ends with the first that names a lane; it lags behind the error by a moment
 _NAME_POLL_S = 0.05
 _PURGE_POLLS = 20  # a second at most; what is left then goes with the producer
@@ -73,7 +74,7 @@ _NUMBERS = {  # which the bridge reads too: the client takes 1e6 for 1, and 010 
     "retry.backoff.ms",
     "transaction.timeout.ms",
 }
-_NUMBER = re.compile("[1-9][0-9]*|0")
+_NUMBER = re.compile("[1-9][0-9]{0,8}|0")  # what it takes for the same
 _FOREIGN = ("test.mock.", "transactional.id", "bootstrap.servers")
 _CALLBACKS = ("_cb", "on_delivery", "logger")
 _FOLLOWS = {  # another error, which is told by itself
@@ -137,7 +138,10 @@ def check(settings: dict[str, str]) -> None:
         if name.startswith(_FOREIGN) or name.endswith(_CALLBACKS):
             raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
         if name in _NUMBERS and not _NUMBER.fullmatch(str(value)):
-            raise WrongSetting(f"{key} is {value!r}, which is no whole number")
+            raise WrongSetting(
+                f"{key} is {value!r}, which is no plain number",
+                hint="write up to nine digits, without a sign, a point or a leading zero",
+            )
     try:
         Producer({**DEFAULTS, **settings, **FIXED, "log_level": 0}, logger=CLIENT_LOG)
         ReadBack(dict(settings), bool).close()
@@ -378,19 +382,20 @@ class Cluster:
         raise NotReachable(found.error.str())
 
     def _look_for(self, topic: str) -> TopicMetadata:
-        """A new client is asked twice. It wants an id for its producer, of a broker that it is
-        connected to, and looks for one with each answer that it gets and each half second. What
-        the first answer comes through it drops, and connects anew only to ask the second: then the
-        first record arrives after 85 ms instead of 1,060, where a broker is 10 ms away (measured).
-        Raises NotReachable."""
+        """What the cluster says of it. A new client is asked twice: an idempotent one wants an id,
+        of a broker that it is connected to, and looks for one with each answer that it gets and
+        each half second. What the first answer comes through it drops, and connects anew only to
+        ask the second: then the first record arrives after 85 ms instead of 1,060, where a broker
+        is 10 ms away (measured). Raises NotReachable, of the first question."""
         assert self._producer is not None
         try:
-            for _ in range(1 if self._met else 2):
-                told = self._producer.list_topics(topic, timeout=ANSWER_S)
+            found: TopicMetadata = self._producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
             raise NotReachable(f"{self._servers}: {words(error)}") from error
-        self._met = True
-        found: TopicMetadata = told.topics[topic]
+        if not self._met:
+            self._met = True
+            with contextlib.suppress(KafkaException):
+                found = self._producer.list_topics(topic, timeout=_MEET_S).topics[topic]
         return found
 
     def reader(self, give_up: Callable[[], bool]) -> ReadBack:

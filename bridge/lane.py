@@ -181,9 +181,10 @@ class Lane:
                 self.share = None
 
     def hold(self) -> None:
-        """Nothing more is sent until all that was is acknowledged, and then less at a time."""
+        """Nothing more is sent until all that was is acknowledged, and then less at a time; not so
+        before its first answer, for which the connection may be to blame."""
         self.held = True
-        if self.opened and not self.suspects:  # else it may be the connection that took so long
+        if self.opened and not self.suspects:
             share = self.records if self.share is None else self.share
             self.share = max(HELD_SHARE_MIN, min(share, HELD_SHARE_MAX) // HELD_SHARE_CUT)
 

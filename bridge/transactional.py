@@ -87,7 +87,7 @@ class TransactionalCluster(Cluster):
 
     One thread uses it, and sends nothing between a call of `open`, `look`, `prove`, `commit` or
     `abort` and the event that it ends with. give_up: asked now and then, in another thread too.
-    retry_ms: how long the client waits before it asks anything again, at least.
+    retry_ms: the client's pause before it asks again; less its jitter, see Ends.
     """
 
     _statistics_ms = 500
@@ -253,9 +253,9 @@ class TransactionalCluster(Cluster):
     def _open(self, known: int) -> TransactionEvent:
         assert self._producer is not None
         self._topic.require()
+        self._look_for(self._topic.name)  # so that the coordinator is found at once
         if self._is_owner:
             self._look_who_owns()
-        self._look_for(self._topic.name)
         until_s = time.monotonic() + _INIT_S
         while True:
             try:

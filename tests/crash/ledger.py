@@ -7,6 +7,10 @@ once the call that it tells of has returned:
     kept ADDRESS                  a flush or sync returned: everything before the address counts
     trying ADDRESS                a cursor is about to be committed here
     committed ADDRESS             it was
+    resumed ADDRESS               a reader begins where its cursor stands
+    read ADDRESS                  a follower has the record
+
+A child's first line is `begins RUN`, before any of these.
 
 What a record holds follows from its run, thread and number, so that what is read can be
 recognised, told or not, and anything else is invented.
