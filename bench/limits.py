@@ -161,12 +161,20 @@ def read_calls(path: Path, values: Sequence[bytes], expected: Proof) -> Contende
     )
 
 
-def read_blocks(paths: Sequence[Path], records: int, expected: Proof, *, hashed: bool) -> Contender:
+def read_blocks(
+    paths: Sequence[Path],
+    records: int,
+    expected: Proof,
+    *,
+    hashed: bool,
+    read_bytes: int = READ_BYTES,
+) -> Contender:
     """Files read into memory, each byte hashed once or not at all.
 
-    With `os.pread`, a new object for each MiB, as anything must that hands out views of what it
-    read. (Into one reused buffer the same took two thirds as long on a quiet machine.)
+    With `os.pread`, a new object for each read_bytes, as anything must that hands out views of what
+    it read. (Into one reused buffer the same took two thirds as long on a quiet machine.)
     """
+    name, size_read = READ_AND_HASH if hashed else READ, f"{read_bytes >> 10:,} KiB a call"
     size = sum(path.stat().st_size for path in paths)
 
     def work() -> int:
@@ -175,7 +183,7 @@ def read_blocks(paths: Sequence[Path], records: int, expected: Proof, *, hashed:
             fd = os.open(path, os.O_RDONLY)
             try:
                 at = 0
-                while chunk := os.pread(fd, READ_BYTES, at):
+                while chunk := os.pread(fd, read_bytes, at):
                     at += len(chunk)
                     if hashed:
                         xxhash.xxh3_64_intdigest(chunk)
@@ -187,11 +195,11 @@ def read_blocks(paths: Sequence[Path], records: int, expected: Proof, *, hashed:
         return records
 
     return Contender(
-        READ_AND_HASH if hashed else READ,
-        Promise("-", "xxh3 a MiB" if hashed else _NO_CHECKSUM),
+        name if read_bytes == READ_BYTES else f"{name}, {size_read}",
+        Promise("-", "xxh3 a read" if hashed else _NO_CHECKSUM),
         records,
         lambda _: nullcontext(work),
         None,
         expected,
-        "the log's bytes, os.pread of 1 MiB a call",
+        f"the log's bytes, os.pread of {size_read}",
     )

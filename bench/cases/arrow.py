@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aolog
+from aolog.walk import CHUNK_BYTES
 from bench import limits
 from bench.measure import Contender, Group, Promise, Skipped, Target
 from bench.payloads import Proof, prove
@@ -144,6 +145,7 @@ def _group(
     contenders = [
         limits.read_blocks(paths, records, values.proof, hashed=False),
         limits.read_blocks(paths, records, values.proof, hashed=True),
+        limits.read_blocks(paths, records, values.proof, hashed=True, read_bytes=CHUNK_BYTES),
     ]
     missing = _missing()
     if not missing:

@@ -77,7 +77,7 @@ def test_every_contender_gives_back_the_records_that_it_was_given(run, case):
     assert any(result["name"].startswith("aolog") for result in results)
     for result in results:
         assert result["expected_digest"] == expected[result["records"]], result["name"]
-        if result["name"] in LIMITS:
+        if result["name"].partition(",")[0] in LIMITS:  # of whatever size a call is
             assert result["digest"] is None
         else:
             assert result["digest"] == expected[result["records"]], result["name"]
