@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aolog.errors import StorageError, SyncFailed
 from bridge.arrivals import read_back
 from bridge.dead_letter import DeadLetters
-from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, SEARCH_S, Progress, undeliverable
+from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverable
 from bridge.engine import Command, Commit, Connect, Engine, Poison, Position, SetAside, State
 from bridge.feed import Feed
 from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent
@@ -147,11 +147,8 @@ class AtLeastOnce:
         if engine.poison == "stop":
             self._tell_standing()
         busy = bool(engine.outstanding or feed.waiting)
-        if engine.wants_batch and not feed.waiting and not feed.idle:
-            pause_s = SEARCH_S if engine.searching else 0.0
-        else:
-            pause_s = BUSY_S if busy else 0.0
-        for event in self._cluster.poll(pause_s):
+        more = engine.wants_batch and not feed.waiting and not feed.idle
+        for event in self._cluster.poll(BUSY_S if busy and not more else 0):
             self._take(event)
         wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
         if feed.waiting:

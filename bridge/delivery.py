@@ -10,14 +10,13 @@ from bridge.feed import NO_TOPIC
 if TYPE_CHECKING:
     from bridge.engine import Position
 
-__all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "SEARCH_S", "Delivery", "Progress",
+__all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "Delivery", "Progress",
            "undeliverable"]  # fmt: skip  # one thing, one line
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
 IDLE_S = 0.2  # an idle wait: how late a signal or a due commit may be noticed
 BUSY_S = 0.005  # a wait while acknowledgements are under way: how late new records are read
-SEARCH_S = 0.05  # before each batch, where no lane takes anything: a tenth of a processor
 
 
 class Progress(NamedTuple):

@@ -174,16 +174,6 @@ class Engine:
         return not opening and any(lane.flows for lane in self.lanes.values())
 
     @property
-    def searching(self) -> bool:
-        """Whether what is read now can only find lanes that are not known yet: of those that are,
-        some are held, and none takes anything."""
-        return (
-            any(lane.held for lane in self.lanes.values())
-            and not any(lane.flows for lane in self.lanes.values())
-            and self.next_read == self.frontier
-        )
-
-    @property
     def next_read(self) -> Position:
         """From where to read: where a lane that has room was left behind, else where all ends."""
         places = [

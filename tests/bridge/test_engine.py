@@ -552,7 +552,6 @@ def test_a_lane_that_never_answers_is_held_and_the_others_are_read_on_for() -> N
     assert not e.wants_batch  # A's answer may come yet
     e.tick(1.1)
     assert e.wants_batch
-    assert not e.searching  # for B
     assert (e.begin(), e.position) == (at(40), at(0))
     read(e, 90, [(B, mark(50))], left={A: 60})
     assert e.lane(A).behind == at(20)
@@ -577,20 +576,6 @@ def test_a_lane_behind_is_moved_on_by_what_is_read_for_it_and_by_nothing_else() 
     assert e.begin() == at(100)
     e.read(at(120), Planned([], {A: at(110)}, [], {}), now_s=0.0)
     assert e.lane(A).behind == at(60)
-
-
-def test_where_every_lane_is_held_other_lanes_are_searched_for() -> None:
-    e = sending(hold_s=1.0)
-    read(e, 40, [(A, mark(0)), (B, mark(10))], left={A: 20, B: 30})
-    assert not e.searching
-    e.tick(1.1)
-    assert e.wants_batch
-    assert e.searching
-    read(e, 90, [(("other", 0), mark(50))], left={A: 60, B: 70})
-    e.delivered(("other", 0), 50, 0, now_s=1.2)
-    assert not e.searching
-    read(e, 120, [], left={("other", 0): 100})
-    assert (e.next_read, e.searching) == (at(100), False)  # it is come back for
 
 
 def test_a_slow_lane_is_held_if_another_flows_and_not_if_it_is_alone() -> None:
