@@ -13,6 +13,8 @@ import re
 
 from confluent_kafka import KafkaError
 
+from bridge.errors import DestinationError, NotIsolated
+
 __all__ = [
     "ALL_DOWN",
     "ANSWER_S",
@@ -31,6 +33,7 @@ __all__ = [
     "NotReachable",
     "Refused",
     "away",
+    "no_transactions",
     "words",
 ]
 
@@ -85,6 +88,10 @@ FORBIDDEN = {  # by the cluster as a whole
     KafkaError._AUTHENTICATION,  # noqa: SLF001 -- the library's public names begin so
     KafkaError._SSL,  # noqa: SLF001 -- as above
 }
+_NO_TRANSACTIONS = {
+    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001 -- as above
+    KafkaError.UNSUPPORTED_VERSION,
+}
 
 
 _AWAY = re.compile(
@@ -120,6 +127,21 @@ def away(said: str) -> str:
         return said
     why = found["why"]
     return f"{found['broker']}: {why if why[:2].isupper() else why[:1].lower() + why[1:]}"
+
+
+def no_transactions(error: KafkaError) -> DestinationError | None:
+    """Why transactions are not to be had as they are asked for; None of any other error."""
+    if error.code() in _NO_TRANSACTIONS:
+        return NotIsolated(
+            f"the cluster has no transactions: {error.name()}: {error.str()}",
+            hint="use --delivery at_least_once",
+        )
+    if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return DestinationError(
+            "transaction.timeout.ms, 60000 unless given, is more than the cluster takes",
+            hint="give at most the brokers' transaction.max.timeout.ms",
+        )
+    return None
 
 
 def words(error: Exception) -> str:

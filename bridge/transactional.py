@@ -26,7 +26,15 @@ from bridge.errors import DestinationError, Fenced, NotIsolated
 from bridge.kafka import Cluster, Failed, Put
 from bridge.lane import Refusal
 from bridge.left_open import LeftOpen, end_again, place_of
-from bridge.librdkafka import ANSWER_S, DEFAULTS, FIXED, FORBIDDEN, NEVER, NotReachable
+from bridge.librdkafka import (
+    ANSWER_S,
+    DEFAULTS,
+    FIXED,
+    FORBIDDEN,
+    NEVER,
+    NotReachable,
+    no_transactions,
+)
 from bridge.outcomes import (
     Aborted,
     Broke,
@@ -66,10 +74,6 @@ _GAPLESS = "enable.gapless.guarantee"  # a gap is aborted with its transaction, 
 _STATE = KafkaError._STATE  # noqa: SLF001
 _FAILED_RECORDS = KafkaError._INCONSISTENT  # noqa: SLF001
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001
-_NO_TRANSACTIONS = {
-    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
-    KafkaError.UNSUPPORTED_VERSION,
-}
 _LATE = {KafkaError._TIMED_OUT, KafkaError._CONFLICT}  # noqa: SLF001
 _NO_RIGHTS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -467,13 +471,8 @@ class TransactionalCluster(Cluster):
             self.forbidden = reason
         if code in FORBIDDEN or code in _NO_RIGHTS:
             return Broke(reason)
-        if code in _NO_TRANSACTIONS:
-            return Impossible(
-                NotIsolated(
-                    f"the cluster has no transactions: {reason}",
-                    hint="use --delivery at_least_once",
-                )
-            )
+        if (refusal := no_transactions(error)) is not None:
+            return Impossible(refusal)
         if code in NEVER or code == _FAILED_RECORDS:
             return Failed(reason, True, error.name())
         if error.fatal() or code in _FENCING:

@@ -290,6 +290,21 @@ def test_a_cursor_topic_that_does_not_do_is_refused_before_anything_is_written(
     assert committed_in(kafka, name) == []
 
 
+def test_a_transaction_timeout_that_the_cluster_does_not_take_ends_it_in_words(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
+) -> None:
+    name = topic(1)
+    with Writer(log) as writer:
+        append(writer, range(10))
+    process = start(name, *EXACTLY, "-X", "transaction.timeout.ms=900001")
+    assert process.end() == 6
+    error = error_of(process)
+    assert error["code"] == "destination"
+    assert "transaction.timeout.ms" in str(error["message"])
+    assert committed_in(kafka, name) == []
+    assert records_of(log)
+
+
 # --- what a topic does not take -------------------------------------------------------------
 
 
