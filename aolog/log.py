@@ -29,6 +29,7 @@ from aolog.slab import (
     TRAILER_LEN,
     VERSION,
     Index,
+    Mark,
     NewerVersion,
     Seal,
     SlabHeader,
@@ -82,6 +83,7 @@ class Slab:
         self._walked_to = DATA_BEGIN
         self._walked_ordinal = 0
         self._walked_greatest = NO_TIMESTAMP
+        self._intact = Mark(DATA_BEGIN, 0, NO_TIMESTAMP)  # behind the last frame known to be whole
         # A log has one format, and a slab too short or too damaged to say its own has the log's:
         # a damaged header in a format-2 log is never tried as format 1, nor a torn length as 2.
         first = file.pread(HEADER_LEN, 0)
@@ -186,10 +188,36 @@ class Slab:
     def end_of_frames(self) -> tuple[int, int, int]:
         """(offset behind the last intact frame, records of the slab before it, greatest
         timestamp). A seal counts as a frame: behind it is the slab's end."""
-        self.index()  # looks for a seal, which may come between two looks: only one is taken
+        index = self.index()  # looks for a seal, which may come between two looks: one is taken
         if (seal := self._seal) is not None:
             return self.end_offset, seal.records, seal.greatest_us
-        return self._walked_to, self._walked_ordinal, self._walked_greatest
+        # Behind a power cut headers may be there without their bodies: the last stretch between two
+        # marks that holds an intact frame is where the frames end, nearly always the last of all.
+        begin = self._walked_to
+        while begin > self._intact.offset:
+            stretch = index.at_offset(begin - 1) or Mark(self.data_begin, 0, NO_TIMESTAMP)
+            if stretch.offset <= self._intact.offset:
+                stretch = self._intact
+            if (found := self._intact_from(stretch, begin)) is not None:
+                self._intact = found
+                break
+            begin = stretch.offset
+        return self._intact
+
+    def _intact_from(self, begin: Mark, end: int) -> Mark | None:
+        """Behind the last intact frame that begins in [begin, end); None if there is none."""
+        assert self.header is not None
+        offset, ordinal, greatest_us = begin
+        frames = Walker(self.file, self.header.salt, offset, limit=self.limit)
+        last = None
+        while frames.offset < end and not isinstance(found := frames.next(), Tail):
+            if isinstance(found, Frame) and found.offset < end:
+                head = found.header
+                ordinal = head.ordinal + head.records
+                if head.kind == KIND_RECORDS:
+                    greatest_us = max(greatest_us, head.timestamp_us)
+                last = Mark(found.end, ordinal, greatest_us)
+        return last
 
     def sealed_by_trailer(self) -> bool:
         """Whether it ends with a trailer, be the seal before it intact or not."""

@@ -132,6 +132,13 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
     wanted = ordinal - first
     if slab.header is None:
         return Place(slab.base, slab.base, None, first)
+    if i + 1 == len(log.bases) and wanted > (there := _end(slab))[1]:
+        raise AddressBeyondEnd(
+            f"record {ordinal} lies beyond the last, {first + there[1]}",
+            hint='read from "latest"',
+            path=log.path,
+            end=slab.base + there[0],
+        )
     mark = slab.index().at_ordinal(wanted)
     hops = Walker(
         slab.file,
@@ -145,13 +152,6 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
         begin = hops.offset
         found = hops.next()
         if isinstance(found, Tail):
-            if before < wanted and i + 1 == len(log.bases):
-                raise AddressBeyondEnd(
-                    f"record {ordinal} lies beyond the last, {first + before}",
-                    hint='read from "latest"',
-                    path=log.path,
-                    end=slab.base + found.begin,
-                )
             return Place(slab.base + begin, slab.base, begin, first + before)
         if not isinstance(found, Frame):
             continue
