@@ -249,6 +249,9 @@ def audit(
             slab.close()
     if progress is not None:
         progress(total, total)
+    # What was pruned while it was read is not missed: nothing before the first slab is.
+    first = listed[0].base if listed else end
+    gaps = [gap for gap in gaps if gap.reason != "pruned" or gap.end > first]
     size = sum(found.size for found in listed)
     return Audit(listed, gaps, frames, records, size, end, max(0, tail_bytes))
 
