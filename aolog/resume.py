@@ -7,6 +7,7 @@ neither, the first slab's base and the hash and length of its first frame stand 
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from aolog import seek
@@ -26,7 +27,8 @@ def identity(log: Log, address: int) -> tuple[bytes, int]:
     """(topic UUID, epoch) of the slab that a position at `address` is committed with."""
     if log.format == 1:
         return log.bases[0].to_bytes(8, "little") + _first_head(log, 0), 0
-    for i in reversed(range(max(log.position(address), 0) + 1)):
+    behind = max(log.position(address), 0) + 1
+    for i in chain(reversed(range(behind)), range(behind, len(log.bases))):  # headers may be lost
         header = log.slab(i).header
         if header is not None:
             return header.topic_uuid, header.epoch

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from aolog.batch import RecordFrame
 from aolog.codec import check_codec, raw_len
 from aolog.columns import decode_run
-from aolog.errors import CodecUnavailable
+from aolog.errors import CodecUnavailable, StorageFailed
 from aolog.frame import (
     CODEC_SHIFT,
     FLAGS_WITH_CODEC,
@@ -251,7 +251,12 @@ class Scan:
         try:
             slab = self.log.open_slab(i)
         except FileNotFoundError:  # pruned since the listing
-            self.log.refresh(force=True)
+            if not self.log.refresh(force=True):  # it is still listed
+                raise StorageFailed(
+                    "listed, and not there",
+                    hint="where it is a symbolic link, bring back what it leads to",
+                    path=self.log.slab_path(self.log.bases[i]),
+                ) from None
             return True
         place, self._place = self._place, None
         offset = None

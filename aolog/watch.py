@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Watch", "watch"]
 
 _EVENTS_BYTES = 4 << 10  # a read: a hundred events; what is left of more wakes once again
+_WAIT_S_MAX = 86_400.0  # poll takes a C int of milliseconds; who waits for longer asks again
 _POLL_FIRST_S = 0.001
 _POLL_MAX_S = 0.05  # how late a follower may be without inotify; costs 20 looks a second
 
@@ -64,7 +65,9 @@ class _Inotify(_Closing):
     def wait(self, timeout_s: float | None) -> None:
         """What happened does not matter: events are thrown away unread, at half the cost."""
         assert self._inotify is not None
-        if self._poll.poll(None if timeout_s is None else max(0, int(timeout_s * 1000))):
+        if timeout_s is not None:
+            timeout_s = max(0.0, min(timeout_s, _WAIT_S_MAX))
+        if self._poll.poll(None if timeout_s is None else int(timeout_s * 1000)):
             self._inotify.readinto(self._events)
 
     def close(self) -> None:
