@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from aolog.checks import RECORD_BYTES_MAX
-from aolog.errors import AologError, StorageFailed, StorageFull, UsageError
+from aolog.errors import AologError, LockedError, StorageFailed, StorageFull, UsageError
 from aolog.slab import slab_base
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aolog.log import Log
     from aolog.record import Gap
     from aolog.repairing import Repaired
-    from aolog.storage import Storage
+    from aolog.storage import File, Storage
 
 __all__ = ["MAP_SUFFIX", "SALVAGE_SUFFIX", "copy_fresh"]
 
@@ -49,7 +49,16 @@ class _Map:
     _PIECE_BYTES = 1 << 20
 
     def __init__(self, path: str, storage: Storage) -> None:
-        self._file = storage.create(path)
+        """Raises LockedError where another copy writes it, or has just been completed."""
+        self._file = storage.open_lock(path)
+        if not self._file.try_lock() or not _stands_at(self._file, path, storage):
+            self._file.close()
+            raise LockedError(
+                "another copy is being made",
+                hint="wait until it is complete, or name another place",
+                path=path,
+            )
+        self._file.truncate(0)  # of one that was killed
         self._at = 0
         self._pieces: list[bytes] = []
         self._size = 0
@@ -120,7 +129,9 @@ def copy_fresh(
     from aolog.salvage import write_salvage
     from aolog.verifying import verify
 
-    into = into.rstrip("/")  # as shells complete it: what stands beside is named after it
+    # As shells complete it, or with dots: what stands beside is named after it.
+    while into.endswith(("/", "/.")):
+        into = into.removesuffix(".").rstrip("/")
     if not into:
         raise UsageError("the new log has no name", hint="name a directory that is not there")
     unfinished = into + _UNFINISHED_SUFFIX
@@ -165,26 +176,26 @@ def copy_fresh(
     if dry_run:
         return told
     temporary_map = into + MAP_SUFFIX + ".tmp"
-    _clear(unfinished, storage)
     storage.make_directory(unfinished)
-    mapped = _Map(temporary_map, storage)
+    mapped = _Map(temporary_map, storage)  # locked until all has its name
     try:
+        _clear(unfinished, storage)
         mapped.line({"aolog_map": 1, "from": log.path, "to": into})
         cursors = _copy(log, unfinished, mapped, resync=resync, storage=storage)
         mapped.finish()
+        report = verify(unfinished, storage=storage)
+        if not report.ok or report.records != mapped.records:
+            raise StorageFailed(
+                f"the new log does not hold what was copied: {report.problems or report.gaps}",
+                hint="check the device, and try again",
+                path=unfinished,
+            )
+        salvaged = write_salvage(into + SALVAGE_SUFFIX, log.path, found.slabs, storage)
+        storage.rename(temporary_map, into + MAP_SUFFIX)
+        storage.rename(unfinished, into)
+        storage.sync_directory(str(Path(into).absolute().parent))
     finally:
         mapped.close()
-    report = verify(unfinished, storage=storage)
-    if not report.ok or report.records != mapped.records:
-        raise StorageFailed(
-            f"the new log does not hold what was copied: {report.problems or report.gaps}",
-            hint="check the device, and try again",
-            path=unfinished,
-        )
-    salvaged = write_salvage(into + SALVAGE_SUFFIX, log.path, found.slabs, storage)
-    storage.rename(temporary_map, into + MAP_SUFFIX)
-    storage.rename(unfinished, into)
-    storage.sync_directory(str(Path(into).absolute().parent))
     if progress is not None:
         progress(found.bytes, found.bytes)
     return told._replace(
@@ -193,6 +204,17 @@ def copy_fresh(
         salvaged=salvaged,
         salvage_path=into + SALVAGE_SUFFIX if salvaged else None,
     )
+
+
+def _stands_at(file: File, path: str, storage: Storage) -> bool:
+    try:
+        there = storage.open_read(path)
+    except FileNotFoundError:
+        return False
+    try:
+        return there.stat().inode == file.stat().inode
+    finally:
+        there.close()
 
 
 def _is_within(path: str, log_path: str) -> bool:

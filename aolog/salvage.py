@@ -127,9 +127,21 @@ def _salvage_range(
             elif claimed.kind == KIND_RECORDS:
                 reason = "body" if header is not None else "header"
                 raw = _unpacked(claimed, body, file.path, is_sure=header is not None)
+                if header is None and raw is not None and not _fits(claimed, raw):
+                    raw = None
                 for i, fields in rescue(claimed, raw) if raw is not None else ():
                     yield Salvaged(base, at, i, reason, fields)
         at = at + length if length else _next_magic(file, at + ALIGNMENT, end)
+
+
+def _fits(claimed: FrameHeader, body: memoryview) -> bool:
+    """Whether a body whose hash is right is what the header says, which may be damaged itself: by
+    a wrong count, what is no record would be cut out of it."""
+    try:
+        columns.decode_columns(body, claimed.records, claimed.columns)
+    except columns.Malformed:
+        return False
+    return True
 
 
 def _unpacked(

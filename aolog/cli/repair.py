@@ -131,7 +131,7 @@ def _print(log: str, done: Repaired) -> None:
 
 
 def _print_fresh(log: str, done: Repaired) -> None:
-    verb = "would be" if done.dry_run else "were"
+    verb = "would be" if done.dry_run else "was" if done.records == 1 else "were"
     records = counted(done.records, "record", ",")
     out.line(f"{one_line(log)}: {records} {verb} copied to {one_line(done.into or '')}")
     out.line(f"which went where: {one_line(done.map_path or '')}")
