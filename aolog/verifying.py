@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from aolog.audit import audit
 from aolog.cursor import NOTES_SUFFIX, Cursor, cursor_names, cursor_path, read_copies, read_position
-from aolog.errors import CursorDiverged, CursorForeign
+from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor
 from aolog.listing import PENDING_SUFFIX, list_slabs
 from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, MANIFEST_NAME, RETENTION_LOCK, Log
 from aolog.notices import counted
@@ -372,7 +372,10 @@ def cursors(path: str | os.PathLike[str], *, storage: Storage | None = None) -> 
         log.close()
     listed = []
     for name in cursor_names(where, storage):
-        position = read_position(where, name, storage)
+        try:
+            position = read_position(where, name, storage)
+        except NoSuchCursor:  # deleted since the listing
+            continue
         with Reader(where, storage=storage) as reader:
             try:
                 reader.stand_at(position)

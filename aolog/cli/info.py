@@ -15,12 +15,13 @@ from aolog.cli.holder import Holders
 from aolog.cli.output import counted, human_bytes, iso_time, json_option, one_line, out, table
 from aolog.cli.parse import log_argument
 from aolog.cli.positions import HEAD, Standing, row, standings
-from aolog.errors import CodecUnavailable
+from aolog.errors import AddressPruned, CodecUnavailable
 from aolog.log import ASIDE_DIRECTORY, Log, Slab
 from aolog.mounts import limits_of
 from aolog.reader import Reader
 from aolog.slab import NO_TIMESTAMP
 from aolog.storage import Storage
+from aolog.verifying import find_leftovers
 
 if TYPE_CHECKING:
     from aolog.cli.holder import Holder
@@ -93,8 +94,8 @@ def _look(log: Log) -> _Info:
         with Reader(log.path) as reader:
             with suppress(CodecUnavailable):  # all else is known without
                 first_us = _timestamp(reader.read())
-            reader.seek(ordinal=end.ordinal - 1)
-            with suppress(CodecUnavailable):
+            with suppress(CodecUnavailable, AddressPruned):
+                reader.seek(ordinal=end.ordinal - 1)
                 last_us = _timestamp(reader.read())
     return _Info(
         headers=None if first is None or last is None else (first, last),
@@ -113,6 +114,13 @@ def _look(log: Log) -> _Info:
 
 def _timestamp(record: Record | None) -> int | None:
     return None if record is None else record.timestamp
+
+
+def _look_with_slabs(log: Log, *, slabs: bool) -> tuple[_Info, list[_SlabInfo]]:
+    """slabs: whether they are wanted too. Raises FileNotFoundError if one is pruned meanwhile."""
+    found = _look(log)
+    wanted = range(len(log.bases)) if slabs else ()
+    return found, [_slab_info(log, i, end_ordinal=found.end_ordinal) for i in wanted]
 
 
 def _slab_info(log: Log, i: int, *, end_ordinal: int | None) -> _SlabInfo:
@@ -146,11 +154,10 @@ def _slab_end(slab: Slab) -> int:
 
 
 def _aside(path: str) -> list[tuple[str, int]]:
-    """What recovery cut: (name, size)."""
-    directory = Path(path, ASIDE_DIRECTORY)
-    if not directory.is_dir():
-        return []
-    return sorted((found.name, found.stat().st_size) for found in directory.iterdir())
+    """What recovery and repair kept: (name, size)."""
+    root = f"{path}/{ASIDE_DIRECTORY}/"
+    found = [each for each in find_leftovers(path, Storage()) if each.kind == "aside"]
+    return [(each.path.removeprefix(root), each.bytes) for each in found]
 
 
 def _time(timestamp_us: int | None) -> str | None:
@@ -178,11 +185,7 @@ def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click
     """
     listed = Log(log, Storage())
     try:
-        found = _look(listed)
-        rows = [
-            _slab_info(listed, i, end_ordinal=found.end_ordinal)
-            for i in (range(len(listed.bases)) if slabs else ())
-        ]
+        found, rows = listed.listed(lambda: _look_with_slabs(listed, slabs=slabs))
         holders = Holders(listed.slab_path(listed.bases[0]))
     finally:
         listed.close()

@@ -12,7 +12,8 @@ import functools
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aolog.cli.parse import ParamType
@@ -29,6 +30,7 @@ Pick: TypeAlias = "Callable[[bytes], bytes | None]"
 _HINT = "use field:N[:SEP], json:PATH or regex:PATTERN"
 _UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _CALENDAR_US = range(-62_135_596_800_000_000, 253_402_300_800_000_000)  # years 1 to 9999
+_EPOCH, _US = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _NOTHING = object()
 
 
@@ -50,10 +52,10 @@ def _field(rest: str) -> Pick:
     number, colon, separator = rest.partition(":")
     if not re.fullmatch(r"[0-9]{1,9}", number) or int(number) == 0:
         raise ValueError(f"{number!r} is no number of a field: they count from 1")
-    if colon and not separator:
-        raise ValueError("the separator is empty")
     i = int(number) - 1
-    between = _unescaped(separator) if separator else b"\t"
+    between = _unescaped(separator) if colon else b"\t"
+    if not between:
+        raise ValueError("the separator is empty")
 
     def field(line: bytes) -> bytes | None:
         fields = line.split(between, i + 1)
@@ -133,11 +135,11 @@ def timestamp_us(text: bytes, unit: str) -> int | None:
         if re.fullmatch(r"-?[0-9]{1,18}", word):
             found = int(word) * _UNITS_US[unit]
         elif re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", word):
-            found = round(float(word) * _UNITS_US[unit])
+            found = round(Decimal(word) * _UNITS_US[unit])
         else:
             moment = datetime.fromisoformat(word)
             moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-            found = int(moment.timestamp() // 1) * 1_000_000 + moment.microsecond
+            found = (moment - _EPOCH) // _US  # exact, as a float of seconds is not
     except (ValueError, OverflowError):
         return None
     return found if found in _CALENDAR_US else None

@@ -5,15 +5,28 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import aolog
-from aolog.cursor import CursorFile, Position
-from aolog.errors import CursorLocked, StorageFailed, SyncFailed
+from aolog import verifying
+from aolog.cli.pick import pick, timestamp_us
+from aolog.cursor import CursorFile, Position, read_position
+from aolog.errors import (
+    AddressBeyondEnd,
+    CursorLocked,
+    LockedError,
+    NoSuchCursor,
+    StorageFailed,
+    SyncFailed,
+)
+from aolog.frame import FRAME_HEADER_LEN
+from aolog.retention import Retention, prune
 from aolog.storage import File, Storage
-from tests.aolog.conftest import kill, slab_files
+from tests.aolog.commands import answer, fill, well
+from tests.aolog.conftest import frames_of, in_thread, kill, slab_files, snapshot, values
 
 
 def test_losses_before_and_behind_a_mark_are_each_counted_once(log_path: str) -> None:
@@ -269,3 +282,187 @@ def test_what_was_kept_aside_is_not_overwritten_by_what_is_cut_at_the_same_place
     kept = sorted((Path(log_path) / "aside").iterdir())
     assert [at.read_bytes() for at in kept] == [b"second end", b"first"]
     assert [at.name.split(".", 1)[1] for at in kept] == ["2.torn", "torn"]
+
+
+def test_a_slab_that_is_a_link_to_nowhere_is_named_and_not_waited_for(log_path: str) -> None:
+    fill(log_path, [b"x" * 1000] * 30, slab_bytes=10_000, batch_bytes=0)
+    for slab in (slab_files(log_path)[1], slab_files(log_path)[-1]):
+        away = slab.rename(slab.with_suffix(".away"))
+        slab.symlink_to("nowhere")
+        for read in (values, aolog.verify):
+            with pytest.raises(StorageFailed, match=slab.name):
+                read(log_path)
+        slab.unlink()
+        away.rename(slab)
+
+
+def pruning(log_path: str, *, at: int) -> object:
+    """What reports progress, and prunes once so many bytes are read."""
+    pruned: list[int] = []
+
+    def progress(done: int, _: int) -> None:
+        if done >= at and not pruned:
+            pruned.append(prune(log_path, Storage(), Retention(max_slabs=3)).slabs)
+            assert pruned != [0]
+
+    return progress
+
+
+def test_what_is_pruned_while_it_is_verified_is_no_damage(log_path: str) -> None:
+    fill(log_path, [b"x" * 200] * 2000, slab_bytes=1 << 16, batch_bytes=1000)
+    report = aolog.verify(log_path, progress=pruning(log_path, at=10_000))
+    assert report.ok
+    assert report.gaps == []
+
+
+def test_what_is_pruned_while_it_is_repaired_stops_no_repair(log_path: str) -> None:
+    fill(log_path, [b"x" * 200] * 2000, slab_bytes=1 << 16, batch_bytes=1000)
+    size = sum(slab.stat().st_size for slab in slab_files(log_path))
+    with slab_files(log_path)[-2].open("r+b") as file:
+        file.seek(20_000)
+        file.write(b"junk" * 10)
+    told: list[int] = []
+    by_total = pruning(log_path, at=size // 2 + 10_000)
+    done = aolog.repair(log_path, progress=lambda a, b: (told.append(a), by_total(a, b)))
+    assert len(done.gaps) == 1
+    assert slab_files(log_path)[0].name != f"{0:020}.slab"
+    assert aolog.verify(log_path).gaps == done.gaps
+
+
+def test_a_second_fresh_copy_to_the_same_place_leaves_the_first_alone(
+    log_path: str, tmp_path: Path
+) -> None:
+    fill(log_path, [b"x"] * 10)
+    into = tmp_path / "new"
+    (tmp_path / "new.unfinished").mkdir()
+    (tmp_path / "new.unfinished" / slab_files(log_path)[0].name).write_bytes(b"of the first")
+    first = Storage().open_lock(f"{into}.map.jsonl.tmp")
+    assert first.try_lock()
+    first.pwrite_all([b"of the first, too"], 0)
+    before = snapshot(str(tmp_path))
+    with pytest.raises(LockedError, match="another copy"):
+        aolog.repair(log_path, into)
+    assert snapshot(str(tmp_path)) == before
+    first.close()
+    aolog.repair(log_path, f"{into}/.")
+    assert values(str(into)) == [b"x"] * 10
+
+
+def test_the_end_is_behind_the_last_body_and_not_the_last_header(log_path: str) -> None:
+    """After a power cut a header may be on the device without its body."""
+    writer = aolog.Writer(log_path, flush_seconds=None)
+    for _ in range(40):
+        writer.append_many([b"a" * 100] * 10)
+        writer.flush()
+    kill(writer)
+    frames = frames_of(log_path)
+    (slab,) = slab_files(log_path)
+    for broken in (1, 5, 30):
+        with slab.open("r+b") as file:
+            for frame in frames[-broken:]:
+                file.seek(frame.begin + FRAME_HEADER_LEN)
+                file.write(bytes(frame.end - file.tell()))
+        left = (len(frames) - broken) * 10
+        assert values(log_path) == [b"a" * 100] * left
+        with aolog.Reader(log_path) as reader:
+            assert reader.lag().records == left
+            for _ in reader:
+                pass
+            assert reader.lag()[:2] == (0, 0)
+            assert reader.tell() == aolog.verify(log_path).end == frames[-broken].address
+        with aolog.Reader(log_path, "latest") as reader:
+            assert (reader.tell(), reader.ordinal) == (frames[-broken].address, left)
+            with pytest.raises(AddressBeyondEnd):
+                reader.seek(ordinal=left + 1)
+        assert well("tail", log_path, "-n", "3").stdout.splitlines() == ["a" * 100] * 3
+        assert answer("info", log_path)["records"] == left
+
+
+def test_a_reader_may_wait_for_a_month(log_path: str) -> None:
+    fill(log_path, [b"0"])
+    for timeout in (30 * 86_400.0, float("inf")):
+        with aolog.Reader(log_path, "latest") as reader, aolog.Writer(log_path) as writer:
+            waiting = in_thread(partial(reader.read_batch, timeout=timeout))
+            assert waiting.waits()
+            writer.append(b"1")
+            writer.flush()
+            batch = waiting.result()
+            assert [record.value for record in batch] == [b"1"]
+
+
+def test_a_cursor_before_a_slab_without_a_header_is_its_own_logs(log_path: str) -> None:
+    fill(log_path, [b"x" * 1000] * 30, slab_bytes=10_000, batch_bytes=0)
+    first = slab_files(log_path)[0]
+    with first.open("r+b") as file:
+        file.write(bytes(8192))
+        file.seek(first.stat().st_size - 4096)
+        file.write(bytes(4096))
+    well("cursor", "set", log_path, "c", "earliest")
+    assert answer("cursor", "show", log_path, "c")["state"] != "cursor_foreign"
+    with aolog.Reader(log_path, cursor="c") as reader:
+        assert len(list(reader)) > 10
+        reader.commit()
+
+
+def test_info_of_a_log_with_nothing_but_an_empty_slab(log_path: str) -> None:
+    killed = aolog.Writer(log_path, flush_seconds=None)
+    killed.append(b"x")
+    killed.flush()
+    kill(killed)
+    with slab_files(log_path)[0].open("ab") as file:
+        file.write(b"torn")
+    with aolog.Writer(log_path):
+        well("prune", log_path, "--max-slabs", "1")
+        found = answer("info", log_path)
+    assert (found["records"], found["end_ordinal"], found["last_timestamp"]) == (0, 1, None)
+
+
+def test_info_counts_what_a_repair_kept_file_by_file(log_path: str) -> None:
+    fill(log_path, [b"x" * 1000] * 10, batch_bytes=0)
+    with slab_files(log_path)[0].open("r+b") as file:
+        file.seek(12_000)
+        file.write(b"junk")
+    aolog.repair(log_path)
+    Path(log_path, "aside", "away").symlink_to("nowhere")
+    kept = {each["name"]: each["bytes"] for each in answer("info", log_path)["aside"]}
+    assert "repair-0001/report.json" in kept
+    assert kept.keys() >= {"away", f"repair-0001/{slab_files(log_path)[0].name}"}
+
+
+def test_a_damaged_count_makes_no_records_of_a_body_that_has_others(log_path: str) -> None:
+    fill(log_path, [b"%03d" % i * 30 for i in range(300)])
+    frame = next(frame for frame in frames_of(log_path) if frame.records == 300)
+    with frame.slab.open("r+b") as file:
+        file.seek(frame.begin + 28)  # the header's count
+        file.write((300 - 128).to_bytes(4, "little"))
+    done = aolog.repair(log_path)
+    assert done.gaps
+    assert done.salvaged == 0
+
+
+def test_the_cursors_are_told_though_one_is_deleted_meanwhile(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log_path, [b"x"])
+    for name in ("a", "b", "c"):
+        well("cursor", "set", log_path, name, "earliest")
+
+    def read(path: str, name: str, storage: Storage) -> Position:
+        if name == "b":
+            raise NoSuchCursor("deleted")
+        return read_position(path, name, storage)
+
+    monkeypatch.setattr(verifying, "read_position", read)
+    assert [cursor.name for cursor in aolog.cursors(log_path)] == ["a", "c"]
+
+
+def test_times_far_away_are_exact() -> None:
+    assert timestamp_us(b"3000-12-31T23:59:59.999999", "s") == 32_535_215_999_999_999
+    assert timestamp_us(b"9999-12-31T23:59:59.999999", "s") == 253_402_300_799_999_999
+    assert timestamp_us(b"0001-01-01T00:00:00.000001", "s") == -62_135_596_799_999_999
+    assert timestamp_us(b"253402300799.999999", "s") == 253_402_300_799_999_999
+
+
+def test_a_separator_that_comes_to_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        pick("field:1:\\\n")
