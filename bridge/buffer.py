@@ -211,7 +211,7 @@ class Buffer:
             with core.changed:
                 if not self._closing:
                     self._close_at_s = time.monotonic() + self._close_s
-                self._closing = True
+                self._closing = core.closing = True
                 core.changed.notify_all()
             self._thread.join()
             refused = None

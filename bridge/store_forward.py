@@ -26,7 +26,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from aolog.errors import AologError, RetentionFull, StorageFull
+from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull
 from bridge.errors import NotDelivered
 from bridge.outlet import Item, Outlet
 
@@ -111,15 +111,18 @@ class StoreForward:
         self._given_back: list[Message] = []
         self._given_back_why = ""
         self._commit_due_s = -NOTHING_DUE_S
+        self.closing = False  # set with the lock; then nothing more is accepted
         self.full: StorageFull | None = None  # what the backlog said last, if it took nothing
 
     # --- accepting ----------------------------------------------------------------------------
 
     def offer(self, message: Message) -> bool:
         """Accepts a message. False: there is no room now (modes block and error, and where the
-        backlog's retention blocks). Raises NotDelivered in mode error once a delivery has failed,
-        and what Writer raises."""
+        backlog's retention blocks). Raises LogClosed while closing, NotDelivered in mode error
+        once a delivery has failed, and what Writer raises."""
         with self.changed:
+            if self.closing:  # whoever asked before, asked without the lock
+                raise LogClosed("the buffer is closed")
             self.raise_given_back()
             try:
                 if self._live and self._backlog is not None and self._behind():

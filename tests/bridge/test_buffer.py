@@ -405,6 +405,24 @@ def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -
     assert destination.values == numbered(range(10))
 
 
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_send_that_a_close_overtakes_is_refused(
+    destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """It was accepted, and neither delivered nor given back."""
+    buffer = Buffer(destination, tmp_path / "log", mode=mode, **QUICK)
+    check = buffer._check
+
+    def overtaken() -> None:
+        check()
+        buffer.close()
+
+    monkeypatch.setattr(buffer, "_check", overtaken)
+    with pytest.raises(LogClosed):
+        buffer.send("t", b"1")
+    assert buffer.status().in_memory == 0
+
+
 def test_the_time_to_close_counts_from_the_call(tmp_path: Path) -> None:
     """Not from when the destination answers."""
     held = Held()
