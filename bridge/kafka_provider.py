@@ -59,6 +59,7 @@ class KafkaProvider:
         self._outcomes: list[KafkaError | None] = []  # None: delivered
         self._messages: list[Message] = []
         self._open = 0
+        self._failed: str | None = None  # the first that was not delivered, until `flush` tells
         # Refused in a request with others, so nobody knows which one: sent alone from now on.
         self._suspects: set[Message] = set()
         self._last_error = "no answer"
@@ -81,16 +82,28 @@ class KafkaProvider:
         alone = message in self._suspects
         if alone:
             self._wait()
+            self._check()
         position = len(self._outcomes)
         self._queue(message, position)
         if alone:
             self._wait()
-            self._suspects.discard(message)
             error = self._outcomes[position]
             if error is not None and error.code() in NEVER:
+                self._suspects.discard(message)
                 del self._outcomes[position], self._messages[position]
                 self._producer = Producer(self._settings, logger=CLIENT_LOG)  # it was fatal
-                raise Rejected(f"{error.name()}: {error.str()}")
+                self._failed = None  # and it was alone
+                raise Rejected(_said(error))
+            if error is not None:  # a suspect still
+                del self._outcomes[position], self._messages[position]
+            self._check()
+            self._suspects.discard(message)
+
+    def _check(self) -> None:
+        """Raises NotReachable where a message was not delivered: what follows it would overtake
+        it, for the client goes on behind what took too long."""
+        if self._failed is not None:
+            raise NotReachable(self._failed)
 
     def _queue(self, message: Message, position: int) -> None:
         producer, topic = self._producer, message.topic
@@ -103,11 +116,13 @@ class KafkaProvider:
             outcomes[position] = error
             if producer is self._producer:
                 self._open -= 1
+                if error is not None and self._failed is None:
+                    self._failed = _said(error)
 
         self._outcomes.append(_UNKNOWN)
         self._messages.append(message)
         try:
-            _produce(producer, message, partition, done)
+            self._produce(producer, message, partition, done)
         except BaseException:  # it was not taken
             del self._outcomes[position], self._messages[position]
             raise
@@ -128,6 +143,38 @@ class KafkaProvider:
         self._partitions[topic] = known
         return known
 
+    def _produce(
+        self,
+        producer: Producer,
+        message: Message,
+        partition: int,
+        done: Callable[[KafkaError | None, object], None],
+    ) -> None:
+        """Into the client's queue, once there is room. Raises Rejected, and NotReachable where
+        the wait for it shows that another failed; KafkaException may be of other messages."""
+        headers: Any = list(message.headers)
+        while True:
+            try:
+                producer.produce(
+                    message.topic, message.value, message.key, partition, done, None,
+                    max(1, message.timestamp_us // 1_000), headers,
+                )  # fmt: skip  # as the client names them
+            except BufferError:
+                self._poll(producer)
+                self._check()
+            except KafkaException as error:
+                if error.args[0].code() in NEVER:
+                    raise Rejected(words(error)) from None
+                raise
+            else:
+                return
+
+    def _poll(self, producer: Producer) -> None:
+        """Takes outcomes. Behind one that failed nothing more is to be sent."""
+        producer.poll(_POLL_S)
+        if self._failed is not None:
+            producer.purge(in_flight=False)
+
     def _wait(self) -> None:
         """Until every outcome is known, which takes `delivery_s` at most, and a little. After a
         fatal error what is not known to be delivered counts as not."""
@@ -135,8 +182,9 @@ class KafkaProvider:
         assert producer is not None
         try:
             while self._open:
-                producer.poll(_POLL_S)
-        except KafkaException:
+                self._poll(producer)
+        except KafkaException as error:
+            self._failed = self._failed or words(error)
             producer.purge()
             for _ in range(_PURGE_POLLS):
                 with contextlib.suppress(KafkaException):
@@ -149,7 +197,7 @@ class KafkaProvider:
         """Which were not delivered."""
         self._wait()
         outcomes, messages = self._outcomes, self._messages
-        self._outcomes, self._messages = [], []
+        self._outcomes, self._messages, self._failed = [], [], None
         failed = {i: error for i, error in enumerate(outcomes) if error is not None}
         self._suspects.update(messages[i] for i, error in failed.items() if error.code() in NEVER)
         return failed
@@ -159,31 +207,11 @@ class KafkaProvider:
         producer, self._producer = self._producer, None
         self._partitions.clear()
         self._outcomes, self._messages, self._open = [], [], 0
+        self._failed = None
         if producer is not None:
             with contextlib.suppress(KafkaException):
                 producer.purge()
 
 
-def _produce(
-    producer: Producer,
-    message: Message,
-    partition: int,
-    done: Callable[[KafkaError | None, object], None],
-) -> None:
-    """Into the client's queue, once there is room. Raises Rejected; KafkaException may be of
-    other messages."""
-    headers: Any = list(message.headers)
-    while True:
-        try:
-            producer.produce(
-                message.topic, message.value, message.key, partition, done, None,
-                max(1, message.timestamp_us // 1_000), headers,
-            )  # fmt: skip  # as the client names them
-        except BufferError:
-            producer.poll(_POLL_S)
-        except KafkaException as error:
-            if error.args[0].code() in NEVER:
-                raise Rejected(words(error)) from None
-            raise
-        else:
-            return
+def _said(error: KafkaError) -> str:
+    return f"{error.name()}: {error.str()}"

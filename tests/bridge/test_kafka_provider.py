@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from bridge.buffer import Buffer
 from bridge.embedded import EmbeddedBroker
 from bridge.errors import NotDelivered, WrongSetting
 from bridge.kafka_provider import KafkaProvider
+from bridge.outlet import Item, Outlet
+from bridge.provider import Message
 from bridge.routing import partition_of_key
 from bridge.store_forward import Mode
 from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, wait_until
@@ -165,6 +168,109 @@ def test_order_holds_while_a_real_broker_is_killed_and_stopped(
     assert total <= sent
     for key, found in firsts.items():
         assert found == list(range(int(key[1:]), total, 5))
+
+
+# --- a client whose outcomes are planned ---------------------------------------------------------
+
+TOOK_TOO_LONG = KafkaError(KafkaError._MSG_TIMED_OUT)
+TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+
+
+class Client:
+    """Stands for confluent_kafka's Producer: outcomes as planned, one or several like
+    ones a poll."""
+
+    plan: list[KafkaError | None]  # of the next messages; those behind them are delivered
+    room: int
+    asked: list[bytes]
+    arrived: list[bytes]
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.queue: list[tuple[bytes, Any, KafkaError | None]] = []
+
+    def list_topics(self, *_: object, **__: object) -> Any:
+        return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions=[0])})
+
+    def produce(
+        self, _topic: str, value: bytes, _key: object, _at: int, done: Any, *_: Any
+    ) -> None:
+        if len(self.queue) >= Client.room:
+            raise BufferError
+        Client.asked.append(value)
+        self.queue.append((value, done, Client.plan.pop(0) if Client.plan else None))
+
+    def poll(self, _timeout_s: float) -> None:
+        first = self.queue[0][2] if self.queue else None
+        while self.queue and self.queue[0][2] is first:
+            value, done, error = self.queue.pop(0)
+            if error is None:
+                Client.arrived.append(value)
+            done(error, None)
+
+    def purge(self, **_: object) -> None:
+        for _value, done, _error in self.queue:
+            done(KafkaError(KafkaError._PURGE_QUEUE), None)
+        self.queue.clear()
+
+
+@pytest.fixture
+def outlet(monkeypatch: pytest.MonkeyPatch) -> Outlet:
+    Client.plan, Client.room, Client.asked, Client.arrived = [], 1_000, [], []
+    monkeypatch.setattr("bridge.kafka_provider.Producer", Client)
+    return Outlet(KafkaProvider("nowhere:1"), lambda *_: None, retry_max_s=0.0)
+
+
+def items(count: int) -> list[Item]:
+    return [Item(Message("t", b"%d" % number, b"k"), 0.0) for number in range(count)]
+
+
+def left_of(batch: list[Item]) -> list[Item]:
+    return [item for item in batch if not item.done]
+
+
+def values_of(batch: list[Item]) -> list[bytes | None]:
+    return [item.message.value for item in batch]
+
+
+def test_behind_a_suspect_that_took_too_long_nothing_is_sent(outlet: Outlet) -> None:
+    """Each waited in turn for as long as a message may take, and one arrived before another."""
+    batch = items(5)
+    Client.plan = [TOO_LARGE] * 5  # of one request: all are suspects
+    assert outlet.deliver(batch)
+    Client.asked, Client.plan = [], [None, TOOK_TOO_LONG]
+    assert "_MSG_TIMED_OUT" in (outlet.deliver(batch) or "")
+    assert Client.asked == [b"0", b"1"]
+    assert values_of(left_of(batch)) == [b"1", b"2", b"3", b"4"]
+    Client.asked, Client.plan = [], [TOO_LARGE]  # one after the other still
+    assert outlet.deliver(left_of(batch)) is None
+    assert outlet.rejected == 1
+    assert Client.arrived == [b"0", b"2", b"3", b"4"]
+
+
+def test_a_suspect_is_not_sent_behind_a_message_that_took_too_long(outlet: Outlet) -> None:
+    batch = items(3)
+    Client.plan = [TOO_LARGE]
+    assert outlet.deliver(batch[2:])
+    Client.asked, Client.plan = [], [TOOK_TOO_LONG]
+    assert outlet.deliver(batch)
+    assert Client.asked == [b"0", b"1"]
+    assert outlet.deliver(left_of(batch)) is None
+    assert Client.arrived == [b"0", b"1", b"2"]
+
+
+def test_behind_a_message_that_took_too_long_none_follows_into_a_full_queue(
+    outlet: Outlet,
+) -> None:
+    batch = items(10)
+    Client.room, Client.plan = 3, [None, TOOK_TOO_LONG]
+    assert outlet.deliver(batch)
+    assert Client.arrived == [b"0"]
+    assert values_of(left_of(batch)) == [b"%d" % number for number in range(1, 10)]
+    assert outlet.deliver(left_of(batch)) is None
+    assert Client.arrived == [b"%d" % number for number in range(10)]
+
+
+# --- wrong settings, no cluster ------------------------------------------------------------------
 
 
 def test_a_wrong_setting_is_named_before_anything_is_sent() -> None:
