@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aolog import Gap, Reader, Retention, Writer
 from aolog.cursor import cursor_names, read_position
-from aolog.errors import NotALog, UsageError
+from aolog.errors import AddressPruned, NotALog, UsageError
 from aolog.retention import prune
 from aolog.storage import Storage
 from bridge.provider import Message
@@ -125,6 +125,13 @@ class Backlog:
         self._reader.commit()
         if self._reader.tell() - self._freed_to >= SLAB_BYTES:
             self.free()
+
+    def go_back(self, address: int) -> None:
+        """To a message that was read; to the first that is left where retention removed it."""
+        try:
+            self._reader.seek(address)
+        except AddressPruned:
+            self._reader.seek("earliest")
 
     def free(self) -> None:
         """Lets go the slabs that every cursor has passed."""

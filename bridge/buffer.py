@@ -217,7 +217,7 @@ class Buffer:
             refused = None
             with core.changed:
                 try:
-                    core.store_rest()
+                    core.store_rest(broken=self._broken is not None)
                 except AologError as error:
                     refused = error
             core.outlet.close()

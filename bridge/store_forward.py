@@ -378,9 +378,10 @@ class StoreForward:
         """Why what is left at the end was not delivered."""
         return self.outlet.error or self._given_back_why or "closed"
 
-    def store_rest(self) -> None:
-        """At the end: what memory holds goes to the backlog, if there is one. With the lock. Raises
-        what Writer raises; then it is in memory still."""
+    def store_rest(self, *, broken: bool) -> None:
+        """At the end: what memory holds goes to the backlog, if there is one, which lets go what is
+        delivered. broken: the sending thread ended anywhere; then nothing is let go. With the lock.
+        Raises what Writer and Reader raise; what was not stored then is in memory still."""
         if self._backlog is not None:
             live = self._live
             if live and self._memory:
@@ -388,6 +389,10 @@ class StoreForward:
             self._pour()
             if live:
                 self._settle()
+            elif not broken:
+                if self._read and self._read[0].address is not None:
+                    self._backlog.go_back(self._read[0].address)
+                self._commit(self._backlog)
 
     def give_up(self) -> list[Message]:
         """What was rejected, and what memory still holds, at the very end. With the lock."""

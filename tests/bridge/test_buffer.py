@@ -500,6 +500,35 @@ def test_what_a_full_log_does_not_take_comes_back_at_close(tmp_path: Path) -> No
     assert kept + back == numbered(range(50))
 
 
+@pytest.mark.parametrize("close_s", [20.0, 0.0])
+def test_a_buffer_that_is_closed_in_the_middle_of_its_log_repeats_nothing(
+    tmp_path: Path, close_s: float
+) -> None:
+    """All since the last commit was, and the whole of a batch of which a part was delivered."""
+
+    class Limited(MemoryProvider):
+        most = 0
+
+        def send(self, message: Message) -> None:
+            if len(self.messages) >= self.most:
+                raise ConnectionError("no more for now")
+            super().send(message)
+
+    limited = Limited()
+    large = [b"%d" % number + bytes(100_000) for number in range(10)]  # few of them a batch
+    options = {**QUICK, "mode": "always", "commit_s": 3600.0, "close_s": close_s}
+    with Buffer(limited, tmp_path / "log", **options) as buffer:
+        for value in large:
+            buffer.send("t", value, b"k")
+        assert buffer.flush(20)
+        limited.most = 7
+        wait_until(lambda: len(limited.messages) == 7)
+    limited.most = 10
+    with Buffer(limited, tmp_path / "log", **{**options, "close_s": 20.0}) as buffer:
+        assert buffer.status().in_backlog <= 3
+    assert [message.value for message in limited.messages] == large
+
+
 def test_a_forked_child_closes_nothing_of_its_parents() -> None:
     """Also where a thread of the parent's held the lock at the fork."""
     held = Held()
