@@ -116,7 +116,10 @@ class Outlet:
             except Rejected as error:
                 why = _words(error)
                 _log.error("%s: a message is rejected: %s", self.name, why)
-                self._on_rejected(item.message, why)
+                try:
+                    self._on_rejected(item.message, why)
+                except Exception as refused:  # noqa: BLE001 -- what was taken before is flushed
+                    return refused
                 item.done = True
                 self.rejected += 1
             except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come

@@ -17,7 +17,7 @@ from bridge import replaying
 from bridge.buffer import Buffer
 from bridge.dead_letter import read_dead_letter
 from bridge.embedded import EmbeddedBroker
-from bridge.provider import Message, Rejected
+from bridge.provider import FaultyProvider, MemoryProvider, Message, Rejected
 from bridge.store_forward import Mode, Settings, StoreForward
 from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, wait_until
 from tests.bridge.test_buffer import QUICK, Destination, numbered, send
@@ -114,6 +114,29 @@ def test_a_dead_letter_for_which_there_is_no_room_waits_and_has_no_second_copy(
         assert buffer.flush(20)
     with Reader("/dead", storage=storage) as reader:
         assert [record.value for record in reader] == [big]
+
+
+def test_what_stands_before_a_dead_letter_that_waits_for_room_is_delivered_once() -> None:
+    """It was sent, not flushed, and sent again with each try."""
+    memory = MemoryProvider()
+    now_s, room = 0.0, False
+
+    def set_aside(message: Message, why: str) -> None:
+        if not room:
+            raise StorageFull("no room")
+
+    provider = FaultyProvider(memory, reject=lambda message: message.value == b"2")
+    core = StoreForward(provider, None, Settings("block"), set_aside, clock=lambda: now_s)
+    for value in numbered(range(4)):
+        assert core.offer(Message("t", value, b"k"))
+    for _ in range(10):
+        now_s += core.turn()
+        assert [message.value for message in memory.messages] == numbered(range(2))
+    room = True
+    while core.status().in_memory:
+        now_s += core.turn()
+    assert [message.value for message in memory.messages] == numbered([0, 1, 3])
+    assert core.status()[1:5] == (0, 0, 3, 1)
 
 
 def test_words_that_are_no_utf_8_hold_up_nothing(tmp_path: Path) -> None:
