@@ -91,8 +91,8 @@ class Outlet:
         taken: list[Item] = []
         try:
             if not self._open:
+                self._open = True  # also where it fails half-way: it is closed then
                 self._provider.open()
-                self._open = True
             failure = self._send(batch, taken)
             left = {taken[position] for position in self._provider.flush()}
             for item in taken:
@@ -105,7 +105,10 @@ class Outlet:
         if failure is None:
             self._succeed()
             return None
-        self.fail(failure)
+        try:
+            self.fail(failure)
+        finally:
+            del failure  # its traceback holds this frame, and the provider's: a cycle
         return self.error
 
     def _send(self, batch: Sequence[Item], taken: list[Item]) -> Exception | None:

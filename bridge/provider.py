@@ -64,7 +64,8 @@ class Provider(Protocol):
         delivered. Which were not: 0 is the first of them. Raises if nothing is known of any."""
 
     def close(self) -> None:
-        """Frees what it holds. Whatever was taken and not flushed may be forgotten."""
+        """Frees what it holds, also after an `open` that failed. Whatever was taken and not
+        flushed may be forgotten."""
 
 
 class MemoryProvider:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.buffer import Buffer
 from bridge.embedded import EmbeddedBroker
@@ -268,6 +270,30 @@ def test_behind_a_message_that_took_too_long_none_follows_into_a_full_queue(
     assert values_of(left_of(batch)) == [b"%d" % number for number in range(1, 10)]
     assert outlet.deliver(left_of(batch)) is None
     assert Client.arrived == [b"%d" % number for number in range(10)]
+
+
+def test_what_an_open_that_failed_has_made_is_closed_and_gone(
+    outlet: Outlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an outage there was one client more, with its threads, after each try."""
+    made: list[weakref.ref[Client]] = []
+    purged: list[object] = []
+
+    def silent(client: Client, *_: object, **__: object) -> None:
+        made.append(weakref.ref(client))
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(Client, "list_topics", silent)
+    monkeypatch.setattr(Client, "purge", lambda *_: purged.append(1))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            assert outlet.deliver(items(1))
+        assert [client() for client in made] == [None] * 3
+    finally:
+        gc.enable()
+    assert len(purged) == 3
 
 
 # --- wrong settings, no cluster ------------------------------------------------------------------
