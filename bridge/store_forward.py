@@ -230,6 +230,9 @@ class StoreForward:
                 elif failure is not None and self.settings.mode == "error":
                     self._given_back += self._take_all()
                     self._given_back_why = failure
+            else:  # what the backlog did not take meanwhile is in memory still
+                self._memory = deque(item for item in self._memory if not item.done)
+                self._bytes = sum(item.bytes for item in self._memory)
         return 0.0
 
     def _settle(self) -> None:

@@ -273,6 +273,41 @@ def test_a_kill_after_live_began_does_not_repeat_the_old_behind_the_new() -> Non
     machine.teardown()
 
 
+def test_what_is_delivered_while_the_log_takes_a_part_of_memory_is_not_delivered_again() -> None:
+    """Live ends on a disk that is full while a batch is under way: its end stays in memory."""
+    system, now_s, refused = SimulatedSystem(), 0.0, 0
+
+    class Slow(MemoryProvider):
+        def flush(self) -> Iterable[int]:
+            nonlocal now_s, refused
+            if not refused:
+                system.capacity = system.used() + (2 << 20)
+                now_s += 10.0
+                with pytest.raises(StorageFull):
+                    core.offer(Message("t", b"last", b"k"))
+                refused = len(core._memory)
+                system.capacity = None
+            return ()
+
+    slow = Slow()
+    backlog = Backlog("/log", storage=Storage(system))
+    core = StoreForward(
+        slow, backlog, Settings(live_after_s=0.0), lambda *_: None, clock=lambda: now_s
+    )
+    values = [b"%d" % number + bytes(600_000) for number in range(10)]
+    for value in values:
+        assert core.offer(Message("t", value, b"k"))
+    core.turn()
+    assert 0 < refused < 10
+    assert core.status()[:4] == ("buffering", 0, 0, 10)
+    assert core.offer(Message("t", b"next", b"k"))
+    for _ in range(10):
+        core.turn()
+    assert [message.value for message in slow.messages] == [*values, b"next"]
+    assert core._bytes == 0
+    backlog.close()
+
+
 TestSending = Sending.TestCase
 TestSending.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 TestSending.pytestmark = [pytest.mark.timeout(300)]
