@@ -230,6 +230,8 @@ class StoreForward:
                 elif failure is not None and self.settings.mode == "error":
                     self._given_back += self._take_all()
                     self._given_back_why = failure
+                elif failure is None:
+                    self.full = None  # nothing waits for room
             else:  # what the backlog did not take meanwhile is in memory still
                 self._memory = deque(item for item in self._memory if not item.done)
                 self._bytes = sum(item.bytes for item in self._memory)
@@ -262,6 +264,8 @@ class StoreForward:
         if not self._read and not self._read_on(backlog):
             with self.changed:  # nothing is offered meanwhile
                 backlog.flush()
+                if not self._memory:  # else it may just have had nothing to write
+                    self.full = None
                 while self._read_on(backlog):
                     pass  # to its end: no more than its writer held
                 if not self._read:

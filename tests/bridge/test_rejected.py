@@ -14,6 +14,7 @@ from aolog.errors import LogLocked, StorageFull, UsageError
 from aolog.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge import replaying
+from bridge.backlog import Backlog
 from bridge.buffer import Buffer
 from bridge.dead_letter import read_dead_letter
 from bridge.embedded import EmbeddedBroker
@@ -240,3 +241,27 @@ def test_a_flush_on_a_full_disk_ends_in_time_the_status_says_why_and_room_mends_
         destination.down = False
         wait_until(lambda: len(destination.values) == 7)
     assert destination.values == numbered(range(3)) + large
+
+
+@pytest.mark.parametrize("mode", ["always", "buffer"])
+def test_a_disk_that_has_room_again_is_told_of_no_longer(mode: Mode) -> None:
+    """Whether all is then in the log, or was in memory and is delivered from there."""
+    system, memory, now_s = SimulatedSystem(), MemoryProvider(), 0.0
+    provider = FaultyProvider(memory)
+    backlog = Backlog("/log", storage=Storage(system))
+    core = StoreForward(provider, backlog, Settings(mode), lambda *_: None, clock=lambda: now_s)
+    system.capacity = system.used()
+    provider.down = True
+    assert core.offer(Message("t", bytes(1000), b"k"))
+    for _ in range(4):
+        now_s += core.turn()
+    assert core.full is not None
+    assert "space" in (core.status().error or "")
+    system.capacity = None
+    provider.down = False
+    while not memory.messages:
+        now_s += core.turn()
+    core.turn()
+    assert core.full is None
+    assert core.status().error is None
+    backlog.close()
