@@ -7,11 +7,15 @@ them to a file as JSON lines, and one that makes another fail, for tests and dri
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import random
 import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
+
+from aolog.errors import StorageError
+from aolog.storage import Storage
 
 if TYPE_CHECKING:
     import os
@@ -96,7 +100,8 @@ class FileProvider:
     """Appends each message to a file as a line of JSON: topic, key, value, headers, timestamp_us.
 
     Text that is UTF-8 stands as it is, other bytes as {"base64": ...}. Delivered means written to
-    the operating system. A write that fails half-way may leave a part of a line.
+    the operating system. A write that fails half-way may leave a part of a line, which is ended
+    before the next: what is sent again stands on a line of its own.
     """
 
     retry_wait_s = 1.0
@@ -107,8 +112,10 @@ class FileProvider:
         self.name = f"file {path}"
 
     def open(self) -> None:
-        """Opens the file for appending. Raises OSError."""
+        """Opens the file for appending, and ends its last line. Raises OSError."""
         self._file = self._path.open("ab", buffering=0)
+        if _is_cut_off(self._path):
+            self._file.write(b"\n")
 
     def send(self, message: Message) -> None:
         """Writes a line. Raises OSError."""
@@ -135,6 +142,17 @@ class FileProvider:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _is_cut_off(path: Path) -> bool:
+    """Whether the last line of a file has no end. False of a pipe, and what may not be read."""
+    try:
+        file = Storage().open_read(str(path))
+    except StorageError:
+        return False
+    with contextlib.closing(file):
+        size = file.stat().size
+        return size > 0 and file.pread(1, size - 1) != b"\n"
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:

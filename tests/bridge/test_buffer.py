@@ -18,6 +18,7 @@ import pytest
 from aolog.errors import Forked, LogClosed, LogLocked, RecordRefused, RecordTooLarge, UsageError
 from bridge.buffer import Buffer
 from bridge.errors import NotDelivered
+from bridge.outlet import Item, Outlet
 from bridge.provider import FaultyProvider, FileProvider, MemoryProvider, Message
 from bridge.store_forward import Mode
 from tests.bridge.conftest import wait_until
@@ -627,6 +628,34 @@ def test_a_file_has_a_line_of_json_for_each_message(tmp_path: Path) -> None:
     assert found == {
         "topic": "t", "value": "text", "key": {"base64": "/w=="}, "headers": [["h", None]],
     }  # fmt: skip  # an object
+
+
+def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
+    tmp_path: Path,
+) -> None:
+    """They were one line, which nothing can read."""
+    path = tmp_path / "out.jsonl"
+    provider = FileProvider(path)
+    outlet = Outlet(provider, lambda *_: None, retry_max_s=0.0)
+    batch = [Item(Message("t", b"%d" % number), 0.0) for number in range(3)]
+    assert outlet.deliver(batch[:1]) is None
+
+    class Short:
+        def write(self, line: bytes) -> int:
+            with path.open("ab") as file:
+                return file.write(line[:7])
+
+        def close(self) -> None:
+            pass
+
+    provider.close()
+    provider._file = Short()  # type: ignore[assignment]  # as much of a file as is used
+    assert "bytes written" in (outlet.deliver(batch[1:]) or "")
+    assert outlet.deliver(batch[1:]) is None
+    outlet.close()
+    first, cut, *rest = path.read_text().splitlines()
+    assert [json.loads(line)["value"] for line in (first, *rest)] == ["0", "1", "2"]
+    assert cut == '{"topic'
 
 
 # --- killed --------------------------------------------------------------------------------------
