@@ -14,7 +14,7 @@ from bridge.provider import Message, Rejected
 from bridge.routing import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
 
 __all__ = ["KafkaProvider"]
 
@@ -60,8 +60,8 @@ class KafkaProvider:
         self._messages: list[Message] = []
         self._open = 0
         self._failed: str | None = None  # the first that was not delivered, until `flush` tells
-        # Refused in a request with others, so nobody knows which one: sent alone from now on.
-        self._suspects: set[Message] = set()
+        # Hashes. Refused in a request with others, so nobody knows which one: sent alone.
+        self._suspects: set[int] = set()
         self._last_error = "no answer"
 
     def _on_error(self, error: KafkaError) -> None:
@@ -79,7 +79,8 @@ class KafkaProvider:
 
     def send(self, message: Message) -> None:
         """Queues a message. Raises Rejected, NotReachable, KafkaException."""
-        alone = message in self._suspects
+        suspect = hash(message)
+        alone = suspect in self._suspects
         if alone:
             self._wait()
             self._check()
@@ -89,7 +90,7 @@ class KafkaProvider:
             self._wait()
             error = self._outcomes[position]
             if error is not None and error.code() in NEVER:
-                self._suspects.discard(message)
+                self._suspects.discard(suspect)
                 del self._outcomes[position], self._messages[position]
                 self._producer = Producer(self._settings, logger=CLIENT_LOG)  # it was fatal
                 self._failed = None  # and it was alone
@@ -97,7 +98,7 @@ class KafkaProvider:
             if error is not None:  # a suspect still
                 del self._outcomes[position], self._messages[position]
             self._check()
-            self._suspects.discard(message)
+            self._suspects.discard(suspect)
 
     def _check(self) -> None:
         """Raises NotReachable where a message was not delivered: what follows it would overtake
@@ -193,14 +194,16 @@ class KafkaProvider:
                     break
             self._open = 0
 
-    def flush(self) -> Iterable[int]:
-        """Which were not delivered."""
+    def flush(self) -> Mapping[int, str]:
+        """Which were not delivered, and why."""
         self._wait()
         outcomes, messages = self._outcomes, self._messages
         self._outcomes, self._messages, self._failed = [], [], None
         failed = {i: error for i, error in enumerate(outcomes) if error is not None}
-        self._suspects.update(messages[i] for i, error in failed.items() if error.code() in NEVER)
-        return failed
+        refused = {hash(messages[i]) for i, error in failed.items() if error.code() in NEVER}
+        if refused:  # those before them may never come again
+            self._suspects = refused
+        return {i: _said(error) for i, error in failed.items()}
 
     def close(self) -> None:
         """Forgets the producer and everything that it has not delivered."""

@@ -6,13 +6,14 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bridge.errors import NotDelivered
+from aolog.notices import counted
 from bridge.provider import Message, Provider, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["Item", "Outlet"]
 
@@ -26,6 +27,15 @@ def _words(error: Exception) -> str:
     """What it says, as a log or a terminal takes it: a user's provider may say anything."""
     said = str(error) or type(error).__name__
     return said.encode(errors="backslashreplace").decode()
+
+
+def _not_taken(failed: Iterable[int], count: int) -> ConnectionError:
+    """What `Provider.flush` told, in words."""
+    were = "was" if count == 1 else "were"
+    said = f"{counted(count, 'message', ',')} {were} not acknowledged"
+    if isinstance(failed, Mapping):
+        said += f": {next(iter(failed.values()))}"
+    return ConnectionError(said)
 
 
 class Item:
@@ -94,12 +104,13 @@ class Outlet:
                 self._open = True  # also where it fails half-way: it is closed then
                 self._provider.open()
             failure = self._send(batch, taken)
-            left = {taken[position] for position in self._provider.flush()}
+            failed = self._provider.flush()
+            left = {taken[position] for position in failed}
             for item in taken:
                 item.done = item not in left
             self.delivered += len(taken) - len(left)
             if failure is None and left:
-                failure = NotDelivered(self.name, "not acknowledged", ())
+                failure = _not_taken(failed, len(left))
         except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
             failure = error
         if failure is None:

@@ -65,7 +65,8 @@ class Provider(Protocol):
 
     def flush(self) -> Iterable[int]:
         """Ends when it is known of each message that was taken since the last call whether it was
-        delivered. Which were not: 0 is the first of them. Raises if nothing is known of any."""
+        delivered. Which were not: 0 is the first of them; in a mapping with why. Raises if
+        nothing is known of any."""
 
     def close(self) -> None:
         """Frees what it holds, also after an `open` that failed. Whatever was taken and not

@@ -272,6 +272,24 @@ def test_behind_a_message_that_took_too_long_none_follows_into_a_full_queue(
     assert Client.arrived == [b"%d" % number for number in range(10)]
 
 
+def test_a_status_says_how_many_were_not_delivered_and_why(outlet: Outlet) -> None:
+    """It said that 0 messages were not, and to send them again."""
+    Client.plan = [TOOK_TOO_LONG] * 3
+    said = "3 messages were not acknowledged: _MSG_TIMED_OUT: Local: Message timed out"
+    assert outlet.deliver(items(3)) == outlet.error == said
+
+
+def test_suspects_that_never_come_again_are_forgotten(outlet: Outlet) -> None:
+    """In mode error they go back to the program, which may send what it likes."""
+    provider = outlet._provider
+    assert isinstance(provider, KafkaProvider)
+    for begin in range(0, 50, 5):
+        batch = [Item(Message("t", b"%d" % (begin + number)), 0.0) for number in range(5)]
+        Client.plan = [TOO_LARGE] * 5
+        assert outlet.deliver(batch)
+        assert len(provider._suspects) == 5
+
+
 def test_what_an_open_that_failed_has_made_is_closed_and_gone(
     outlet: Outlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
