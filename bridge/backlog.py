@@ -92,6 +92,11 @@ class Backlog:
         """Messages that are still to be read, those in the writer's memory not counted."""
         return self._reader.lag().records or 0
 
+    @property
+    def address(self) -> int:
+        """Of the next message that is read."""
+        return self._reader.tell()
+
     def append(self, message: Message) -> int:
         """In memory on return; its address."""
         return self._writer.append(

@@ -289,13 +289,16 @@ class StoreForward:
         """Whether there was something in the backlog; what of it is to be delivered is noted."""
         lost = backlog.lost
         found = backlog.read()
-        with self.changed:
-            self._on_disk -= backlog.lost - lost
         for address, message in found:
             if address in self._leave_out:
                 self._leave_out.discard(address)
             else:
                 self._read.append(Item(message, 0.0, address))
+        delivered = {address for address in self._leave_out if address < backlog.address}
+        self._leave_out -= delivered
+        with self.changed:
+            backlog.lost -= min(len(delivered), backlog.lost - lost)  # removed, and no loss
+            self._on_disk -= backlog.lost - lost
         return bool(found)
 
     def _drained(self, backlog: Backlog) -> None:

@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from aolog import Retention
 from aolog.errors import StorageFull
 from aolog.storage import Storage
 from aolog.testing import SimulatedSystem
@@ -305,6 +306,42 @@ def test_what_is_delivered_while_the_log_takes_a_part_of_memory_is_not_delivered
         core.turn()
     assert [message.value for message in slow.messages] == [*values, b"next"]
     assert core._bytes == 0
+    backlog.close()
+
+
+def test_what_was_delivered_before_the_log_removed_it_is_not_counted_as_lost() -> None:
+    """It was counted twice, and there were less than no messages in the log."""
+    now_s, sent = 0.0, 0
+
+    class Slow(MemoryProvider):
+        def flush(self) -> Iterable[int]:
+            nonlocal now_s
+            if sent == 10:
+                now_s += 10.0  # live ends, and so many come that these are removed
+                offer(100)
+            return ()
+
+    def offer(count: int) -> None:
+        nonlocal sent
+        for _ in range(count):
+            assert core.offer(Message("t", b"%d" % sent + bytes(5_000), b"k"))
+            sent += 1
+
+    slow = Slow()
+    backlog = Backlog(
+        "/log", retention=Retention(max_bytes=200_000), storage=Storage(SimulatedSystem())
+    )
+    core = StoreForward(
+        slow, backlog, Settings(live_after_s=0.0), lambda *_: None, clock=lambda: now_s
+    )
+    offer(10)
+    core.turn()
+    assert len(slow.messages) == 10
+    for _ in range(100):
+        core.turn()
+    status = core.status()
+    assert (status.in_memory, status.in_backlog) == (0, 0)
+    assert 0 < status.lost == 110 - len(slow.messages)
     backlog.close()
 
 
