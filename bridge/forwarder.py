@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from aolog import Record
+    from aolog import Gap, Record
     from aolog.retention import Retention
     from aolog.storage import Storage
     from bridge.delivery import Progress
@@ -209,6 +209,11 @@ class Forwarder:
         """After a drain: raises GapFound if gaps of the log were passed on the way. What could
         not be read was not delivered; the cursor is behind it, so the next run says nothing."""
         self._source.losses.check(self._source.reader.path, "delivered")
+
+    @property
+    def gaps(self) -> dict[int, Gap]:
+        """Those that it met, by where they begin."""
+        return self._source.gaps
 
     def _drained(self) -> bool:
         return self._drain_to is not None and self._delivery.drain(self._drain_to)

@@ -49,7 +49,7 @@ class Source:
         self.cursor = cursor
         self.pace = pace or Paces()
         self.losses = Losses()
-        self._gaps: set[int] = set()
+        self.gaps: dict[int, Gap] = {}
         self._record_bytes = READ_BYTES_MIN / READ_RECORDS
         keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
         self._retention = keep or None
@@ -95,9 +95,9 @@ class Source:
 
     def on_gap(self, gap: Gap) -> None:
         """Counts a gap, once, however often it is read again after a rewind."""
-        if gap.begin in self._gaps:
+        if gap.begin in self.gaps:
             return
-        self._gaps.add(gap.begin)
+        self.gaps[gap.begin] = gap
         self.losses.add(gap)
         _log.warning(
             "gap in the log: addresses %d to %d (%s), %s lost",

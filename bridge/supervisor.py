@@ -329,7 +329,7 @@ class Supervisor:
             or ending == "stop"
             or (self._drain and ending in {None, "park"})
         ):
-            task.phase = Phase.DONE
+            task.ends(drained=self._drain)
         elif ending == "park" and not task.grew:
             task.phase = Phase.PARKED
         else:
@@ -343,7 +343,7 @@ class Supervisor:
             if task.phase == Phase.RUNNING:
                 task.stop("stop")
             elif task.phase in {Phase.QUEUED, Phase.PARKED}:
-                task.phase = Phase.DONE
+                task.ends(drained=self._drain)
 
     # --- another configuration ----------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aolog import Reader
 from aolog.cursor import read_position
 from aolog.errors import AologError, CorruptionError, CursorLocked, GapFound, NotALog, UsageError
+from aolog.losses import Losses
 from aolog.retention import prune
 from aolog.storage import Storage
 from bridge.loglines import naming
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import Callable
 
+    from aolog import Gap
     from bridge.forwarder import Forwarder
     from bridge.plans import Plan
     from bridge.status import Status
@@ -45,7 +47,8 @@ _GOOD_S = 60.0  # a forwarder that ran so long did not fail at once
 class Task:
     """See the module. `phase` and what follows belong to the supervisor's thread.
 
-    ended: where the task is put when its thread ends. ending: why it was told to stop.
+    ended: where the task is put when its thread ends. ending: why it was told to stop. gaps:
+    those that its forwarders met, by where they begin; the next turn may meet one again.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Task:
     attempts: int = 0
     restarts: int = 0
     totals: Counter[str] = field(default_factory=Counter)
+    gaps: dict[int, Gap] = field(default_factory=dict)
     error: BaseException | None = None
     last_error: str | None = None
     thread: threading.Thread | None = None
@@ -117,6 +121,8 @@ class Task:
         if self.status is not None:  # counted; what is left says how things stood
             self.totals.update(self.status.counted())
             self.status = self.status._replace(**NOTHING, outstanding=0, rate=0.0)
+        if self.forwarder is not None:
+            self.gaps |= self.forwarder.gaps
         self.thread = self.forwarder = None
         if self.error is None:
             self.last_error = None
@@ -139,6 +145,20 @@ class Task:
         """Not to be tried again before somebody has done something."""
         self.phase = Phase.STANDING
         self._tell(error, "was drained" if isinstance(error, GapFound) else "stands")
+
+    def ends(self, *, drained: bool) -> None:
+        """It is over. What a drain could not read on the way, in whatever turn, is its failure:
+        the cursor is behind it, so the next run says nothing."""
+        self.phase = Phase.DONE
+        if drained:
+            losses = Losses()
+            for gap in self.gaps.values():
+                losses.add(gap)
+            try:
+                losses.check(self.path, "delivered")
+            except GapFound as error:
+                self.error = error
+                self.stands(error)
 
     def _tell(self, error: BaseException, what: str) -> None:
         text = f"{_code(error)}: {error}"
@@ -209,8 +229,6 @@ class Task:
                 if self.ending is not None:  # told before there was one to tell
                     forwarder.stop()
                 forwarder.run(self._report, status_s)
-                if more["drain"]:
-                    forwarder.check_whole()
             except BaseException as error:  # noqa: BLE001 -- the supervisor judges it
                 self.error = error
             finally:

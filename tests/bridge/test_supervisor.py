@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aolog import Reader, Writer
+from aolog import Gap, Reader, Writer
 from bridge import supervisor as supervisor_module
 from bridge import task as task_module
 from bridge.config import Config
@@ -34,6 +34,8 @@ from tests.bridge.conftest import (
     records_of,
     wait_until,
 )
+
+AWAY = {"clusters.bootstrap_servers": NOWHERE}
 
 
 class Running:
@@ -164,6 +166,39 @@ def test_a_log_that_was_named_and_is_not_there_is_an_error_of_a_drain(
     run = supervise(drain=True, root=None, logs=[str(root / "x")])
     assert run.end() == 2
     assert run[str(root / "x")].code == "not_a_log"
+
+
+def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    for name in ("a", "b"):
+        fill(root / name, 4_000, batch_bytes=2_000)
+    with (root / "a/00000000000000000000.slab").open("r+b") as slab:
+        slab.seek(20_000)
+        slab.write(b"\xff" * 500)
+    intact = len(records_of(root / "a"))
+    assert 0 < intact < 4_000
+    run = supervise(drain=True, active_max=1, slice_seconds=1.0, records_per_second=1_500)
+    assert run.end() == 3
+    assert (run["a"].phase, run["a"].code) == ("standing", "gap")
+    assert run["a"].error is not None
+    assert run["a"].error.startswith(f"{root / 'a'}: 1 gap met")  # in its first turn of some
+    assert (run["a"].acknowledged, run["a"].lag_records) == (intact, 0)
+    assert (run["b"].acknowledged, run["b"].phase) == (4_000, "done")
+
+
+def test_gaps_of_turns_before_are_told_where_the_last_has_nothing_to_do(tmp_path: Path) -> None:
+    fill(tmp_path / "a", 1)
+    supervisor = Supervisor(load(None, {"root": str(tmp_path), **AWAY}), drain=True)
+    supervisor._scan()
+    (task,) = supervisor._tasks.values()
+    task.gaps = {8192: Gap(8192, 9000, "corrupt", 3), 9500: Gap(9500, 9600, "corrupt", None)}
+    task.phase, task.ending = "running", "park"
+    supervisor._take_end(task)
+    assert (task.phase, task.exit_status) == ("standing", 3)
+    assert "2 gaps met" in str(task.error)
+    assert supervisor._ended()
+    supervisor._tree.close()
 
 
 # --- logs come, grow and go -----------------------------------------------------------------
