@@ -366,7 +366,8 @@ class Supervisor:
             _log.error("the configuration is not changed", extra=event)
             return
         kept = {}
-        for name in _FIXED:
+        other_kind = (config.root is None) != (self._config.root is None)
+        for name in (*_FIXED, "logs") if other_kind else _FIXED:
             if getattr(config, name) != getattr(self._config, name):
                 _log.warning(
                     "%s cannot change while it runs; it stays", name, extra={"event": "reload_kept"}

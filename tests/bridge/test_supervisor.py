@@ -538,6 +538,32 @@ def test_a_reload_has_tried_again_what_stands_and_needs_no_file_for_it(
     assert_all_arrived(broker, root / "a")
 
 
+@pytest.mark.parametrize("first", ["logs", "root"])
+def test_a_reload_from_logs_to_a_root_or_back_keeps_what_is_forwarded(
+    root: Path, caplog: pytest.LogCaptureFixture, first: str
+) -> None:
+    fill(root / "a", 1)
+    kinds: dict[str, dict[str, Any]] = {
+        "logs": {"logs": [str(root / "a")]}, "root": {"root": str(root)},
+    }  # fmt: skip  # a table
+    second = kinds["root" if first == "logs" else "logs"]
+    supervisor = Supervisor(
+        load(None, {**AWAY, **kinds[first]}), read=lambda: load(None, {**AWAY, **second})
+    )
+    supervisor._scan()
+    before = supervisor.look()
+    supervisor._reload()
+    assert [log.path for log in supervisor.look()] == [str(root / "a")]
+    assert supervisor.look() == before
+    assert supervisor.waits() is None
+    for name in ("root", "logs"):
+        assert f"{name} cannot change while it runs; it stays" in caplog.text
+    fill(root / "b", 1)
+    supervisor._scan()
+    assert len(supervisor.look()) == (1 if first == "logs" else 2)
+    supervisor._tree.close()
+
+
 # --- ends -----------------------------------------------------------------------------------
 
 
