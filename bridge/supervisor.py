@@ -130,7 +130,7 @@ class Supervisor:
                 self._take_end(told)
             elif told == "stop":
                 self._begin_to_stop()
-            else:
+            elif self._stop_at_s is None:  # a reload; behind a stop it would begin anew
                 self._reload()
         if self._stop_at_s is not None:
             return

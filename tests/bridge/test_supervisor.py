@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from aolog import Gap, Reader, Writer
+from aolog.errors import CursorLocked
 from bridge import supervisor as supervisor_module
 from bridge import task as task_module
 from bridge.config import Config
@@ -565,6 +566,28 @@ def test_a_reload_from_logs_to_a_root_or_back_keeps_what_is_forwarded(
 
 
 # --- ends -----------------------------------------------------------------------------------
+
+
+def test_a_reload_behind_a_stop_changes_nothing(root: Path) -> None:
+    fill(root / "a", 1)
+    read: list[Config] = []
+
+    def again() -> Config:
+        read.append(load(None, {**AWAY, "root": str(root)}))
+        return read[-1]
+
+    for reading in (again, None):
+        supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}), read=reading)
+        supervisor._scan()
+        (task,) = supervisor._tasks.values()
+        task.error = CursorLocked("another has it")
+        task.waits(task.error)
+        supervisor.stop()
+        supervisor.reload()
+        supervisor._turn()
+        assert (task.phase, task.exit_status, read) == ("waiting", 5, [])
+        assert supervisor._ended()
+        supervisor._tree.close()
 
 
 def test_a_stop_is_bounded_whatever_the_cluster_does(
