@@ -311,7 +311,6 @@ class Supervisor:
         ending = task.ending
         error = task.take_end()
         task.ending = None
-        task.since_s = time.monotonic()
         key = (task.name, task.plan.cluster)
         if growth(task.path) is None and not (self._drain and error is not None):
             ending = "gone"
@@ -334,6 +333,7 @@ class Supervisor:
             task.phase = Phase.PARKED
         else:
             task.phase = Phase.QUEUED
+        task.since_s = time.monotonic()  # of what it does now; `waits` asks how long it ran
 
     def _begin_to_stop(self) -> None:
         if self._stop_at_s is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aolog import Gap, Reader, Writer
-from aolog.errors import CursorLocked
+from aolog.errors import CursorLocked, StorageFull
 from bridge import supervisor as supervisor_module
 from bridge import task as task_module
 from bridge.config import Config
@@ -473,6 +473,26 @@ def test_one_cluster_that_is_away_holds_up_no_other(
     assert run.stop(8) == 0
     assert cursor_of(root / "b") == Reader(root / "b").end()
     assert cursor_of(root / "b", "bridge.far") < Reader(root / "b").end()
+
+
+@pytest.mark.parametrize(("ran_s", "pauses_s"), [(24 * 3600, [1, 1, 1]), (5, [1, 2, 4])])
+def test_a_pause_grows_only_where_a_log_fails_soon(
+    root: Path, monkeypatch: pytest.MonkeyPatch, ran_s: float, pauses_s: list[float]
+) -> None:
+    fill(root / "a", 1)
+    supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}))
+    supervisor._scan()
+    (task,) = supervisor._tasks.values()
+    now_s = 1_000.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    monkeypatch.setattr("random.uniform", lambda _low, high: high)
+    for pause_s in pauses_s:
+        task.phase, task.since_s, task.error = "running", now_s, StorageFull("no room")
+        now_s += ran_s
+        supervisor._take_end(task)
+        assert (task.phase, task.since_s) == ("waiting", now_s)
+        assert task.retry_at_s - now_s == pause_s
+    supervisor._tree.close()
 
 
 # --- another configuration ------------------------------------------------------------------
