@@ -29,7 +29,7 @@ from bridge.pace import Pace
 from bridge.plans import Plan, plans
 from bridge.routing import clusters_of
 from bridge.task import Task
-from bridge.tree import Tree, growth, missing
+from bridge.tree import Tree, is_gone, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +73,7 @@ class Supervisor:
         self._scan_due_s = 0.0
         self._news = False
         self._missed: set[str] = set()
+        self._unlisted: dict[str, str] = {}
         self._no_root: str | None = None
         self._over = False
 
@@ -201,6 +202,10 @@ class Supervisor:
             except (AologError, OSError) as error:
                 _log.warning("%s cannot be opened yet: %s", name, error)
                 wanted |= {key for key in self._tasks if key[0] == name}
+        if self._tree.unlisted:
+            kept = {key for key in self._tasks if self._tree.may_hold(key[0])}
+            wanted |= {(name, cluster) for name, cluster in kept if cluster in self._plans}
+        self._tell_unlisted()
         for key in sorted(wanted - self._tasks.keys()):
             name, cluster = key
             self._tasks[key] = Task(name, found[name], self._plans[cluster], self._told)
@@ -217,6 +222,13 @@ class Supervisor:
             _log.warning("%s", self.waits(), extra={"event": "root_missing"})
         else:
             _log.info("%s is there", root, extra={"event": "root_found"})
+
+    def _tell_unlisted(self) -> None:
+        """Once for each reason."""
+        for name, why in sorted(self._tree.unlisted.items()):
+            if self._unlisted.get(name) != why and (name, why) != (".", self._no_root):
+                _log.warning("%s cannot be listed: %s", name, why, extra={"event": "unlisted"})
+        self._unlisted = self._tree.unlisted
 
     def _clusters(self, name: str, path: str) -> set[str]:
         rules = self._config.rules
@@ -312,7 +324,7 @@ class Supervisor:
         error = task.take_end()
         task.ending = None
         key = (task.name, task.plan.cluster)
-        if growth(task.path) is None and not (self._drain and error is not None):
+        if is_gone(task.path) and not (self._drain and error is not None):
             ending = "gone"
         if ending == "gone":
             task.phase = Phase.DONE

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from inotify_simple import INotify
 
-__all__ = ["Growth", "Tree", "find_logs", "missing"]
+__all__ = ["Growth", "Tree", "find_logs", "growth", "is_gone", "missing"]
+
+_GONE = (FileNotFoundError, NotADirectoryError)
 
 
 class Growth(NamedTuple):
@@ -53,9 +55,11 @@ def missing(root: str) -> str | None:
 
 def _walk(
     root: str, include: Sequence[str], exclude: Sequence[str]
-) -> tuple[dict[str, str], list[str]]:
-    """The logs, and the directories that are none."""
+) -> tuple[dict[str, str], list[str], dict[str, str]]:
+    """The logs, the directories that are none, and names of those that cannot be listed, with
+    the reasons."""
     found: dict[str, str] = {}
+    unlisted: dict[str, str] = {}
     others: list[str] = []
     todo = [(root, ".")]
     while todo:
@@ -74,14 +78,17 @@ def _walk(
                     if entry.is_dir(follow_symlinks=False):
                         below = entry.name if name == "." else f"{name}/{entry.name}"
                         children.append((entry.path, below))
-        except OSError:
-            continue  # gone, or not ours to read
+        except _GONE:
+            continue
+        except OSError as error:
+            unlisted[name] = os.strerror(error.errno or 0)
+            continue
         if not is_log and not _published(path, pending):
             others.append(path)
             todo += children
         elif _wanted(name, include, exclude):
             found[name] = path
-    return dict(sorted(found.items())), others
+    return dict(sorted(found.items())), others, unlisted
 
 
 def _wanted(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
@@ -103,7 +110,7 @@ def _published(path: str, pending: list[str]) -> dict[int, str]:
 
 
 def growth(path: str) -> Growth | None:
-    """How the log looks now; None if it is gone."""
+    """How the log looks now; None if it is gone. Raises OSError where that cannot be told."""
     try:
         with os.scandir(path) as entries:
             names = [entry.name for entry in entries]
@@ -114,15 +121,24 @@ def growth(path: str) -> Growth | None:
         if last is None:
             return None
         seen = os.stat(f"{path}/{last}")  # noqa: PTH116 -- of thousands of logs, a path object each
-    except OSError:
+    except _GONE:
         return None
     return Growth(last, seen.st_size, seen.st_mtime_ns)
+
+
+def is_gone(path: str) -> bool:
+    """Whether there is no log; what cannot be listed may be one."""
+    try:
+        return growth(path) is None
+    except OSError:
+        return False
 
 
 class Tree:
     """Watches a root, or single logs. Not thread-safe. Close it.
 
-    logs: single ones, by their names, in place of what a root holds.
+    logs: single ones, by their names, in place of what a root holds. unlisted: what the last scan
+    could not list, and why, by name: a log may be there, or below.
     """
 
     def __init__(
@@ -137,6 +153,7 @@ class Tree:
         self.logs = logs or {}
         self.include = include
         self.exclude = exclude
+        self.unlisted: dict[str, str] = {}
         self._parked: dict[str, Growth | None] = {}
         self._watched: dict[str, int] = {}
         self._paths: dict[int, str] = {}
@@ -146,8 +163,8 @@ class Tree:
         """Name and path of the logs that there are now. New directories are watched from now
         on."""
         if self.root is None:
-            return {name: path for name, path in self.logs.items() if growth(path) is not None}
-        found, others = _walk(self.root, self.include, self.exclude)
+            return self._scan_single()
+        found, others, self.unlisted = _walk(self.root, self.include, self.exclude)
         wanted = {*others, *self._parked}
         for path in self._watched.keys() - wanted:
             self._unwatch(path)
@@ -155,14 +172,35 @@ class Tree:
         for path in new:
             self._watch(path)
         if new:  # what came before the watch did
-            found = _walk(self.root, self.include, self.exclude)[0]
+            found, _, self.unlisted = _walk(self.root, self.include, self.exclude)
         return found
+
+    def _scan_single(self) -> dict[str, str]:
+        """One that cannot be listed is named, so it is there: whoever opens it is told more."""
+        found: dict[str, str] = {}
+        self.unlisted = {}
+        for name, path in self.logs.items():
+            try:
+                if growth(path) is None:
+                    continue
+            except OSError as error:
+                self.unlisted[name] = os.strerror(error.errno or 0)
+            found[name] = path
+        return found
+
+    def may_hold(self, name: str) -> bool:
+        """Whether the last scan could not list that log's directory, or one above it."""
+        above = name.split("/") if self.root is not None else []
+        names = {".", name, *("/".join(above[:n]) for n in range(1, len(above)))}
+        return not names.isdisjoint(self.unlisted)
 
     def park(self, path: str) -> None:
         """From now on growth of the log is told. Whoever parks it looks at it once more after
         this, so that nothing falls in between."""
         self._watch(path)
-        self._parked[path] = growth(path)
+        self._parked[path] = None
+        with contextlib.suppress(OSError):  # then it differs from the next look
+            self._parked[path] = growth(path)
 
     def unpark(self, path: str) -> None:
         """Its growth is no news any more."""
@@ -186,7 +224,12 @@ class Tree:
 
     def grown(self) -> set[str]:
         """Paths of parked logs that look different from when they were parked."""
-        return {path for path, before in self._parked.items() if growth(path) != before}
+        grown: set[str] = set()
+        for path, before in self._parked.items():
+            with contextlib.suppress(OSError):  # the next look may tell
+                if growth(path) != before:
+                    grown.add(path)
+        return grown
 
     def close(self) -> None:
         """Idempotent."""

@@ -3,7 +3,9 @@ no other's business. 25 s: clients connect and leave."""
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -492,6 +494,37 @@ def test_a_pause_grows_only_where_a_log_fails_soon(
         supervisor._take_end(task)
         assert (task.phase, task.since_s) == ("waiting", now_s)
         assert task.retry_at_s - now_s == pause_s
+    supervisor._tree.close()
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_told_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, single: bool
+) -> None:
+    fill(root / "a", 1)
+    where: dict[str, Any] = {"logs": [str(root / "a")]} if single else {"root": str(root)}
+    supervisor = Supervisor(load(None, {**AWAY, **where}))
+    supervisor._scan()
+    (task,) = supervisor._tasks.values()
+    scandir, out = os.scandir, [True]
+
+    def listing(path: str) -> object:
+        if out and str(path) == str(root / "a"):
+            raise OSError(errno.EMFILE, "no")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listing)
+    supervisor._scan()
+    supervisor._scan()
+    assert list(supervisor._tasks.values()) == [task]
+    assert caplog.text.count(f"{task.name} cannot be listed: Too many open files") == 1
+    task.phase, task.error = "running", StorageFull("no room")
+    supervisor._take_end(task)  # nor is it gone where its thread has ended
+    assert (task.phase, list(supervisor._tasks.values())) == ("waiting", [task])
+    out.clear()
+    shutil.rmtree(root / "a")
+    supervisor._scan()
+    assert not supervisor._tasks
     supervisor._tree.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from aolog import Writer
 from bridge import tree as tree_module
-from bridge.tree import Tree, find_logs
+from bridge.tree import Tree, find_logs, is_gone
 from tests.bridge.conftest import fill
 
 
@@ -115,3 +116,71 @@ def test_single_logs_are_as_a_tree_of_them(tmp_path: Path) -> None:
     fill(tmp_path / "b", 1)
     assert list(tree.scan()) == ["a", "b"]
     tree.close()
+
+
+# --- what cannot be listed ------------------------------------------------------------------
+
+
+@pytest.fixture
+def unlisted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Errors of directories that cannot be listed, by their paths."""
+    errors: dict[str, int] = {}
+    scandir = os.scandir
+
+    def listing(path: str) -> object:
+        if str(path) in errors:
+            raise OSError(errors[str(path)], "no")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listing)
+    return errors
+
+
+def test_what_cannot_be_listed_may_hold_logs(
+    tree: Tree, tmp_path: Path, unlisted: dict[str, int]
+) -> None:
+    for name in ("a", "b/c", "bb"):
+        fill(tmp_path / "root" / name, 1)
+    assert list(tree.scan()) == ["a", "b/c", "bb"]
+    assert tree.unlisted == {}
+    unlisted[str(tmp_path / "root/b")] = errno.EMFILE
+    assert list(tree.scan()) == ["a", "bb"]
+    assert tree.unlisted == {"b": "Too many open files"}
+    assert [name for name in ("a", "b", "b/c", "bb") if tree.may_hold(name)] == ["b", "b/c"]
+    unlisted[str(tmp_path / "root")] = errno.EIO
+    assert tree.scan() == {}
+    assert all(map(tree.may_hold, ("a", "b/c", ".")))
+    for gone in (errno.ENOENT, errno.ENOTDIR):
+        unlisted[str(tmp_path / "root")] = gone
+        assert tree.scan() == tree.unlisted == {}
+        assert not tree.may_hold("a")
+
+
+def test_a_single_log_that_cannot_be_listed_is_there(
+    tmp_path: Path, unlisted: dict[str, int]
+) -> None:
+    fill(tmp_path / "a", 1)
+    path = str(tmp_path / "a")
+    tree = Tree(None, {path: path})
+    unlisted[path] = errno.EACCES
+    assert tree.scan() == {path: path}
+    assert (tree.unlisted, tree.may_hold(path)) == ({path: "Permission denied"}, True)
+    assert not is_gone(path)
+    unlisted[path] = errno.ENOENT
+    assert tree.scan() == tree.unlisted == {}
+    assert is_gone(path)
+    tree.close()
+
+
+def test_a_parked_log_that_cannot_be_listed_has_not_grown(
+    tree: Tree, tmp_path: Path, unlisted: dict[str, int]
+) -> None:
+    path = str(tmp_path / "root/a")
+    fill(tmp_path / "root/a", 1)
+    tree.park(path)
+    unlisted[path] = errno.EMFILE
+    assert tree.grown() == set()
+    tree.unpark(path)
+    tree.park(path)  # how it looks is not known, so the next look is news
+    unlisted.clear()
+    assert tree.grown() == {path}
