@@ -4,6 +4,7 @@ are started."""
 from __future__ import annotations
 
 import json
+import logging
 import re
 import signal
 import socket
@@ -19,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from aolog import Reader, Writer
 from aolog.errors import UsageError
 from bridge.embedded import EmbeddedBroker
+from bridge.loglines import _Json, _Text, naming
 from bridge.metrics import exposition
 from bridge.overview import STUCK_S, LogStatus, Phase, overview, state_of
 from bridge.status import Status
@@ -187,6 +189,24 @@ def test_what_is_not_known_is_not_told() -> None:
     text = exposition([blank, LOG._replace(log="n", status=None)])[0].decode()
     assert "aolog_bridge_lag_bytes{" in text
     assert "aolog_bridge_lag_records{" not in text
+
+
+def test_a_log_whose_name_is_no_utf8_is_told_as_all_others_are() -> None:
+    odd = LOG._replace(log=b"bad\xff".decode(errors="surrogateescape"))
+    text = exposition([odd, PARKED])[0].decode()
+    assert 'aolog_bridge_lag_bytes{cluster="main",log="bad\\\\udcff"} 90.0' in text
+    assert 'aolog_bridge_lag_bytes{cluster="main",log="p"} 90.0' in text
+
+
+def test_a_log_line_is_one_line_whatever_a_name_holds() -> None:
+    record = logging.LogRecord(
+        "bridge", logging.INFO, "", 0, "%s is gone", ("new\nli\udcffne",), None
+    )
+    text = _Text("%(levelname)s %(message)s")
+    assert text.format(record) == "INFO new\\nli\\udcffne is gone"
+    with naming("o\nther"):
+        assert text.format(record).endswith(" is gone [o\\nther]")
+    assert json.loads(_Json().format(record))["message"] == "new\nli\udcffne is gone"
 
 
 # --- a process ------------------------------------------------------------------------------
