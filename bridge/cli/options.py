@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLACES",
     "Chosen",
+    "NumberRange",
     "address_of",
     "chosen",
     "cluster_option",
@@ -31,6 +33,20 @@ __all__ = [
     "settings_option",
     "topic_name",
 ]
+
+
+class NumberRange(click.FloatRange):
+    """A float range that takes neither nan, which no bound refuses, nor inf: as the
+    configuration."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """For click."""
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return found
 
 
 def settings_of(

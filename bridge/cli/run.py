@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bridge.cli.options import settings_of, topic_name
+from bridge.cli.options import NumberRange, settings_of, topic_name
 from bridge.cli.running import run_many, run_one
 
 __all__ = ["run"]
@@ -42,7 +42,7 @@ __all__ = ["run"]
     help="exactly_once: a transaction is committed at so many records.  [default: 10000]",
 )  # fmt: skip  # as above
 @click.option(
-    "--transaction-seconds", type=click.FloatRange(0.001, 30),
+    "--transaction-seconds", type=NumberRange(0.001, 30),
     help="exactly_once: or after so long. No consumer sees a record before.  [default: 0.5]",
 )  # fmt: skip  # as above
 @click.option(
@@ -52,31 +52,31 @@ __all__ = ["run"]
     " counted and passed.  [default: stop]",
 )  # fmt: skip  # as above
 @click.option(
-    "--records-per-second", type=click.FloatRange(0, min_open=True),
+    "--records-per-second", type=NumberRange(0, min_open=True),
     help="No more of a log, on average.  [default: no bound]",
 )  # fmt: skip  # as above
 @click.option(
-    "--bytes-per-second", type=click.FloatRange(0, min_open=True),
+    "--bytes-per-second", type=NumberRange(0, min_open=True),
     help="As above, of keys and values.",
 )  # fmt: skip  # as above
 @click.option(
-    "--total-records-per-second", type=click.FloatRange(0, min_open=True),
+    "--total-records-per-second", type=NumberRange(0, min_open=True),
     help="No more of all logs together.",
 )  # fmt: skip  # as above
-@click.option("--total-bytes-per-second", type=click.FloatRange(0, min_open=True), help="As above.")
+@click.option("--total-bytes-per-second", type=NumberRange(0, min_open=True), help="As above.")
 @click.option(
-    "--commit-seconds", type=click.FloatRange(0.01),
+    "--commit-seconds", type=NumberRange(0.01),
     help="How often the cursor is committed.  [default: 1.0]",
 )  # fmt: skip  # as above
 @click.option(
-    "--stop-seconds", type=click.FloatRange(0),
+    "--stop-seconds", type=NumberRange(0),
     help="How long a stop waits for acknowledgements that are under way.  [default: 5.0]",
 )  # fmt: skip  # as above
 @click.option(
     "--prune", is_flag=True, default=None, help="Remove slabs once every cursor has passed them."
 )
 @click.option(
-    "--park-seconds", type=click.FloatRange(0),
+    "--park-seconds", type=NumberRange(0),
     help="With many logs: how long an idle one stays connected.  [default: 30.0]",
 )  # fmt: skip  # as above
 @click.option(
@@ -85,7 +85,7 @@ __all__ = ["run"]
 )  # fmt: skip  # as above
 @click.option("--json", "as_json", is_flag=True, help="Status as one JSON object a line.")
 @click.option(
-    "--status-seconds", type=click.FloatRange(0.05),
+    "--status-seconds", type=NumberRange(0.05),
     help="How often a status is told: with --json a line, on a terminal the live line. Log lines"
     " come when the state changes, and each minute.  [default: 1.0]",
 )  # fmt: skip  # as above

@@ -454,3 +454,21 @@ def test_cursors_says_where_bridges_stand_and_what_their_lanes_hold(
     assert f"bridge: address {cursor_of(log)}, 0 records to go" in words
     assert f"{TOPIC}/3  holds up to" in words
     assert "no-bridge" not in words
+
+
+# --- what no option takes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--records-per-second", "--bytes-per-second", "--total-records-per-second",
+        "--total-bytes-per-second", "--commit-seconds", "--stop-seconds", "--park-seconds",
+        "--status-seconds", "--transaction-seconds",
+    ],
+)  # fmt: skip  # a list
+def test_a_number_that_is_none_is_refused(log: Path, option: str, number: str) -> None:
+    said = refused("run", "--log", log, "--bootstrap-servers", NOWHERE, option, number)
+    assert option in said
+    assert number in said
