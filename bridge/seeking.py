@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "seek"]
 
-_KAFKA = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]+)@(?P<offset>[0-9]+)")
+_KAFKA = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]{1,10})@(?P<offset>[0-9]{1,19})")
 
 
 class Moved(NamedTuple):
@@ -55,6 +55,8 @@ def address_in_kafka(
     if match is None:
         raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
     lane, offset = (match["topic"], int(match["partition"])), int(match["offset"])
+    if lane[1] >= 2**31 or offset >= 2**63:  # as Kafka counts them
+        raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
     with Reader(path) as reader:
         notes = LaneNotes.of(reader, cursor, Storage())
     looking = Cluster(bootstrap_servers, settings).reader(bool)

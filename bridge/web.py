@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,9 +40,10 @@ _REQUEST_S = 10.0  # a client that says nothing for so long is dropped
 def address_of(text: str) -> tuple[str, int]:
     """HOST and PORT of `HOST:PORT`, `[::1]:PORT` or `:PORT`. Raises UsageError."""
     host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 0xFFFF:
+    number = int(port) if re.fullmatch("[0-9]{1,5}", port) else None
+    if not colon or number is None or number > 0xFFFF or "\x00" in host:
         raise UsageError(f"{text!r} is no HOST:PORT", hint="such as 127.0.0.1:9100, or :9100")
-    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", number
 
 
 @contextmanager

@@ -472,3 +472,12 @@ def test_a_number_that_is_none_is_refused(log: Path, option: str, number: str) -
     said = refused("run", "--log", log, "--bootstrap-servers", NOWHERE, option, number)
     assert option in said
     assert number in said
+
+
+@pytest.mark.parametrize(
+    "lane", ["t/99999999999@1", "t/2147483648@1", "t/0@9223372036854775808", "t/0@" + "1" * 5000]
+)
+def test_a_place_that_kafka_cannot_have_is_refused(log: Path, lane: str) -> None:
+    fill(log, 1)
+    said = refused("seek", log, "--to", f"kafka:{lane}", "--bootstrap-servers", NOWHERE)
+    assert "is not TOPIC/PARTITION@OFFSET" in said

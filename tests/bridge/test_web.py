@@ -142,7 +142,9 @@ def test_it_listens_on_loopback_unless_told_otherwise(text: str, address: tuple[
     assert address_of(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "9100", "host", "h:x", "h:-1", "h:70000", "h:"])
+@pytest.mark.parametrize(
+    "text", ["", "9100", "host", "h:x", "h:-1", "h:70000", "h:", "h:" + "1" * 5000, "x\0y:80"]
+)
 def test_an_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is no HOST:PORT"):
         address_of(text)
