@@ -23,10 +23,10 @@ from pydantic import (
     field_validator,
 )
 
-from aolog.cursor import check_name
 from aolog.errors import AologError
 from aolog.retention import Retention
 from bridge.errors import WrongSetting
+from bridge.names import check_cursor
 from bridge.routing import TOPIC_NAME, PartitionRule, Rule
 from bridge.settings import Setting, nearest, read_settings
 
@@ -199,7 +199,7 @@ class Config(_Table):
     @classmethod
     def _cursor_is_a_name(cls, value: str) -> str:
         try:
-            check_name(value)
+            check_cursor(value)
         except AologError as error:
             raise ValueError(str(error)) from None
         return value

@@ -21,6 +21,7 @@ from aolog.storage import Storage
 from bridge.dead_letter import ORIGIN, dead_letter_path, first_dead_letter, read_dead_letter
 from bridge.forwarder import Forwarder
 from bridge.lanes import notes_path
+from bridge.names import REPLAY
 from bridge.seeking import bridge_cursors, forget
 from bridge.stamp import encode_stamp
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CURSOR", "dead_letters_of", "finished", "replay_dead_letters", "replay_range"]
 
-CURSOR = "replay"
+CURSOR = REPLAY
 
 
 def replay_range(

@@ -24,18 +24,20 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
     from bridge.forwarder import OPTIONS, Forwarder
     from bridge.kafka import check
     from bridge.loglines import set_up
+    from bridge.names import check_cursor
     from bridge.one import One
     from bridge.pace import Pace
 
     set_up(as_json=given.get("log_format") == "json", verbose=verbose)
-    settings = given.get("settings", {})
+    settings, cursor = given.get("settings", {}), given.get("cursor", _CURSOR)
     check(settings)
+    check_cursor(cursor)
     forwarder = Forwarder(
         path,
         topic=given.get("topic"),
         bootstrap_servers=given["bootstrap_servers"],
         settings=settings,
-        cursor=given.get("cursor", _CURSOR),
+        cursor=cursor,
         drain=drain,
         commit_s=given.get("commit_seconds", 1.0),
         stop_s=given.get("stop_seconds", 5.0),

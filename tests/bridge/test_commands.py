@@ -481,3 +481,11 @@ def test_a_place_that_kafka_cannot_have_is_refused(log: Path, lane: str) -> None
     fill(log, 1)
     said = refused("seek", log, "--to", f"kafka:{lane}", "--bootstrap-servers", NOWHERE)
     assert "is not TOPIC/PARTITION@OFFSET" in said
+
+
+def test_a_bridge_has_not_the_cursor_of_a_replay(log: Path) -> None:
+    fill(log, 1)
+    for which in ("--log", "--root"):
+        said = refused("run", which, log, "--bootstrap-servers", NOWHERE, "--cursor", "replay")
+        assert "the cursor 'replay' is that of a replay; use another name" in said
+    assert not (log / "cursors").exists()
