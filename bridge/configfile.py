@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from aolog.errors import AologError
 from bridge.config import Cluster, Config, Prune, Route
 from bridge.errors import WrongConfiguration
+from bridge.names import check_cursor
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -196,8 +198,17 @@ def _unmet(raw: dict[str, Any]) -> list[str]:
     return problems + _cursors(raw, names)
 
 
+def _wrong_cursor(name: str) -> str | None:
+    try:
+        check_cursor(name)
+    except AologError as error:
+        return str(error)
+    return None
+
+
 def _cursors(raw: dict[str, Any], names: list[str]) -> list[str]:
-    """Two clusters with one cursor would each pass what the other has not."""
+    """Two clusters with one cursor would each pass what the other has not. What is wrong with the
+    name that theirs are made of is told once, of that."""
     problems = []
     base, default = str(raw.get("cursor", "bridge")), raw.get("cluster") or "".join(names[:1])
     taken: dict[str, str] = {}
@@ -205,6 +216,8 @@ def _cursors(raw: dict[str, Any], names: list[str]) -> list[str]:
         table = raw["clusters"].get(name)
         own = table.get("cursor") if isinstance(table, Mapping) else None
         cursor = own if isinstance(own, str) else base if name == default else f"{base}.{name}"
+        if cursor != base and (wrong := _wrong_cursor(cursor)) and (own or not _wrong_cursor(base)):
+            problems.append(f"clusters.{name}.cursor: {wrong}")
         if cursor in taken:
             problems.append(
                 f"clusters.{name}.cursor: is that of cluster {taken[cursor]!r}; each needs its own"

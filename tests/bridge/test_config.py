@@ -192,6 +192,26 @@ def test_several_clusters_need_a_default_and_cursors_of_their_own() -> None:
     assert problems_of(same) == ["clusters.b.cursor: is that of cluster 'main'; each needs its own"]
 
 
+@pytest.mark.parametrize(
+    ("base", "own", "problem"),
+    [
+        ("bridge", "../../bad name", "'../../bad name' is no name for a cursor"),
+        ("bridge", "", "'' is no name for a cursor"),
+        ("bridge", "replay", "the cursor 'replay' is that of a replay"),
+        ("a" * 121, None, f"{'a' * 121 + '.archive'!r} is no name for a cursor"),
+    ],
+)
+def test_a_clusters_cursor_is_a_name(base: str, own: str | None, problem: str) -> None:
+    clusters = {"main": {"bootstrap_servers": "k:1"}, "archive": {"bootstrap_servers": "k:1"}}
+    if own is not None:
+        clusters["archive"]["cursor"] = own
+    text = json.dumps({"root": "r", "cursor": base, "cluster": "main", "clusters": clusters})
+    (said,) = problems_of(text)
+    assert said.startswith(f"clusters.archive.cursor: {problem}")
+    text = text.replace(base, "b" * 120)
+    assert own is not None or load_text(text).cursor_of("archive") == "b" * 120 + ".archive"
+
+
 def test_options_have_the_forwarders_defaults() -> None:
     known = inspect.signature(Forwarder).parameters
     config = load_text(LEAST)
