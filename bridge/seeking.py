@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "seek"]
 
-_KAFKA = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]{1,10})@(?P<offset>[0-9]{1,19})")
+_KAFKA = re.compile(
+    r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]{1,10})@(?P<offset>[0-9]{1,19})"
+)
 
 
 class Moved(NamedTuple):
