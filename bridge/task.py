@@ -49,6 +49,7 @@ class Task:
 
     ended: where the task is put when its thread ends. ending: why it was told to stop. gaps:
     those that its forwarders met, by where they begin; the next turn may meet one again.
+    counting: held while counts go from the status to the totals.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Task:
     told_s: float = 0.0
     idle_s: float | None = None
     asleep: bool = False
+    counting: threading.Lock = field(default_factory=threading.Lock)
 
     # --- the supervisor's side ----------------------------------------------------------------
 
@@ -119,8 +121,9 @@ class Task:
         if self.thread is not None:
             self.thread.join()
         if self.status is not None:  # counted; what is left says how things stood
-            self.totals.update(self.status.counted())
-            self.status = self.status._replace(**NOTHING, outstanding=0, rate=0.0)
+            with self.counting:
+                self.totals.update(self.status.counted())
+                self.status = self.status._replace(**NOTHING, outstanding=0, rate=0.0)
         if self.forwarder is not None:
             self.gaps |= self.forwarder.gaps
         self.thread = self.forwarder = None
@@ -187,8 +190,10 @@ class Task:
 
     def look(self) -> LogStatus:
         """How it stands. From any thread."""
-        status, phase, error = self.status, self.phase, self.error
-        counted = self.totals + Counter(status.counted() if status else {})
+        phase, error = self.phase, self.error
+        with self.counting:
+            status = self.status
+            counted = self.totals + Counter(status.counted() if status else {})
         reason = None if error is None else str(error)
         forwarder = self.forwarder
         silent_s = None

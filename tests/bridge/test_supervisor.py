@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from bridge.configfile import load, load_text
 from bridge.embedded import EmbeddedBroker
 from bridge.errors import WrongConfiguration
 from bridge.overview import LogStatus, Overview
+from bridge.status import Status
 from bridge.supervisor import Supervisor
 from tests.bridge.conftest import (
     NOWHERE,
@@ -38,6 +40,11 @@ from tests.bridge.conftest import (
     wait_until,
 )
 
+NO_STATUS = Status(
+    state="sending", reachable=True, position=0, committed=0, acknowledged=0, skipped=0,
+    outstanding=0, lag_records=0, lag_bytes=0, lag_seconds=None, lost_records=0, gaps=0,
+    error=None, rate=0.0,
+)  # fmt: skip  # one value
 AWAY = {"clusters.bootstrap_servers": NOWHERE}
 
 
@@ -525,6 +532,29 @@ def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_told_once(
     shutil.rmtree(root / "a")
     supervisor._scan()
     assert not supervisor._tasks
+    supervisor._tree.close()
+
+
+def test_counts_are_seen_once_while_a_task_ends(root: Path) -> None:
+    fill(root / "a", 1)
+    supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}))
+    supervisor._scan()
+    (task,) = supervisor._tasks.values()
+    task.status = NO_STATUS._replace(acknowledged=1_000)
+    seen: list[int] = []
+    looking = threading.Thread(target=lambda: seen.append(task.look().acknowledged))
+
+    class Totals(Counter[str]):
+        def update(self, *given: Any, **named: Any) -> None:
+            super().update(*given, **named)
+            if self:  # between the two steps
+                looking.start()
+                looking.join(0.2)
+
+    task.totals = Totals()
+    task.take_end()
+    looking.join()
+    assert seen == [task.look().acknowledged] == [1_000]
     supervisor._tree.close()
 
 
