@@ -198,6 +198,8 @@ class Tree:
         """From now on growth of the log is told. Whoever parks it looks at it once more after
         this, so that nothing falls in between."""
         self._watch(path)
+        if path in self._parked:  # by another task: what it was not told yet is news still
+            return
         self._parked[path] = None
         with contextlib.suppress(OSError):  # then it differs from the next look
             self._parked[path] = growth(path)
@@ -211,10 +213,14 @@ class Tree:
         """Paths of parked logs that may have grown, and whether logs may have come or gone."""
         if self._inotify is None:
             return set(), False
+        from inotify_simple import flags
+
         grown: set[str] = set()
         changed = False
         for event in self._inotify.read(timeout=0):
             path = self._paths.get(event.wd)
+            if path is not None and event.mask & flags.IGNORED:  # it went, and its watch with it
+                del self._paths[event.wd], self._watched[path]
             if path in self._parked:
                 grown.add(path)
             else:  # of a directory, or the queue was too short for what happened
@@ -223,12 +229,13 @@ class Tree:
         return grown, changed
 
     def grown(self) -> set[str]:
-        """Paths of parked logs that look different from when they were parked."""
+        """Paths of parked logs that look different from when they were parked, or told last."""
         grown: set[str] = set()
         for path, before in self._parked.items():
             with contextlib.suppress(OSError):  # the next look may tell
-                if growth(path) != before:
+                if (now := growth(path)) != before:
                     grown.add(path)
+                    self._parked[path] = now
         return grown
 
     def close(self) -> None:

@@ -109,6 +109,36 @@ def test_news_of_directories_are_told_apart_from_growth(tmp_path: Path) -> None:
     tree.close()
 
 
+def test_a_directory_that_was_made_again_is_watched_again(tmp_path: Path) -> None:
+    tree = Tree(str(tmp_path))
+    if tree._inotify is None:
+        pytest.skip("no inotify here")
+    (tmp_path / "d").mkdir()
+    tree.scan()
+    (tmp_path / "d").rmdir()
+    (tmp_path / "d").mkdir()
+    assert tree.told() == (set(), True)
+    tree.scan()
+    tree.told()
+    fill(tmp_path / "d/log", 1)
+    assert tree.told() == (set(), True)
+    tree.close()
+
+
+def test_what_one_was_not_told_yet_is_news_after_another_has_parked_it(
+    tree: Tree, tmp_path: Path
+) -> None:
+    path = tmp_path / "root/a"
+    fill(path, 1)
+    tree.park(str(path))
+    fill(path, 1)
+    tree.park(str(path))
+    assert tree.grown() == {str(path)}
+    assert tree.grown() == set()
+    fill(path, 1)
+    assert tree.grown() == {str(path)}
+
+
 def test_single_logs_are_as_a_tree_of_them(tmp_path: Path) -> None:
     fill(tmp_path / "a", 1)
     tree = Tree(None, {"a": str(tmp_path / "a"), "b": str(tmp_path / "b")})
