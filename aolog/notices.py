@@ -6,7 +6,7 @@ of what importing this costs.
 
 from __future__ import annotations
 
-__all__ = ["counted", "fault", "records_lost", "warn"]
+__all__ = ["as_utf8", "counted", "fault", "one_line", "records_lost", "warn"]
 
 _CALLER = 2  # frames up: the line that is told is theirs
 
@@ -33,3 +33,15 @@ def counted(count: int, noun: str, spec: str = "") -> str:
 def records_lost(count: int | None) -> str:
     """'1 record', 'an unknown number of records': a gap's."""
     return "an unknown number of records" if count is None else counted(count, "record")
+
+
+def one_line(text: str) -> str:
+    """The text with everything escaped that is not printable."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def as_utf8(text: str) -> str:
+    """The text with everything written out that has no UTF-8 form, as a path may have."""
+    return text.encode(errors="backslashreplace").decode()

@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from aolog.notices import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -37,16 +39,11 @@ class _Text(logging.Formatter):
         line = super().format(record)
         about = _about.get()
         named = about is None or about in record.getMessage()
-        return line if named else f"{line} [{_one_line(about or '')}]"
+        return line if named else f"{line} [{one_line(about or '')}]"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's name
-        record.message = _one_line(record.message)  # a path may hold anything
+        record.message = one_line(record.message)  # a path may hold anything
         return super().formatMessage(record)
-
-
-def _one_line(text: str) -> str:
-    """With everything escaped that is not printable."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class _Json(logging.Formatter):

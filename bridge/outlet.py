@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aolog.notices import counted
+from aolog.notices import as_utf8, counted
 from bridge.provider import Message, Provider, Rejected
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _OVERHEAD_BYTES = 300  # of a message in memory, beside its bytes
 def _words(error: Exception) -> str:
     """What it says, as a log or a terminal takes it: a user's provider may say anything."""
     said = str(error) or type(error).__name__
-    return said.encode(errors="backslashreplace").decode()
+    return as_utf8(said)
 
 
 def _not_taken(failed: Iterable[int], count: int) -> ConnectionError:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.errors import StorageError
-from aolog.notices import counted
+from aolog.notices import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -152,13 +152,6 @@ def to_stderr(text: str) -> None:
             sys.stderr.flush()
     except (OSError, ValueError):
         pass
-
-
-def one_line(text: str) -> str:
-    """The text with everything escaped that is not printable."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 # --- JSON -----------------------------------------------------------------------------------
