@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from aolog import lifetime, seek
 from aolog.batch import Batch, FrameRecords, RecordFrame
 from aolog.cursor import CursorFile, Position
+from aolog.epoch import microseconds
 from aolog.errors import (
     AddressBeyondEnd,
     AologError,
@@ -46,7 +47,6 @@ __all__ = ["Reader", "Start"]
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
 BATCH_BYTES = 64 << 10  # frames are put together up to this: larger ones gain nothing
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Reader:
@@ -460,4 +460,4 @@ def _microseconds(moment: datetime) -> int:
         raise UsageError(
             "a datetime without a time zone", hint="use datetime.now(timezone.utc) and the like"
         )
-    return (moment - _EPOCH) // timedelta(microseconds=1)  # exact, as a float of seconds is not
+    return microseconds(moment)

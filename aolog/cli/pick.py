@@ -12,11 +12,12 @@ import functools
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aolog.cli.parse import ParamType
+from aolog.epoch import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,6 @@ Pick: TypeAlias = "Callable[[bytes], bytes | None]"
 _HINT = "use field:N[:SEP], json:PATH or regex:PATTERN"
 _UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _CALENDAR_US = range(-62_135_596_800_000_000, 253_402_300_800_000_000)  # years 1 to 9999
-_EPOCH, _US = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _NOTHING = object()
 
 
@@ -139,7 +139,7 @@ def timestamp_us(text: bytes, unit: str) -> int | None:
         else:
             moment = datetime.fromisoformat(word)
             moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-            found = (moment - _EPOCH) // _US  # exact, as a float of seconds is not
+            found = microseconds(moment)
     except (ValueError, OverflowError):
         return None
     return found if found in _CALENDAR_US else None

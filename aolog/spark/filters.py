@@ -7,15 +7,16 @@ logs and topics.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog.epoch import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ["ALL", "Bounds", "bounds"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MIN, _MAX = -(1 << 63), (1 << 63) - 1
 
 
@@ -100,5 +101,5 @@ def _between(found: Bounds, field: str, kind: str, value: Any) -> Bounds:
 
 def _number(value: Any) -> int | None:
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return (value - _EPOCH) // timedelta(microseconds=1)
+        return microseconds(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
