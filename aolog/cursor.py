@@ -234,19 +234,12 @@ class CursorFile:
                     path=self._log_path,
                 )
             self._sequence, self.position = _read(file)
-            if file.stat().inode != self._inode():
+            if not self._storage.leads_to(self.path, file):
                 raise FileNotFoundError(self.path)  # deleted or replaced since it was opened
         except BaseException:
             file.close()
             raise
         self._file = file
-
-    def _inode(self) -> int:
-        there = self._storage.open_read(self.path)
-        try:
-            return there.stat().inode
-        finally:
-            there.close()
 
     def commit(self, position: Position) -> None:
         """The position is durable on return. Nothing is written if it is the same already."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aolog.log import Log
     from aolog.record import Gap
     from aolog.repairing import Repaired
-    from aolog.storage import File, Storage
+    from aolog.storage import Storage
 
 __all__ = ["MAP_SUFFIX", "SALVAGE_SUFFIX", "copy_fresh"]
 
@@ -51,7 +51,7 @@ class _Map:
     def __init__(self, path: str, storage: Storage) -> None:
         """Raises LockedError where another copy writes it, or has just been completed."""
         self._file = storage.open_lock(path)
-        if not self._file.try_lock() or not _stands_at(self._file, path, storage):
+        if not self._file.try_lock() or not storage.leads_to(path, self._file):
             self._file.close()
             raise LockedError(
                 "another copy is being made",
@@ -204,17 +204,6 @@ def copy_fresh(
         salvaged=salvaged,
         salvage_path=into + SALVAGE_SUFFIX if salvaged else None,
     )
-
-
-def _stands_at(file: File, path: str, storage: Storage) -> bool:
-    try:
-        there = storage.open_read(path)
-    except FileNotFoundError:
-        return False
-    try:
-        return there.stat().inode == file.stat().inode
-    finally:
-        there.close()
 
 
 def _is_within(path: str, log_path: str) -> bool:

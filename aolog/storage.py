@@ -409,6 +409,18 @@ class Storage:
         kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
         return Entry(kinds.get(stat.S_IFMT(found.st_mode), "other"), found.st_size)
 
+    def leads_to(self, path: str, file: File) -> bool:
+        """Whether the name is still that of the open file: it may be removed, or another's."""
+        inode = file.stat().inode
+        try:
+            there = self.open_read(path)
+        except FileNotFoundError:
+            return False
+        try:
+            return there.stat().inode == inode
+        finally:
+            there.close()
+
     def link(self, old: str, new: str) -> bool:
         """A second name for a file, durable after the directory's sync; False where the file
         system or its rules have none. Raises FileNotFoundError if there is no such file."""
