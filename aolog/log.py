@@ -81,7 +81,6 @@ class Slab:
         self.seal_offset = 0
         self._walked: Index | None = None
         self._walked_to = DATA_BEGIN
-        self._walked_ordinal = 0
         self._walked_greatest = NO_TIMESTAMP
         self._intact = Mark(DATA_BEGIN, 0, NO_TIMESTAMP)  # behind the last frame known to be whole
         # A log has one format, and a slab too short or too damaged to say its own has the log's:
@@ -179,7 +178,6 @@ class Slab:
             if isinstance(found, Frame) and found.header.kind != KIND_SEAL:
                 head = found.header
                 self._walked.note(found.offset, head.ordinal, self._walked_greatest)
-                self._walked_ordinal = head.ordinal + head.records
                 if head.kind == KIND_RECORDS:
                     self._walked_greatest = max(self._walked_greatest, head.timestamp_us)
         self._walked_to = found.begin
@@ -195,8 +193,8 @@ class Slab:
         # marks that holds an intact frame is where the frames end, nearly always the last of all.
         begin = self._walked_to
         while begin > self._intact.offset:
-            stretch = index.at_offset(begin - 1) or Mark(self.data_begin, 0, NO_TIMESTAMP)
-            if stretch.offset <= self._intact.offset:
+            stretch = index.at_offset(begin - 1)
+            if stretch is None or stretch.offset <= self._intact.offset:
                 stretch = self._intact
             if (found := self._intact_from(stretch, begin)) is not None:
                 self._intact = found

@@ -139,7 +139,7 @@ def _fits(claimed: FrameHeader, body: memoryview) -> bool:
     a wrong count, what is no record would be cut out of it."""
     try:
         columns.decode_columns(body, claimed.records, claimed.columns)
-    except columns.Malformed:
+    except Malformed:
         return False
     return True
 
