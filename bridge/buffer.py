@@ -127,7 +127,7 @@ class Buffer:
         self._close_s = close_s
         self._pid = os.getpid()
         self._close_lock = threading.RLock()  # a signal's handler may close in the middle of close
-        self._closing = self._closed = False
+        self._closed = False
         self._close_at_s = float("inf")
         self._idle = False
         self._broken: BaseException | None = None
@@ -209,9 +209,9 @@ class Buffer:
             if self._closed:
                 return
             with core.changed:
-                if not self._closing:
+                if not core.closing:
                     self._close_at_s = time.monotonic() + self._close_s
-                self._closing = core.closing = True
+                core.closing = True
                 core.changed.notify_all()
             self._thread.join()
             refused = None
@@ -254,7 +254,7 @@ class Buffer:
     def _check(self) -> None:
         if os.getpid() != self._pid:
             raise Forked("the buffer was opened before a fork", hint="open one in the child")
-        if self._closing:
+        if self._core.closing:
             raise LogClosed("the buffer is closed")
         if self._broken is not None:
             raise UsageError(f"the sending thread ended: {self._broken!r}") from self._broken
@@ -283,17 +283,17 @@ class Buffer:
         try:
             hurried = False
             while True:
-                closing = self._closing
+                closing = core.closing
                 if closing and not hurried:
                     core.outlet.hurry()  # its last pause may be a long one
                     hurried = True
                 wait_s = core.turn()
                 with core.changed:
-                    if self._closing and self._may_end(tried=closing):
+                    if core.closing and self._may_end(tried=closing):
                         return
-                    if closing is self._closing and wait_s > 0 and not core.due:
+                    if closing is core.closing and wait_s > 0 and not core.due:
                         self._idle = True
-                        core.changed.wait(min(wait_s, 0.2 if self._closing else 3600.0))
+                        core.changed.wait(min(wait_s, 0.2 if core.closing else 3600.0))
                         self._idle = False
         except BaseException as error:  # told to whoever calls next
             self._broken = error

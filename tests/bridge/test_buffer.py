@@ -439,7 +439,7 @@ def test_the_time_to_close_counts_from_the_call(tmp_path: Path) -> None:
 
     closing = threading.Thread(target=close)
     closing.start()
-    wait_until(lambda: buffer._closing)
+    wait_until(lambda: buffer._core.closing)
     closing.join(0.3)  # longer than `close_s`; later does no harm
     held.let_go.set()
     closing.join(60)
