@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -96,6 +97,17 @@ def _without_secrets(text: str, settings: dict[str, Setting]) -> str:
     return text
 
 
+def _cursor_name(value: str) -> str:
+    try:
+        check_cursor(value)
+    except AologError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+CursorName: TypeAlias = Annotated[str, AfterValidator(_cursor_name)]
+
+
 class Cluster(_Table):
     """A Kafka cluster."""
 
@@ -113,7 +125,7 @@ class Cluster(_Table):
         Field(description='librdkafka\'s; secrets as {file = "..."} or {env = "..."}'),
         WithJsonSchema({"type": "object"}),
     ] = {}
-    cursor: str | None = Field(None, description="name of its cursor in each log")
+    cursor: CursorName | None = Field(None, description="name of its cursor in each log")
 
     def client_settings(self) -> dict[str, str]:
         """As the client takes them, secrets too."""
@@ -169,7 +181,7 @@ class Config(_Table):
     exclude: list[str] = Field([], description="the same, of logs to leave alone")
     routes: list[Route] = Field([], description="the first that matches decides")
     topic: str | None = Field(None, pattern=_TOPIC, description="for records that name none")
-    cursor: str = "bridge"
+    cursor: CursorName = "bridge"
     delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
     cursor_topic: str = Field(
         "aolog-bridge-cursors", pattern=_TOPIC, description="exactly_once: of cursor records"
@@ -194,15 +206,6 @@ class Config(_Table):
     slice_seconds: float = Field(10.0, ge=0.1, description="a log's turn while others wait")
     http: str | None = Field(None, description="HOST:PORT for /metrics, /healthz, /readyz, /status")
     log_format: Literal["text", "json"] = "text"
-
-    @field_validator("cursor")
-    @classmethod
-    def _cursor_is_a_name(cls, value: str) -> str:
-        try:
-            check_cursor(value)
-        except AologError as error:
-            raise ValueError(str(error)) from None
-        return value
 
     @field_validator("http")
     @classmethod

@@ -207,8 +207,8 @@ def _wrong_cursor(name: str) -> str | None:
 
 
 def _cursors(raw: dict[str, Any], names: list[str]) -> list[str]:
-    """Two clusters with one cursor would each pass what the other has not. What is wrong with the
-    name that theirs are made of is told once, of that."""
+    """Two clusters with one cursor would each pass what the other has not. What is wrong with a name
+    that is given, the model tells; here, what is with one that is made of it."""
     problems = []
     base, default = str(raw.get("cursor", "bridge")), raw.get("cluster") or "".join(names[:1])
     taken: dict[str, str] = {}
@@ -216,7 +216,8 @@ def _cursors(raw: dict[str, Any], names: list[str]) -> list[str]:
         table = raw["clusters"].get(name)
         own = table.get("cursor") if isinstance(table, Mapping) else None
         cursor = own if isinstance(own, str) else base if name == default else f"{base}.{name}"
-        if cursor != base and (wrong := _wrong_cursor(cursor)) and (own or not _wrong_cursor(base)):
+        is_made = not isinstance(own, str) and name != default
+        if is_made and not _wrong_cursor(base) and (wrong := _wrong_cursor(cursor)):
             problems.append(f"clusters.{name}.cursor: {wrong}")
         if cursor in taken:
             problems.append(

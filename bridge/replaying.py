@@ -28,9 +28,7 @@ from bridge.stamp import encode_stamp
 if TYPE_CHECKING:
     from bridge.engine import Poison
 
-__all__ = ["CURSOR", "dead_letters_of", "finished", "replay_dead_letters", "replay_range"]
-
-CURSOR = REPLAY
+__all__ = ["dead_letters_of", "finished", "replay_dead_letters", "replay_range"]
 
 
 def replay_range(
@@ -42,23 +40,23 @@ def replay_range(
     if end <= begin:
         raise UsageError(f"nothing lies from {begin} to {end}", hint="give --from before --to")
     for name in bridge_cursors(path, storage):
-        if name != CURSOR and (stands := read_position(path, name, storage).address) < end:
+        if name != REPLAY and (stands := read_position(path, name, storage).address) < end:
             raise UsageError(
                 f"bridge {name!r} has passed {stands} only, and not yet {end}",
                 hint="replay what it has passed; it sends the rest itself",
                 path=path,
             )
-    with Reader(path, begin, cursor=CURSOR) as reader:  # what an earlier one left is begun anew
-        forget(reader, CURSOR, storage)
+    with Reader(path, begin, cursor=REPLAY) as reader:  # what an earlier one left is begun anew
+        forget(reader, REPLAY, storage)
         reader.seek(begin)
         reader.commit()
-    return Forwarder(path, topic=topic, cursor=CURSOR, until=end, poison=poison, **options)
+    return Forwarder(path, topic=topic, cursor=REPLAY, until=end, poison=poison, **options)
 
 
 def finished(path: str) -> None:
     """Removes the cursor of a replay that has ended, so that it protects nothing any more."""
     storage = Storage()
-    for each in (cursor_path(path, CURSOR), notes_path(path, CURSOR)):
+    for each in (cursor_path(path, REPLAY), notes_path(path, REPLAY)):
         if storage.exists(each):
             storage.unlink(each)
 
@@ -86,7 +84,7 @@ def replay_dead_letters(
     return Forwarder(
         dead,
         topic=None,
-        cursor=CURSOR,
+        cursor=REPLAY,
         drain=True,
         poison=poison,
         view=_as_it_was,

@@ -168,11 +168,12 @@ def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
 
 def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
     from bridge.dead_letter import read_dead_letter
-    from bridge.replaying import CURSOR, dead_letters_of
+    from bridge.names import REPLAY
+    from bridge.replaying import dead_letters_of
 
     path = dead_letters_of(log, cursor)
     names = [each.name for each in aolog.cursors(path)]
-    begin = read_position(path, CURSOR, Storage()).address if CURSOR in names else "earliest"
+    begin = read_position(path, REPLAY, Storage()).address if REPLAY in names else "earliest"
     letters = 0
     with Reader(path, begin) as reader:  # type: ignore[arg-type]  # an address or the word
         for record in reader:
