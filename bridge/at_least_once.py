@@ -81,7 +81,7 @@ class AtLeastOnce:
             notes.save()  # before the cursor is: after it they would count as lost
         reader.commit()  # from now on it protects what it has not passed
         self._give_up = give_up
-        self._cluster = Cluster(bootstrap_servers, settings)
+        self._cluster = Cluster(bootstrap_servers, settings, notes.cluster)
         self._engine = Engine(
             start,
             now_s=time.monotonic(),
@@ -338,9 +338,8 @@ class AtLeastOnce:
             return
         finally:
             reader.close()
-        if self._notes.clean:
-            self._notes.clean = False  # before anything is sent: a crash is no clean stop
-            self._save_notes()
+        self._notes.clean = False  # before anything is sent: a crash is no clean stop
+        self._save_notes()
         self._do(self._engine.connected(arrivals.held))
         self._topics.heard(arrivals)
 

@@ -33,6 +33,8 @@ from bridge.read_back import ReadBack
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from bridge.identity import Identity
+
 __all__ = ["CursorTopic"]
 
 _log = logging.getLogger("bridge.kafka")
@@ -50,17 +52,25 @@ _OPEN_MAX_S = 90.0
 
 class CursorTopic:
     """Reads in a thread of its caller's; makes clients as it needs them. give_up: asked now and
-    then."""
+    then. identity: which cluster it has to be."""
 
-    def __init__(self, name: str, settings: dict[str, Any], give_up: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: dict[str, Any],
+        give_up: Callable[[], bool],
+        identity: Identity,
+    ) -> None:
         self.name = name
+        self._identity = identity
         self._settings = settings
         self._give_up = give_up
 
     # --- there and fit ------------------------------------------------------------------------
 
     def require(self) -> None:
-        """Makes it if it is missing. Raises CursorTopicUnfit, NotIsolated, NotReachable."""
+        """Makes it if it is missing. Raises CursorTopicUnfit, NotIsolated, NotReachable,
+        OtherCluster."""
         admin = AdminClient(self._settings, logger=CLIENT_LOG)
         until_s = time.monotonic() + ANSWER_S * 2
         while not (partitions := self._partitions(admin)):
@@ -92,6 +102,7 @@ class CursorTopic:
                 "this is the embedded broker, which does not isolate transactions",
                 hint="use --delivery at_least_once, or a Kafka",
             )
+        self._identity.meet(told.cluster_id, str(self._settings["bootstrap.servers"]))
         found = told.topics[self.name]
         if found.error is None:
             return len(found.partitions)

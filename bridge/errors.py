@@ -19,6 +19,7 @@ __all__ = [
     "NotDelivered",
     "NotIsolated",
     "NotRunning",
+    "OtherCluster",
     "Undeliverable",
     "WrongConfiguration",
     "WrongSetting",
@@ -51,6 +52,12 @@ class Fenced(DestinationError):
 
     code = "fenced"
     exit_status = 7
+
+
+class OtherCluster(DestinationError):
+    """The servers are not the Kafka cluster that the cursor is of. Nothing was sent or changed."""
+
+    code = "other_cluster"
 
 
 class NotIsolated(DestinationError):

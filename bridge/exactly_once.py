@@ -113,7 +113,12 @@ class ExactlyOnce:
         notes.save()
         source.reader.commit()  # from now on it protects what it has not passed
         self._cluster = TransactionalCluster(
-            bootstrap_servers, settings, CursorName(uuid, source.cursor), cursor_topic, give_up
+            bootstrap_servers,
+            settings,
+            CursorName(uuid, source.cursor),
+            cursor_topic,
+            give_up,
+            notes.cluster,
         )
         self._partitions = Partitions(self._cluster)
         self._engine = Transactions(
@@ -399,10 +404,11 @@ class ExactlyOnce:
         return behind
 
     def _unclean(self) -> None:
-        """Durable before anything is sent: the local cursor may be behind the cluster's."""
+        """Durable before anything is sent: the local cursor may be behind the cluster's, and which
+        cluster that is."""
         if self._notes.clean:
             self._notes.clean, self._notes.unsure = False, True
-            self._notes.save()
+        self._notes.save()
 
     def _save(self, position: Position) -> None:
         if position.address > self._engine.saved.address:

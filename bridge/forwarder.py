@@ -52,7 +52,8 @@ class Forwarder:
     every other protecting cursor have passed, or of them what retention lets go. until: it drains
     up to this address and no further. records_per_second, bytes_per_second: it is not sent faster,
     on average; shared_pace: nor than all whose pace it is together. view, keyless: see Feed.
-    storage: where the log is, if not in the system's files.
+    storage: where the log is, if not in the system's files. cluster: what the configuration calls the
+    destination.
 
     delivery: what is promised whatever is killed, and for how long an outage lasts.
     "at_least_once": nothing is lost, each partition keeps the order of the log, and what arrived
@@ -91,6 +92,7 @@ class Forwarder:
         transaction_records: int = 10_000,
         transaction_seconds: float = 0.5,
         storage: Storage | None = None,
+        cluster: str = "",
     ) -> None:
         if delivery not in DELIVERIES:
             raise WrongSetting(
@@ -118,6 +120,7 @@ class Forwarder:
                 begun=reader.has_cursor_position,
             )  # fmt: skip  # one call, one place
             _check_notes(notes, delivery)
+            notes.cluster.name = cluster
             self._drain_to = reader.end() if drain else until
             routing = routing or Routing(topic)
             routing.of_log(reader.topic)

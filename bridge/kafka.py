@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.errors import WrongSetting
+from bridge.identity import Identity
 from bridge.lane import Refusal
 from bridge.librdkafka import (
     ALL_DOWN,
@@ -152,14 +153,17 @@ def check(settings: dict[str, str]) -> None:
 class Cluster:
     """A producer and what comes back from it. Not thread-safe: one thread sends and polls.
 
-    settings: librdkafka's, checked before.
+    settings: librdkafka's, checked before. identity: which cluster it has to be.
     """
 
     _statistics_ms = 1_000
 
-    def __init__(self, bootstrap_servers: str, settings: dict[str, str]) -> None:
+    def __init__(
+        self, bootstrap_servers: str, settings: dict[str, str], identity: Identity | None = None
+    ) -> None:
         self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
         self._servers = bootstrap_servers
+        self._identity = identity or Identity()
         self._producer: Producer | None = None
         self._generation = 0
         self._careful = False
@@ -364,7 +368,7 @@ class Cluster:
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 if there is no such topic (asking may create it).
-        Raises NotReachable, and Refused for what can be no topic's name."""
+        Raises NotReachable, OtherCluster, and Refused for what can be no topic's name."""
         found = self._look_for(topic)
         if found.error is None:
             self.reachable = True
@@ -386,12 +390,14 @@ class Cluster:
         of a broker that it is connected to, and looks for one with each answer that it gets and
         each half second. What the first answer comes through it drops, and connects anew only to
         ask the second: then the first record arrives after 85 ms instead of 1,060, where a broker
-        is 10 ms away (measured). Raises NotReachable, of the first question."""
+        is 10 ms away (measured). Raises NotReachable, of the first question, and OtherCluster."""
         assert self._producer is not None
         try:
-            found: TopicMetadata = self._producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
+            told = self._producer.list_topics(topic, timeout=ANSWER_S)
         except KafkaException as error:
             raise NotReachable(f"{self._servers}: {words(error)}") from error
+        self._identity.meet(told.cluster_id, self._servers)
+        found: TopicMetadata = told.topics[topic]
         if not self._met:
             self._met = True
             with contextlib.suppress(KafkaException):
@@ -400,4 +406,4 @@ class Cluster:
 
     def reader(self, give_up: Callable[[], bool]) -> ReadBack:
         """For looking into partitions. give_up: asked now and then. Close it."""
-        return ReadBack(self._settings, give_up)
+        return ReadBack(self._settings, give_up, self._identity)

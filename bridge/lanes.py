@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.cursor import NOTES_SUFFIX, cursor_path
 from aolog.errors import StorageError, StorageFailed, SyncFailed
+from bridge.identity import Identity
 
 if TYPE_CHECKING:
     from aolog import Reader
@@ -50,7 +51,7 @@ class LaneNotes:
     1, which has none, one of the bridge's own. clean: nothing was in flight when it stopped.
     lost: the file was gone or unreadable once, so for a lane that is not noted since, nothing
     bounds how far to read back. delivery: whose records may be under way unless clean. unsure:
-    the cluster may have left something open (see left_open)."""
+    the cluster may have left something open (see left_open). cluster: whose lanes these are."""
 
     path: str
     storage: Storage
@@ -60,6 +61,7 @@ class LaneNotes:
     delivery: str = "at_least_once"
     unsure: bool = False
     lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
+    cluster: Identity = field(default_factory=Identity)
 
     @classmethod
     def of(cls, reader: Reader, cursor: str, storage: Storage) -> LaneNotes:
@@ -72,7 +74,7 @@ class LaneNotes:
     ) -> LaneNotes:
         """What was saved. begun: whether there is a cursor, so that there ought to be notes."""
         path = notes_path(log_path, cursor)
-        fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun)
+        fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun, cluster=Identity(path))
         try:
             file = storage.open_read(path)
         except FileNotFoundError:
@@ -107,6 +109,9 @@ class LaneNotes:
             delivery=str(saved.get("delivery", "at_least_once")),
             unsure=bool(saved.get("unsure")),
             lanes=lanes,
+            cluster=Identity(
+                path, str(saved.get("cluster", "")), str(saved.get("cluster_name", ""))
+            ),
         )
 
     def save_if_possible(self) -> None:
@@ -138,6 +143,8 @@ class LaneNotes:
             "lost": self.lost,
             "delivery": self.delivery,
             "unsure": self.unsure,
+            "cluster": self.cluster.known,
+            "cluster_name": self.cluster.name,
             "lanes": lanes,
         }
         directory = os.path.dirname(self.path)  # noqa: PTH120 -- as in storage

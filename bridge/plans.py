@@ -5,7 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aolog.cursor import cursor_path
+from aolog.storage import Storage
+from bridge.errors import OtherCluster
 from bridge.forwarder import OPTIONS, Forwarder
+from bridge.lanes import LaneNotes
 from bridge.routing import Routing, Rule
 
 if TYPE_CHECKING:
@@ -23,12 +27,14 @@ class Plan(NamedTuple):
     rules: list[Rule]
     cluster: str
     default_cluster: str
+    others: frozenset[str] = frozenset()  # cursors of the other clusters
 
     def __repr__(self) -> str:  # settings hold secrets
         return f"Plan({self.cluster!r})"
 
     def forwarder(self, name: str, path: str, **more: Any) -> Forwarder:
-        """Opens the log. Raises what Forwarder does."""
+        """Opens the log. Raises what Forwarder does, and OtherCluster."""
+        self._check_cursor(path)
         routing = Routing(
             self.topic,
             self.rules,
@@ -38,7 +44,23 @@ class Plan(NamedTuple):
         )
         options = {**self.options, **more}
         settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
-        return Forwarder(path, routing=routing, settings=settings, **options)
+        return Forwarder(path, routing=routing, settings=settings, cluster=self.cluster, **options)
+
+    def _check_cursor(self, path: str) -> None:
+        """A new cursor begins the log anew: not where the cluster has one that is meant for another
+        now, as behind a change of the default. Raises OtherCluster."""
+        storage, own = Storage(), self.options["cursor"]
+        if not self.others or storage.exists(cursor_path(path, own)):
+            return
+        for each in sorted(self.others):
+            notes = LaneNotes.load(path, each, storage, topic_uuid=None, begun=False)
+            if notes.cluster.name == self.cluster:
+                raise OtherCluster(
+                    f"the cursor of cluster {self.cluster!r} is {each!r} in this log, and the "
+                    f"configuration gives it {own!r}, which would begin anew",
+                    hint="another cluster has become the default: write each one's `cursor`",
+                    path=path,
+                )
 
 
 def plans(config: Config, pace: Pace) -> dict[str, Plan]:
@@ -61,6 +83,7 @@ def plans(config: Config, pace: Pace) -> dict[str, Plan]:
             rules=config.rules,
             cluster=name,
             default_cluster=config.default_cluster if several else name,
+            others=frozenset(config.cursor_of(other) for other in config.clusters if other != name),
         )
         for name, cluster in config.clusters.items()
     }

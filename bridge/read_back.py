@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from bridge.identity import Identity
 from bridge.librdkafka import (
     ANSWER_S,
     CLIENT_LOG,
@@ -31,10 +32,17 @@ __all__ = ["ReadBack"]
 
 class ReadBack:
     """Looks into destination partitions: their ends, and our stamps in them. No group is joined
-    and nothing is committed."""
+    and nothing is committed. identity: which cluster it has to be, if that is not known already."""
 
-    def __init__(self, settings: dict[str, Any], give_up: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        give_up: Callable[[], bool],
+        identity: Identity | None = None,
+    ) -> None:
         self._give_up = give_up
+        self._identity = identity or Identity()
+        self._servers = str(settings.get("bootstrap.servers"))
         kept = {k: v for k, v in settings.items() if k not in PRODUCER_ONLY}
         self._consumer = Consumer(
             {
@@ -50,11 +58,13 @@ class ReadBack:
 
     def leaders(self, topic: str) -> dict[int, int]:
         """The broker that leads each partition of a topic, -1 where none does; nothing if there
-        is no such topic, or none for us, and none is created. Raises NotReachable."""
+        is no such topic, or none for us, and none is created. Raises NotReachable, OtherCluster."""
         try:
-            found = self._consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
+            told = self._consumer.list_topics(topic, timeout=ANSWER_S)
         except KafkaException as error:
             raise NotReachable(words(error)) from error
+        self._identity.meet(told.cluster_id, self._servers)
+        found = told.topics[topic]
         if found.error is not None and found.error.code() not in {
             *NO_TOPIC,
             KafkaError.TOPIC_AUTHORIZATION_FAILED,

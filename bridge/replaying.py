@@ -47,7 +47,7 @@ def replay_range(
                 path=path,
             )
     with Reader(path, begin, cursor=REPLAY) as reader:  # what an earlier one left is begun anew
-        forget(reader, REPLAY, storage)
+        forget(reader, REPLAY, storage, cluster=True)
         reader.seek(begin)
         reader.commit()
     return Forwarder(path, topic=topic, cursor=REPLAY, until=end, poison=poison, **options)

@@ -33,7 +33,8 @@ _KAFKA = re.compile(
 class Moved(NamedTuple):
     """What a seek did, or would do. before: None if the cursor is a new one. forgot: whether
     what lies in the destination will be sent again. records: between where it was (the log's
-    beginning, if it is new) and the address; None where the log does not count them."""
+    beginning, if it is new) and the address; None where the log does not count them.
+    forgot_cluster: which one it is of."""
 
     cursor: str
     before: int | None
@@ -41,6 +42,7 @@ class Moved(NamedTuple):
     forgot: bool
     done: bool
     records: int | None = None
+    forgot_cluster: bool = False
 
 
 def bridge_cursors(path: str, storage: Storage) -> list[str]:
@@ -90,14 +92,23 @@ def place(path: str, start: Start, ordinal: int | None = None) -> int:
 
 
 def seek(
-    path: str, address: int, *, cursor: str, only_missing: bool = False, dry_run: bool = False
+    path: str,
+    address: int | None,
+    *,
+    cursor: str,
+    only_missing: bool = False,
+    forget_cluster: bool = False,
+    dry_run: bool = False,
 ) -> Moved:
-    """Moves a bridge's cursor; durable on return. Going back, the lanes forget what they hold,
-    unless only what is missing in the destination is to be sent.
+    """Moves a bridge's cursor, if there is an address; durable on return. Going back, the lanes
+    forget what they hold, unless only what is missing in the destination is to be sent.
+    forget_cluster: they do, and the cursor may go to another cluster (see identity).
 
-    Raises CursorLocked while a bridge runs, and what Reader raises.
+    Raises CursorLocked while a bridge runs, NoSuchCursor, and what Reader raises.
     """
     storage = Storage()
+    if address is None:
+        address = read_position(path, cursor, storage).address
     try:
         before, passed = read_position(path, cursor, storage)[:2]
     except NoSuchCursor:
@@ -107,14 +118,15 @@ def seek(
     forgets = back and not only_missing
     with _held(path, address, cursor) as reader:
         if not dry_run:
-            if forgets or before is None:
-                forget(reader, cursor, storage)  # first: with the cursor moved they would hold
+            if forgets or forget_cluster or before is None:
+                # First: with the cursor moved they would hold.
+                forget(reader, cursor, storage, cluster=forget_cluster)
             reader.seek(address)
             reader.commit()
     with Reader(path, address) as there:
         at = there.ordinal
         records = None if at is None or passed is None else abs(at - passed)
-    return Moved(cursor, before, address, forgets, not dry_run, records)
+    return Moved(cursor, before, address, forgets, not dry_run, records, forget_cluster)
 
 
 def _held(path: str, address: int, cursor: str) -> Reader:
@@ -128,10 +140,12 @@ def _held(path: str, address: int, cursor: str) -> Reader:
         ) from error
 
 
-def forget(reader: Reader, cursor: str, storage: Storage) -> None:
-    """The lanes of a cursor hold nothing, as far as its notes say; durable on return. To be
-    called by who holds the cursor."""
+def forget(reader: Reader, cursor: str, storage: Storage, *, cluster: bool) -> None:
+    """The lanes of a cursor hold nothing, as far as its notes say, and they are of no cluster if
+    that too is to be forgotten; durable on return. To be called by who holds the cursor."""
     notes = LaneNotes.of(reader, cursor, storage)
+    if cluster:
+        notes.cluster.known = ""
     notes.lanes.clear()
     notes.lost = False
     notes.save()

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from aolog.speed import Rows
+    from bridge.identity import Identity
     from bridge.lane import LaneKey
     from bridge.messages import Callback
 
@@ -103,13 +104,14 @@ class TransactionalCluster(Cluster):
         name: CursorName,
         cursor_topic: str,
         give_up: Callable[[], bool],
+        identity: Identity | None = None,
     ) -> None:
-        super().__init__(bootstrap_servers, settings)
+        super().__init__(bootstrap_servers, settings, identity)
         self.owner = os.urandom(8).hex()
         self._name = name
         self._leaving = False
         self._asked_to_give_up = give_up
-        self._topic = CursorTopic(cursor_topic, self._settings, self._give_up)
+        self._topic = CursorTopic(cursor_topic, self._settings, self._give_up, self._identity)
         self._left = LeftOpen(self._settings, self._give_up)
         self._worker: Thread | None = None
         self._outcomes: queue.SimpleQueue[TransactionEvent | BaseException] = queue.SimpleQueue()

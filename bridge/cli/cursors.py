@@ -39,6 +39,7 @@ def cursors(log: str, *, as_json: bool) -> None:
                 **each._asdict(),
                 "lag": each.lag._asdict(),
                 "clean": notes.clean,
+                "cluster": notes.cluster.known or None,
             }
             told["lanes"] = [
                 {"topic": topic, "partition": partition, **asdict(note)}
@@ -47,7 +48,8 @@ def cursors(log: str, *, as_json: bool) -> None:
             out.json(told)
             continue
         lag = "unknown" if each.lag.records is None else f"{each.lag.records:,}"
-        out.line(f"{each.name}: address {each.address}, {lag} records to go")
+        of = f", of Kafka cluster {notes.cluster.known}" if notes.cluster.known else ""
+        out.line(f"{each.name}: address {each.address}, {lag} records to go{of}")
         for (topic, partition), note in lanes:
             ahead = "  ahead of the cursor" if note.address > each.address else ""
             held = f"holds up to {note.address}" if note.address >= 0 else "holds nothing"

@@ -32,12 +32,17 @@ Examples:
   aolog-bridge seek LOG --to 2026-01-31T12:00:00Z --dry-run
   aolog-bridge seek LOG --to cursor:nightly
   aolog-bridge seek LOG --to kafka:events/3@120934 --bootstrap-servers k:9092
-  aolog-bridge seek LOG --to kafka:events/3@120934 --config bridge.toml""",
+  aolog-bridge seek LOG --to kafka:events/3@120934 --config bridge.toml
+  aolog-bridge seek LOG --forget-cluster""",
 )
 @click.argument("log", type=click.Path())
-@click.option("--to", "to", required=True, metavar="PLACE", help="Where it goes on.")
+@click.option("--to", "to", metavar="PLACE", help="Where it goes on.")
 @cursor_option
 @click.option("--only-missing", is_flag=True, help="Back: send only what is not in Kafka already.")
+@click.option(
+    "--forget-cluster", is_flag=True,
+    help="It may go on in another Kafka cluster than it is of. Without --to: where it stands.",
+)  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="For kafka:...")
 @config_option
 @cluster_option
@@ -46,10 +51,11 @@ Examples:
 @json_option
 def seek(
     log: str,
-    to: str,
+    to: str | None,
     *,
     cursor: str | None,
     only_missing: bool,
+    forget_cluster: bool,
     bootstrap_servers: str | None,
     file: str | None,
     cluster: str | None,
@@ -61,9 +67,17 @@ def seek(
 
     Back: what lies between is sent once more, unless --only-missing. Forward: what lies between
     is never sent.
+
+    A cursor belongs to the Kafka cluster that it met first, and no other is sent to: what the
+    cursor has passed would be missing there. --forget-cluster is for a bridge that moves to
+    another on purpose, or a cluster that was made anew.
     """
     from bridge import seeking
 
+    if to is None and not forget_cluster:
+        raise click.UsageError("say where it goes on: --to PLACE")
+    if only_missing and forget_cluster:
+        raise click.UsageError("what is missing in another cluster is not known")
     to_use = chosen(
         log,
         file=file,
@@ -73,11 +87,24 @@ def seek(
         cursor=cursor,
     )
     cursor = to_use.cursor
-    address = address_of(log, to, cursor=cursor, servers=to_use.servers, settings=to_use.settings)
-    moved = seeking.seek(log, address, cursor=cursor, only_missing=only_missing, dry_run=dry_run)
+    address = None
+    if to is not None:
+        servers, settings = to_use.servers, to_use.settings
+        address = address_of(log, to, cursor=cursor, servers=servers, settings=settings)
+    moved = seeking.seek(
+        log,
+        address,
+        cursor=cursor,
+        only_missing=only_missing,
+        forget_cluster=forget_cluster,
+        dry_run=dry_run,
+    )
     if as_json:
         out.json(moved._asdict())
         return
+    if moved.forgot_cluster:
+        goes = "goes" if moved.done else "would go"
+        out.line(f"cursor {cursor} {goes} on in whichever cluster it meets next")
     if moved.address == moved.before:
         out.line(f"cursor {cursor} is at address {moved.address} already")
         return

@@ -142,7 +142,8 @@ def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(
     [
         (["frob"], "No such command 'frob'"),
         (["run", "--nope"], "No such option"),
-        (["seek", "LOG"], "Missing option '--to'"),
+        (["seek", "LOG"], "say where it goes on: --to PLACE"),
+        (["replay"], "Missing argument 'LOG'"),
         (["run", "--log", "l", "--poison", "x"], "Invalid value for '--poison'"),
         (["run", "--log", "l", "--root", "r"], "name a --log or a --root, not both"),
         (["status", "--log", "l", "--root", "r"], "name one of --http, --config, --log"),

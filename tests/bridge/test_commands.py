@@ -74,6 +74,7 @@ def test_a_seek_back_sends_what_lies_between_once_more(
         "before": cursor_before(log),
         "address": delivered[600],
         "forgot": True,
+        "forgot_cluster": False,
         "done": True,
         "records": 400,
     }

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from aolog import Reader, Writer
 from aolog.errors import CursorDiverged, CursorForeign
 from bridge.cursor_record import CursorRecord, decode_cursor, encode_cursor
 from bridge.dead_letter import read_dead_letter
 from bridge.delivery import BUSY_S
-from bridge.errors import CursorTopicUnfit, Undeliverable
+from bridge.errors import CursorTopicUnfit, OtherCluster, Undeliverable
+from bridge.lanes import notes_path
+from bridge.seeking import seek
 from bridge.source import Source
 from bridge.transactions import Transactions
 from tests.bridge.against_kafka import (
@@ -288,6 +291,32 @@ def test_a_cursor_topic_that_does_not_do_is_refused_before_anything_is_written(
     for p in range(partitions):
         assert raw_committed(kafka, cursors, p, isolation="read_uncommitted") == []
     assert committed_in(kafka, name) == []
+
+
+def test_another_cluster_is_refused_before_anything_is_written(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
+) -> None:
+    name, cursors = topic(1), f"cursors-{uuid.uuid4().hex[:8]}"
+    with Writer(log) as writer:
+        append(writer, range(10))
+    exactly(name).end()
+    with Writer(log) as writer:
+        append(writer, range(10, 20))
+    path = Path(notes_path(str(log), "bridge"))
+    notes = json.loads(path.read_text())
+    assert notes["cluster"]
+    path.write_text(json.dumps({**notes, "cluster": "another"}))
+    with pytest.raises(OtherCluster, match="is of another"):
+        exactly(name, cursor_topic=cursors).end()
+    assert (
+        cursors
+        not in AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics().topics
+    )
+    assert len(committed_in(kafka, name)) == 10
+    seek(str(log), None, cursor="bridge", forget_cluster=True)
+    exactly(name).end()
+    assert_arrived(records_of(log), committed_in(kafka, name), topic=name)
+    assert json.loads(path.read_text())["cluster"] == notes["cluster"]
 
 
 def test_a_transaction_timeout_that_the_cluster_does_not_take_ends_it_in_words(

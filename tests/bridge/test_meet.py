@@ -42,7 +42,8 @@ class Client:
         if len(self.asked) in self.fails:
             raise AWAY
         partitions = dict.fromkeys(range(len(self.asked)))  # which answer counts can be told
-        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=partitions)})
+        found = SimpleNamespace(error=None, partitions=partitions)
+        return SimpleNamespace(cluster_id="one", topics={topic: found})
 
     def init_transactions(self, timeout: float) -> None:
         assert timeout > 0

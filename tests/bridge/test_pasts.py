@@ -16,6 +16,7 @@ from aolog import Reader, Writer
 from aolog.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.embedded import EmbeddedBroker
+from bridge.identity import Identity
 from tests.bridge.conftest import (
     PARTITIONS,
     SOON_S,
@@ -55,7 +56,11 @@ def send_as_they_were(broker: EmbeddedBroker, messages: list[Message]) -> None:
 
 @pytest.mark.parametrize("sync", ["never", "interval"])
 def test_after_a_power_cut_what_is_new_arrives_and_what_was_forwarded_is_not_repeated(
-    broker: EmbeddedBroker, forward: Forward, committed: dict[str, list[int]], sync: str
+    broker: EmbeddedBroker,
+    forward: Forward,
+    committed: dict[str, list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    sync: str,
 ) -> None:
     """Records were forwarded before they were synced, and the log loses some of them, with the
     cursor committed before (sync="never") or not at all."""
@@ -75,6 +80,7 @@ def test_after_a_power_cut_what_is_new_arrives_and_what_was_forwarded_is_not_rep
         run.until(lambda s: s.committed == s.position)
     out = consume(broker.bootstrap_servers)
     assert numbers(out) == once(range(120))
+    monkeypatch.setattr(Identity, "meet", lambda *_: None)  # several brokers stand for one cluster
     lost = 0
     for survivor in system.power_cut(limit=CUTS):
         with EmbeddedBroker() as other:

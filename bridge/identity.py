@@ -1,0 +1,43 @@
+"""Which Kafka cluster a cursor is of: its own id, which its answers name.
+
+A cursor says what one cluster has. With another one behind it (a changed default in the
+configuration, other servers, a name that leads elsewhere) all that the cursor has passed would be
+missing there, and nobody would be told. So the first id that a cursor meets is kept beside it,
+and another one is refused. Kafka's clients have begun to check the same (KIP-1242).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from bridge.errors import OtherCluster
+
+__all__ = ["Identity"]
+
+
+@dataclass(slots=True)
+class Identity:
+    """known: the id, "" where none was met, or the cluster names none. name: what the
+    configuration calls it, "" without one. path: of the notes that keep it, for words. Any
+    thread."""
+
+    path: str = ""
+    known: str = ""
+    name: str = ""
+
+    def meet(self, found: str | None, servers: str) -> None:
+        """The cluster behind these servers says that it is this one. Raises OtherCluster."""
+        if not found or found == self.known:
+            return
+        if self.known:
+            cursor = PurePath(self.path).stem
+            raise OtherCluster(
+                f"{servers} is the Kafka cluster {found}, and the cursor {cursor!r} is of "
+                f"{self.known}: what it has passed would never be sent to this one",
+                hint="mend the servers or the configuration (another default cluster?), or give "
+                "each cluster its own cursor; `aolog-bridge seek LOG --forget-cluster` lets it go "
+                "on here",
+                path=self.path,
+            )
+        self.known = found
