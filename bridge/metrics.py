@@ -37,10 +37,9 @@ _COUNTERS: list[tuple[str, str, Callable[[LogStatus], int]]] = [
 _LAGS: list[tuple[str, str, Callable[[LogStatus], float | None]]] = [
     ("lag_records", "Records in the log that are not acknowledged.", lambda x: x.lag_records),
     ("lag_bytes", "Bytes in the log behind the last acknowledged record.", lambda x: x.lag_bytes),
+    ("lag_seconds", "Age of the oldest record that is not acknowledged.", lambda x: x.lag_seconds),
 ]
 _GAUGES: list[tuple[str, str, Callable[[Any], float | None]]] = [
-    ("lag_seconds", "Age of the oldest record that is not acknowledged.",
-     lambda s: s.lag_seconds),
     ("outstanding_records", "Records sent and not acknowledged.", lambda s: s.outstanding),
     ("cluster_reachable", "Whether the cluster answers.", lambda s: s.reachable),
     ("committed_address", "Address at which the cursor is durable.", lambda s: s.committed),

@@ -18,6 +18,7 @@ from bridge.status import COUNTED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aolog import Lag
     from bridge.status import Status
 
 __all__ = ["STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "overview", "state_of"]
@@ -43,8 +44,8 @@ class LogStatus(NamedTuple):
     """One log on its way to one cluster. Counts are since the process started.
 
     status: the last of its forwarder, None before there was one. silent_s: since its thread last
-    showed that it moves, None where none runs. code: of the error. asleep: it was looked at
-    and had nothing to do, so there was no forwarder to tell more.
+    showed that it moves, None where none runs. code: of the error. lag: as the files say, where
+    that is newer than `status`, or there is none.
     """
 
     log: str
@@ -63,21 +64,28 @@ class LogStatus(NamedTuple):
     error: str | None
     code: str | None
     status: Status | None
-    asleep: bool = False
+    lag: Lag | None = None
 
     @property
     def lag_records(self) -> int | None:
         """Not acknowledged; None if that is not known."""
-        if self.status is None:
-            return 0 if self.asleep else None
-        return self.status.lag_records
+        if self.lag is not None:
+            return self.lag.records
+        return None if self.status is None else self.status.lag_records
 
     @property
     def lag_bytes(self) -> int | None:
         """Behind the last acknowledged record; None if that is not known."""
-        if self.status is None:
-            return 0 if self.asleep else None
-        return self.status.lag_bytes
+        if self.lag is not None:
+            return self.lag.bytes
+        return None if self.status is None else self.status.lag_bytes
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """Age of the first that is not acknowledged; None if that is not known."""
+        if self.lag is not None:
+            return self.lag.seconds
+        return None if self.status is None else self.status.lag_seconds
 
     @property
     def stuck(self) -> bool:
@@ -95,8 +103,9 @@ class LogStatus(NamedTuple):
         """Flat, with the forwarder's own words under names of their own."""
         own = self._asdict()
         status = own.pop("status")
+        del own["lag"]
         shown = {} if status is None else status._asdict()
-        shown |= {"lag_records": self.lag_records, "lag_bytes": self.lag_bytes}
+        shown |= {name: getattr(self, name) for name in ("lag_records", "lag_bytes", "lag_seconds")}
         for name in ("state", *COUNTED, "error"):
             shown.pop(name, None)
         return {**own, **shown}
@@ -154,7 +163,7 @@ def overview(
     yet, in words."""
     phases = [log.phase for log in logs]
     known = [log.status for log in logs if log.status is not None]
-    ages = [s.lag_seconds for s in known if s.lag_seconds is not None]
+    ages = [log.lag_seconds for log in logs if log.lag_seconds is not None]
     records = [log.lag_records for log in logs]
     sizes = [log.lag_bytes for log in logs]
     states = {log.state for log in logs} - {"stopped"}

@@ -45,6 +45,8 @@ _NEWS_S = 0.2  # how often news of the tree make it be gone through
 _QUEUE_KBYTES = 131_072  # of records in the client's memory, of all logs together; ...
 _QUEUE_KBYTES_MIN, _QUEUE_KBYTES_MAX = 4_096, 65_536  # ... but each has to fill a request or two
 _STATUS_S = 0.25  # how soon a log is seen to be idle
+# How much is pending in logs that wait is asked so often, and of a turn for so long.
+_MEASURE_PAUSE_S, _MEASURE_S = 1.0, 0.004
 _STOP_MARGIN_S = 1.0  # of the time to stop: for the last commit and leaving the cluster
 # What a running process cannot change; a new configuration's other value is named, and not taken.
 _FIXED = ("root", "cursor", "delivery", "http", "log_format", "status_seconds")
@@ -76,6 +78,8 @@ class Supervisor:
         self._unlisted: dict[str, str] = {}
         self._no_root: str | None = None
         self._over = False
+        self._unmeasured: list[Task] = []
+        self._measure_due_s = 0.0
 
     def stop(self) -> None:
         """Asks everything to end soon."""
@@ -156,6 +160,19 @@ class Supervisor:
         waiting = sorted(by_phase[Phase.QUEUED], key=lambda task: task.since_s)
         for task in waiting[: max(0, room)]:
             self._start(task)
+        self._measure(
+            [*by_phase[Phase.STANDING], *by_phase[Phase.WAITING], *waiting[max(0, room) :]]
+        )
+
+    def _measure(self, idle: list[Task]) -> None:
+        """How much is pending where nothing runs: of some now, of the others in later turns."""
+        now_s = time.monotonic()
+        if not self._unmeasured and now_s >= self._measure_due_s:
+            self._unmeasured, self._measure_due_s = idle, now_s + _MEASURE_PAUSE_S
+        while self._unmeasured and time.monotonic() < now_s + _MEASURE_S:
+            task = self._unmeasured.pop()
+            if task.phase != Phase.RUNNING:  # by now
+                task.measure()
 
     def _wait(self) -> list[object]:
         """What was told, after a moment's wait for something to be."""

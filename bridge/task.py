@@ -11,12 +11,21 @@ import random
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aolog import Reader
 from aolog.cursor import read_position
-from aolog.errors import AologError, CorruptionError, CursorLocked, GapFound, NotALog, UsageError
+from aolog.errors import (
+    AologError,
+    CorruptionError,
+    CursorLocked,
+    GapFound,
+    NoSuchCursor,
+    NotALog,
+    UsageError,
+)
 from aolog.losses import Losses
 from aolog.retention import prune
 from aolog.storage import Storage
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import Callable
 
-    from aolog import Gap
+    from aolog import Gap, Lag
     from bridge.forwarder import Forwarder
     from bridge.plans import Plan
     from bridge.status import Status
@@ -49,7 +58,7 @@ class Task:
 
     ended: where the task is put when its thread ends. ending: why it was told to stop. gaps:
     those that its forwarders met, by where they begin; the next turn may meet one again.
-    counting: held while counts go from the status to the totals.
+    counting: held while counts go from the status to the totals. lag: see LogStatus.
     """
 
     name: str
@@ -73,7 +82,7 @@ class Task:
     status: Status | None = None
     told_s: float = 0.0
     idle_s: float | None = None
-    asleep: bool = False
+    lag: Lag | None = None
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     # --- the supervisor's side ----------------------------------------------------------------
@@ -91,7 +100,6 @@ class Task:
         now_s = time.monotonic()
         self.phase, self.since_s, self.told_s = Phase.RUNNING, now_s, now_s
         self.ending, self.watched_s, self.grew, self.idle_s = None, None, False, None
-        self.asleep = False
         self.error = None
         more = {
             "drain": drain,
@@ -216,7 +224,7 @@ class Task:
             error=reason,
             code=None if error is None else _code(error),
             status=status,
-            asleep=self.asleep,
+            lag=self.lag,
         )
 
     # --- the thread's side --------------------------------------------------------------------
@@ -226,7 +234,6 @@ class Task:
             try:
                 if self._has_nothing_to_do():
                     self.ending = self.ending or "park"
-                    self.asleep = True
                     return
                 forwarder = self.plan.forwarder(self.name, self.path, **more)
                 self.status = None
@@ -242,22 +249,33 @@ class Task:
     def _has_nothing_to_do(self) -> bool:
         """Whether the cursor is at the log's end: then the cluster need not be asked. Of thousands
         of logs, most are so when the process starts."""
-        storage = Storage()
-        try:
-            position = read_position(self.path, self.plan.options["cursor"], storage)
-            with Reader(self.path, storage=storage) as reader:
-                reader.stand_at(position)
-                lag = reader.lag()
-        except (AologError, FileNotFoundError):
+        if not self.measure():
             return False  # the forwarder will say what it is
-        if lag.bytes and lag.records != 0:
+        assert self.lag is not None
+        if self.lag.bytes and self.lag.records != 0:
             return False
         if retention := self.plan.options["prune_delivered"]:
-            prune(self.path, storage, retention)
+            prune(self.path, Storage(), retention)
         return True
+
+    def measure(self) -> bool:
+        """Asks the files how much is pending, where no forwarder tells; whether there is a cursor
+        to go by. Without one, all of the log is."""
+        storage = Storage()
+        lag, known = None, True
+        with suppress(AologError, OSError), Reader(self.path, storage=storage) as reader:
+            try:
+                cursor = self.plan.options["cursor"]
+                reader.stand_at(read_position(self.path, cursor, storage))
+            except NoSuchCursor:
+                known = False
+            lag = reader.lag()
+        self.lag = lag
+        return known and lag is not None
 
     def _report(self, status: Status) -> None:
         self.status = status
+        self.lag = None
         now_s = self.told_s = time.monotonic()
         sent = status.lag_bytes == 0 or status.lag_records == 0
         idle = sent and not status.outstanding and state_of(status) == "live"

@@ -280,6 +280,37 @@ def test_a_log_with_nothing_to_do_is_asleep_from_the_start_and_no_cluster_is_ask
     assert len(consume(broker.bootstrap_servers)) == 110
 
 
+def test_what_is_pending_in_a_log_that_waits_is_known_and_grows_with_it(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "a", 10)
+    with Reader(root / "a", cursor="bridge") as holder:
+        holder.commit()
+        run = supervise()
+        run.until(lambda logs: logs and logs["a"].code == "cursor_locked")
+        run.until(lambda logs: logs["a"].lag_records == 10)
+        fill(root / "a", 7)
+        run.until(lambda logs: logs["a"].lag_records == 17)
+        assert run.supervisor.overview().lag_records == 17
+        assert run["a"].as_json()["lag_seconds"] > 0
+        assert "lag" not in run["a"].as_json()
+    run.until(lambda logs: logs["a"].acknowledged == 17)
+
+
+def test_what_is_pending_in_a_log_whose_turn_has_not_come_is_known(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    for name in ("a", "b"):
+        fill(root / name, 20, size=200)
+    run = supervise(active_max=1, slice_seconds=600, bytes_per_second=100)
+    run.until(lambda logs: sorted(log.phase for log in logs.values()) == ["queued", "running"])
+    queued = next(log.log for log in run.supervisor.look() if log.phase == "queued")
+    run.until(lambda logs: logs[queued].lag_records == 20)
+    fill(root / queued, 5)
+    run.until(lambda logs: logs[queued].lag_records == 25)
+    assert run[queued].phase == "queued"
+
+
 def test_what_is_appended_while_a_log_falls_asleep_is_never_left_behind(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
@@ -596,7 +627,7 @@ def test_a_new_configuration_takes_effect_and_what_cannot_is_named(
     )
     run.supervisor.reload()
     # Begun anew, and nothing to do: what the old one was about to read went the old way.
-    run.until(lambda logs: list(logs) == ["a"] and logs["a"].asleep)
+    run.until(lambda logs: list(logs) == ["a"] and logs["a"].phase == "parked")
     assert "root cannot change while it runs; it stays" in caplog.text
     assert "cursor cannot change while it runs; it stays" in caplog.text
     fill(root / "a", 5)

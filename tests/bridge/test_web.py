@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from aolog import Reader, Writer
+from aolog import Lag, Reader, Writer
 from aolog.errors import UsageError
 from bridge.embedded import EmbeddedBroker
 from bridge.loglines import _Json, _Text, naming
@@ -86,7 +86,7 @@ def test_all_together_are_in_the_worst_state_and_unknown_lag_stays_so() -> None:
     unknown = LOG._replace(status=STATUS._replace(lag_records=None))
     assert overview([LOG, unknown]).lag_records is None
     assert overview([LOG, LOG._replace(status=None)]).lag_bytes is None
-    assert overview([LOG, PARKED._replace(status=None, asleep=True)]).lag_bytes == 90
+    assert overview([LOG, PARKED._replace(status=None, lag=Lag(0, 0, 0.0))]).lag_bytes == 90
 
 
 # --- the endpoint ---------------------------------------------------------------------------
