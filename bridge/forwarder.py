@@ -120,7 +120,7 @@ class Forwarder:
                 begun=reader.has_cursor_position,
             )  # fmt: skip  # one call, one place
             _check_notes(notes, delivery)
-            notes.cluster.name = cluster
+            notes.cluster.called = cluster
             self._drain_to = reader.end() if drain else until
             routing = routing or Routing(topic)
             routing.of_log(reader.topic)

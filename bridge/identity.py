@@ -18,19 +18,18 @@ __all__ = ["Identity"]
 
 @dataclass(slots=True)
 class Identity:
-    """known: the id, "" where none was met, or the cluster names none. name: what the
-    configuration calls it, "" without one. path: of the notes that keep it, for words. Any
-    thread."""
+    """known: the id, "" where none was met, or the cluster names none. name: what a
+    configuration called it then, "" without one; called: what one calls it now. path: of the notes
+    that keep it, for words. Any thread."""
 
     path: str = ""
     known: str = ""
     name: str = ""
+    called: str = ""
 
     def meet(self, found: str | None, servers: str) -> None:
         """The cluster behind these servers says that it is this one. Raises OtherCluster."""
-        if not found or found == self.known:
-            return
-        if self.known:
+        if found and self.known not in {"", found}:
             cursor = PurePath(self.path).stem
             raise OtherCluster(
                 f"{servers} is the Kafka cluster {found}, and the cursor {cursor!r} is of "
@@ -40,4 +39,4 @@ class Identity:
                 "on here",
                 path=self.path,
             )
-        self.known = found
+        self.known, self.name = found or self.known, self.called

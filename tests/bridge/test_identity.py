@@ -199,10 +199,12 @@ def test_another_default_cluster_does_not_exchange_cursors(
 
 
 def test_a_cluster_without_a_name_is_any() -> None:
-    identity = Identity("cursors/c.lanes", "one")
+    identity = Identity("cursors/c.lanes", "one", "main", called="kafka")
     identity.meet(None, "k:9092")
     identity.meet("", "k:9092")
     identity.meet("one", "k:9092")
+    assert (identity.known, identity.name) == ("one", "kafka")
+    identity.called = "other"
     with pytest.raises(OtherCluster, match="'c' is of one"):
         identity.meet("two", "k:9092")
-    assert identity.known == "one"
+    assert (identity.known, identity.name) == ("one", "kafka")
