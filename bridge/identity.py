@@ -39,4 +39,4 @@ class Identity:
                 "on here",
                 path=self.path,
             )
-        self.known, self.name = found or self.known, self.called
+        self.known, self.name = found or self.known, self.called or self.name
