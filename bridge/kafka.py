@@ -33,6 +33,7 @@ from bridge.librdkafka import (
     NotReachable,
     Refused,
     away,
+    let_go,
     words,
 )
 from bridge.read_back import ReadBack
@@ -62,7 +63,6 @@ _log = logging.getLogger("bridge.kafka")
 _MEET_S = 1.0  # the second question only saves time
 _NAME_WAIT_S = 1.0  # ends with the first that names a lane; it lags behind the error by a moment
 _NAME_POLL_S = 0.05
-_PURGE_POLLS = 20  # a second at most; what is left then goes with the producer
 _OTHER_NAMES = {  # the client's aliases
     "request.required.acks": "acks",
     "delivery.timeout.ms": "message.timeout.ms",
@@ -221,16 +221,7 @@ class Cluster:
         self._generation += 1
         self.reachable = False
         if producer is not None:
-            # Purged first: after a fatal error what is in flight would never leave the queue.
-            # Not flushed: with a fatal error pending, flush runs callbacks in a state in which
-            # they fail. What the purged records' callbacks say is ignored.
-            with contextlib.suppress(KafkaException):
-                producer.purge()
-            for _ in range(_PURGE_POLLS):
-                if not len(producer):
-                    break
-                with contextlib.suppress(KafkaException, SystemError):
-                    producer.poll(0.05)
+            let_go(producer)  # what the purged records' callbacks say is ignored
         self._events.clear()
 
     def reporting(self, lane: LaneKey, address: int) -> Callback:

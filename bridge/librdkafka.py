@@ -8,12 +8,17 @@ report has no headers, so what a callback stands for is bound to it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
+from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from bridge.errors import DestinationError, NotIsolated
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
 
 __all__ = [
     "ALL_DOWN",
@@ -33,6 +38,7 @@ __all__ = [
     "NotReachable",
     "Refused",
     "away",
+    "let_go",
     "no_transactions",
     "words",
 ]
@@ -93,6 +99,7 @@ _NO_TRANSACTIONS = {
     KafkaError.UNSUPPORTED_VERSION,
 }
 
+_PURGE_POLLS, _PURGE_POLL_S = 20, 0.05  # a second at most; what is left then goes with the producer
 
 _AWAY = re.compile(
     r"(?:\w+://)?(?P<broker>\S+?)(?:/(?:bootstrap|-?\d+))?: "
@@ -127,6 +134,20 @@ def away(said: str) -> str:
         return said
     why = found["why"]
     return f"{found['broker']}: {why if why[:2].isupper() else why[:1].lower() + why[1:]}"
+
+
+def let_go(producer: Producer) -> None:
+    """Has a producer forget what it holds, and hears its callbacks to the end: of what the cluster
+    did not acknowledge they say "purged". Takes a second at most, and nearly always no time."""
+    # Purged first: after a fatal error what is in flight would never leave the queue. Not flushed:
+    # with a fatal error pending, flush runs callbacks in a state in which they fail.
+    with contextlib.suppress(KafkaException):
+        producer.purge()
+    for _ in range(_PURGE_POLLS):
+        if not len(producer):
+            break
+        with contextlib.suppress(KafkaException, SystemError):
+            producer.poll(_PURGE_POLL_S)
 
 
 def no_transactions(error: KafkaError) -> DestinationError | None:
