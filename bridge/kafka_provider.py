@@ -1,15 +1,33 @@
-"""Kafka as a Buffer's provider. Java's partitions for keys; no key: one partition a topic."""
+"""Kafka as a Buffer's provider. Java's partitions for keys; no key: one partition a topic.
+
+The client itself gives up no message: behind one that it gave up it would go on with those that it
+has, and they would overtake what is sent again. So time is kept here, and where one has taken too
+long, its producer ends with all that it holds, and another one sends that again, in order.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import time
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import xxhash
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from aolog.errors import UsageError
 from bridge.kafka import check
-from bridge.librdkafka import ALL_DOWN, CLIENT_LOG, DEFAULTS, NEVER, NotReachable, away, words
+from bridge.librdkafka import (
+    ALL_DOWN,
+    ANSWER_S,
+    CLIENT_LOG,
+    DEFAULTS,
+    FIXED,
+    NEVER,
+    NotReachable,
+    away,
+    let_go,
+    words,
+)
 from bridge.provider import Message, Rejected
 from bridge.routing import partition_of
 
@@ -18,18 +36,19 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaProvider"]
 
-_ANSWER_S = 5.0
 _POLL_S = 0.05
-_PURGE_POLLS = 20  # a second at most
-_UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
+_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 -- public names
+_UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- as above
 
 
 class KafkaProvider:
     """Sends to a cluster with an idempotent producer.
 
-    settings: librdkafka's. delivery_s: how long a message may take; then it counts as not
-    delivered, and what the cluster took of it without saying so is sent again. Raises
-    WrongSetting, and connects to nothing before `open`.
+    settings: librdkafka's. delivery_s: how long a message may take. Where one takes longer, it and
+    all that is under way with it count as not delivered. What the cluster took of that without
+    saying so, or still takes from a connection that was given up, is there twice once it is sent
+    again: a stretch is repeated, but nothing arrives for the first time before what it follows.
+    Raises WrongSetting, and UsageError for a time that is none; connects to nothing before `open`.
     """
 
     retry_wait_s = 0.2
@@ -42,98 +61,114 @@ class KafkaProvider:
         delivery_s: float = 10.0,
     ) -> None:
         check(settings or {})
+        if not 0 < delivery_s < inf:
+            raise UsageError(f"delivery_s={delivery_s!r}", hint="use a positive number of seconds")
         self._settings: dict[str, Any] = {
             **DEFAULTS,
             **(settings or {}),
+            **FIXED,
             "bootstrap.servers": bootstrap_servers,
-            "enable.idempotence": True,
-            "enable.gapless.guarantee": True,  # behind what failed nothing is delivered
-            "acks": "all",
-            "message.timeout.ms": max(1, round(delivery_s * 1_000)),
-            "transaction.timeout.ms": max(1_000, round(delivery_s * 1_000)),
             "error_cb": self._on_error,
         }
+        self._delivery_s = delivery_s
         self.name = f"Kafka at {bootstrap_servers}"
         self._producer: Producer | None = None
         self._partitions: dict[str, tuple[bytes, int]] = {}
-        self._outcomes: list[KafkaError | None] = []  # None: delivered
+        # Of each message since the last flush. None: delivered. A number: nothing is known of it
+        # yet, and then it was queued.
+        self._outcomes: list[KafkaError | float | None] = []
         self._messages: list[Message] = []
-        self._open = 0
+        self._open = 0  # of how many nothing is known
+        self._late_s = inf  # no message is late before
         self._failed: str | None = None  # the first that was not delivered, until `flush` tells
         # Hashes. Refused in a request with others, so nobody knows which one: sent alone.
         self._suspects: set[int] = set()
         self._last_error = "no answer"
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() != ALL_DOWN:
-            self._last_error = away(error.str())  # how many are down says less than why one is
+        # How many are down says less than why one is; one that is let go says that it was purged.
+        if error.code() != ALL_DOWN and self._producer is not None:
+            self._last_error = away(error.str())
 
     def open(self) -> None:
         """Makes a producer. Raises NotReachable if the cluster does not answer."""
-        producer = self._producer = Producer(self._settings, logger=CLIENT_LOG)
+        producer = self._make()
         try:
-            producer.list_topics(timeout=_ANSWER_S)
+            producer.list_topics(timeout=ANSWER_S)
         except KafkaException as error:
             producer.poll(0)  # the client's own words come with its callbacks
             raise NotReachable(f"{words(error)} ({self._last_error})") from None
 
+    def _make(self) -> Producer:
+        self._producer = Producer(self._settings, logger=CLIENT_LOG)
+        return self._producer
+
+    def _let_go(self) -> None:
+        """Ends the producer. Of what it holds nothing is sent from now on, but what is on the wire."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            let_go(producer)
+
+    # --- sending ------------------------------------------------------------------------------
+
     def send(self, message: Message) -> None:
         """Queues a message. Raises Rejected, NotReachable, KafkaException."""
-        suspect = hash(message)
-        alone = suspect in self._suspects
-        if alone:
-            self._wait()
-            self._check()
-        position = len(self._outcomes)
-        self._queue(message, position)
-        if alone:
-            self._wait()
-            error = self._outcomes[position]
-            if error is not None and error.code() in NEVER:
-                self._suspects.discard(suspect)
-                del self._outcomes[position], self._messages[position]
-                self._producer = Producer(self._settings, logger=CLIENT_LOG)  # it was fatal
+        self._check()
+        if self._suspects and hash(message) in self._suspects:
+            self._send_alone(message)
+        else:
+            self._queue(message)
+
+    def _send_alone(self, message: Message) -> None:
+        """Waits for what becomes of a suspect."""
+        self._wait()
+        self._check()
+        self._queue(message)
+        self._wait()
+        error = self._outcomes[-1]
+        if isinstance(error, KafkaError):
+            del self._outcomes[-1], self._messages[-1]
+            if error.code() in NEVER:
+                self._suspects.discard(hash(message))
+                self._let_go()  # it was fatal
                 self._failed = None  # and it was alone
                 raise Rejected(_said(error))
-            if error is not None:  # a suspect still
-                del self._outcomes[position], self._messages[position]
-            self._check()
-            self._suspects.discard(suspect)
+        self._check()  # a suspect still
+        self._suspects.discard(hash(message))
 
     def _check(self) -> None:
-        """Raises NotReachable where a message was not delivered: what follows it would overtake
-        it, for the client goes on behind what took too long."""
+        """Raises NotReachable where a message was not delivered: what follows would overtake it."""
         if self._failed is not None:
             raise NotReachable(self._failed)
 
-    def _queue(self, message: Message, position: int) -> None:
+    def _queue(self, message: Message) -> None:
         producer, topic = self._producer, message.topic
-        assert producer is not None
-        source, partitions = self._partitions.get(topic) or self._find(topic)
+        if producer is None:  # the last one was let go
+            producer = self._make()
+        source, partitions = self._partitions.get(topic) or self._find(producer, topic)
         partition = partition_of(message.key, source, partitions)
-        outcomes = self._outcomes
+        outcomes, position = self._outcomes, len(self._outcomes)
 
         def done(error: KafkaError | None, _message: object) -> None:
             outcomes[position] = error
-            if producer is self._producer:
-                self._open -= 1
-                if error is not None and self._failed is None:
-                    self._failed = _said(error)
+            self._open -= 1
+            if error is not None and self._failed is None:
+                self._failed = _said(error)
 
-        self._outcomes.append(_UNKNOWN)
+        self._produce(producer, message, partition, done)
+        now_s = time.monotonic()
+        outcomes.append(now_s)
         self._messages.append(message)
-        try:
-            self._produce(producer, message, partition, done)
-        except BaseException:  # it was not taken
-            del self._outcomes[position], self._messages[position]
-            raise
         self._open += 1
+        if self._open == 1:
+            self._late_s = now_s + self._delivery_s
+        elif now_s >= self._late_s:
+            self._poll()
 
-    def _find(self, topic: str) -> tuple[bytes, int]:
+    def _find(self, producer: Producer, topic: str) -> tuple[bytes, int]:
         """The topic's own 16 bytes, and how many partitions it has."""
-        assert self._producer is not None
         try:
-            found = self._producer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+            found = producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
             raise NotReachable(words(error)) from None
         if found.error is not None and found.error.code() == KafkaError.TOPIC_EXCEPTION:
@@ -161,7 +196,7 @@ class KafkaProvider:
                     max(1, message.timestamp_us // 1_000), headers,
                 )  # fmt: skip  # as the client names them
             except BufferError:
-                self._poll(producer)
+                self._poll()
                 self._check()
             except KafkaException as error:
                 if error.args[0].code() in NEVER:
@@ -170,50 +205,63 @@ class KafkaProvider:
             else:
                 return
 
-    def _poll(self, producer: Producer) -> None:
-        """Takes outcomes. Behind one that failed nothing more is to be sent."""
-        producer.poll(_POLL_S)
-        if self._failed is not None:
-            producer.purge(in_flight=False)
+    # --- outcomes -----------------------------------------------------------------------------
 
-    def _wait(self) -> None:
-        """Until every outcome is known, which takes `delivery_s` at most, and a little. After a
-        fatal error what is not known to be delivered counts as not."""
+    def _poll(self) -> None:
+        """Takes outcomes. Behind one that failed nothing more is to be sent; gives up after a fatal
+        error, and where one is late."""
         producer = self._producer
         assert producer is not None
         try:
-            while self._open:
-                self._poll(producer)
+            producer.poll(_POLL_S)
         except KafkaException as error:
-            self._failed = self._failed or words(error)
-            producer.purge()
-            for _ in range(_PURGE_POLLS):
-                with contextlib.suppress(KafkaException):
-                    producer.poll(_POLL_S)
-                if not self._open:
-                    break
-            self._open = 0
+            self._give_up(words(error))
+        else:
+            if self._failed is not None:
+                producer.purge(in_flight=False)
+            if time.monotonic() >= self._late_s and self._is_late():
+                self._give_up(f"no answer within {self._delivery_s:g} s")
+
+    def _is_late(self) -> bool:
+        """Whether the oldest of which nothing is known has taken too long. Notes when it will
+        have."""
+        times = (outcome for outcome in self._outcomes if isinstance(outcome, float))
+        self._late_s = next(times, inf) + self._delivery_s
+        return time.monotonic() >= self._late_s
+
+    def _give_up(self, why: str) -> None:
+        """What is not known to be delivered counts as not, and its producer sends nothing more."""
+        self._failed = self._failed or why
+        self._let_go()
+        self._outcomes = [_UNKNOWN if isinstance(each, float) else each for each in self._outcomes]
+        self._open = 0
+
+    def _wait(self) -> None:
+        """Until every outcome is known, which takes `delivery_s` at most, and a little."""
+        while self._open:
+            self._poll()
 
     def flush(self) -> Mapping[int, str]:
-        """Which were not delivered, and why."""
+        """Which were not delivered, and why. Behind these another producer sends."""
         self._wait()
-        outcomes, messages = self._outcomes, self._messages
-        self._outcomes, self._messages, self._failed = [], [], None
-        failed = {i: error for i, error in enumerate(outcomes) if error is not None}
+        outcomes, messages, why = self._outcomes, self._messages, self._failed
+        failed = {i: each for i, each in enumerate(outcomes) if isinstance(each, KafkaError)}
         refused = {hash(messages[i]) for i, error in failed.items() if error.code() in NEVER}
         if refused:  # those before them may never come again
             self._suspects = refused
-        return {i: _said(error) for i, error in failed.items()}
+        if why is not None:
+            self._let_go()
+        self._forget()
+        return {i: why if why and e.code() in _PURGED else _said(e) for i, e in failed.items()}
 
     def close(self) -> None:
-        """Forgets the producer and everything that it has not delivered."""
-        producer, self._producer = self._producer, None
+        """Ends the producer, and forgets everything that it has not delivered."""
+        self._let_go()
         self._partitions.clear()
-        self._outcomes, self._messages, self._open = [], [], 0
-        self._failed = None
-        if producer is not None:
-            with contextlib.suppress(KafkaException):
-                producer.purge()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._outcomes, self._messages, self._open, self._failed = [], [], 0, None
 
 
 def _said(error: KafkaError) -> str:
