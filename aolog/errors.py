@@ -66,12 +66,12 @@ class UsageError(AologError):
     exit_status = 2
 
 
-def nested_call() -> UsageError:
+def nested_call(of: str = "writer") -> UsageError:
     """For a call that a signal's handler, or a finalizer, makes while the thread that runs it is in
-    the middle of another one of the same writer's: that one's state is half changed."""
+    the middle of another one of the same object's: that one's state is half changed."""
     return UsageError(
-        "called from within another call of the same writer's",
-        hint="let a signal's handler set a flag or raise, and call the writer outside of it",
+        f"called from within another call of the same {of}'s",
+        hint=f"let a signal's handler set a flag or raise, and call the {of} outside of it",
     )
 
 

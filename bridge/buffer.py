@@ -60,9 +60,11 @@ class Buffer:
     were flushed (within a second, and by `flush`). Delivered at least once, in the order of each
     topic and key; a failure may repeat a stretch of it.
 
-    Any thread may call; use in a forked child raises. Raises UsageError for an option, and for a
-    log that is another program's, before anything is changed; LogLocked if another has the log,
-    and what Writer raises.
+    Any thread may call; use in a forked child raises. What a signal's handler, or a finalizer,
+    calls in the middle of another call may be refused (UsageError), and changes nothing then: let
+    it set a flag or raise, and call outside. Raises UsageError for an option, and for a log that is
+    another program's, before anything is changed; LogLocked if another has the log, and what
+    Writer raises.
     """
 
     def __init__(
@@ -177,6 +179,7 @@ class Buffer:
         core = self._core
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         self._check()  # before the lock: in a forked child nobody may be left to release it
+        core.refuse_nested()
         with core.changed:
             while True:
                 self._check()
@@ -205,6 +208,7 @@ class Buffer:
         if os.getpid() != self._pid:
             return
         core = self._core
+        core.refuse_nested()  # what it waits for would wait for the other call
         with self._close_lock:
             if self._closed:
                 return

@@ -26,7 +26,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull
+from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull, nested_call
 from bridge.errors import NotDelivered
 from bridge.outlet import Item, Outlet
 
@@ -92,7 +92,10 @@ class StoreForward:
         clock: Callable[[], float] = time.monotonic,
         entropy: random.Random | None = None,
     ) -> None:
-        self.changed = threading.Condition()
+        lock = threading.RLock()
+        self.changed = threading.Condition(lock)
+        # Undocumented, and what Condition itself asks; no other way to know is as cheap.
+        self._is_locked: Callable[[], bool] = lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
         self.outlet = Outlet(
             provider, on_rejected, retry_max_s=settings.retry_max_s, clock=clock, entropy=entropy
         )
@@ -114,12 +117,19 @@ class StoreForward:
         self.closing = False  # set with the lock; then nothing more is accepted
         self.full: StorageFull | None = None  # what the backlog said last, if it took nothing
 
+    def refuse_nested(self) -> None:
+        """Raises UsageError within another call of the same thread, as a signal's handler, or a
+        finalizer, may be: that one's state is half changed, and nobody else gets its lock."""
+        if self._is_locked():
+            raise nested_call("buffer")
+
     # --- accepting ----------------------------------------------------------------------------
 
     def offer(self, message: Message) -> bool:
         """Accepts a message. False: there is no room now (modes block and error, and where the
         backlog's retention blocks). Raises LogClosed while closing, NotDelivered in mode error
-        once a delivery has failed, and what Writer raises."""
+        once a delivery has failed, UsageError within another call, and what Writer raises."""
+        self.refuse_nested()
         with self.changed:
             if self.closing:  # whoever asked before, asked without the lock
                 raise LogClosed("the buffer is closed")

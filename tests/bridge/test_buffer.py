@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -404,6 +404,39 @@ def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -
     with Buffer(destination, tmp_path / "log", **QUICK):
         pass
     assert destination.values == numbered(range(10))
+
+
+@pytest.mark.parametrize("call", ["send", "flush", "close"])
+def test_what_a_signals_handler_calls_in_the_middle_of_a_send_is_refused(
+    destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A close waited for the thread that waited for the lock of that send, for ever."""
+    buffer = Buffer(destination, tmp_path / "log", **QUICK)
+    calls: dict[str, Callable[[], object]] = {
+        "send": lambda: buffer.send("t", b"nested"),
+        "flush": buffer.flush,
+        "close": buffer.close,
+    }
+
+    def handle(*_: object) -> None:
+        calls[call]()
+
+    def interrupted() -> bool:
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGUSR1)
+        return False
+
+    monkeypatch.setattr(buffer._core, "_full", interrupted)
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with pytest.raises(UsageError, match="within another call of the same buffer's"):
+            buffer.send("t", b"refused")
+        send(buffer, range(5))
+        signal.raise_signal(signal.SIGUSR1)  # outside it is carried out
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    buffer.close()
+    assert destination.values == numbered(range(5)) + [b"nested"] * (call == "send")
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
