@@ -47,6 +47,7 @@ _QUEUE_KBYTES_MIN, _QUEUE_KBYTES_MAX = 4_096, 65_536  # ... but each has to fill
 _STATUS_S = 0.25  # how soon a log is seen to be idle
 # How much is pending in logs that wait is asked so often, and of a turn for so long.
 _MEASURE_PAUSE_S, _MEASURE_S = 1.0, 0.004
+_STEP_S = 10.0  # a turn shorter than connecting takes lasts until something is done, or so long
 _STOP_MARGIN_S = 1.0  # of the time to stop: for the last commit and leaving the cluster
 # What a running process cannot change; a new configuration's other value is named, and not taken.
 _FIXED = ("root", "cursor", "delivery", "http", "log_format", "status_seconds")
@@ -284,17 +285,17 @@ class Supervisor:
         short = queued - (self._config.active_max - len(staying))
         if short <= 0:
             return
-        over = [
-            task
-            for task in staying
-            if task.idle_s is not None or now_s - task.since_s > self._config.slice_seconds
-        ]
+        over = [t for t in staying if t.idle_s is not None or self._turn_is_over(t, now_s)]
         over.sort(key=lambda task: (task.idle_s is None, task.since_s))
         for task in over[:short]:
             if task.idle_s is None:
                 task.stop("turn")
             else:  # its growth is watched first, so that none of it is missed
                 self._watch(task, now_s)
+
+    def _turn_is_over(self, task: Task, now_s: float) -> bool:
+        slice_s = self._config.slice_seconds
+        return now_s - task.since_s > (slice_s if task.moved else max(slice_s, _STEP_S))
 
     def _park(self, running: list[Task], now_s: float) -> None:
         """Idle ones end, once their growth is watched and they were seen idle after that."""

@@ -124,6 +124,12 @@ class Task:
         if self.forwarder is not None:
             self.forwarder.reopen()
 
+    @property
+    def moved(self) -> bool:
+        """Whether anything was done since it started, as far as was told."""
+        status = self.status
+        return status is not None and any(status.counted().values())
+
     def take_end(self) -> BaseException | None:
         """After the thread has ended: what it raised. Counts are kept."""
         if self.thread is not None:

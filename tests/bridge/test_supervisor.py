@@ -178,6 +178,32 @@ def test_a_log_that_was_named_and_is_not_there_is_an_error_of_a_drain(
     assert run[str(root / "x")].code == "not_a_log"
 
 
+def test_turns_that_are_shorter_than_connecting_takes_get_something_done(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    """Each log was stopped before it was connected, and a drain had no end."""
+    logs = [root / name for name in ("a", "b")]
+    for log in logs:
+        fill(log, 200)
+    broker.set_rtt_ms(50)  # of several questions
+    run = supervise(drain=True, active_max=1, slice_seconds=0.1)
+    assert run.end() == 0
+    assert run.most_running == 1
+    assert_all_arrived(broker, *logs)
+
+
+def test_a_log_that_gets_nothing_done_leaves_the_others_their_turn(
+    supervise: Callable[..., Running], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_STEP_S", 0.5)
+    fill(root / "a", 10)
+    fill(root / "b", 10)
+    run = supervise(active_max=1, slice_seconds=0.1, stop_seconds=0.0, **AWAY)
+    for name in ("a", "b", "a"):
+        run.until(lambda logs, name=name: name in logs and logs[name].phase == "running")
+    assert run.most_running == 1
+
+
 def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
