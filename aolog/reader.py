@@ -218,7 +218,7 @@ class Reader:
         """Address behind the last record that is there now."""
         self._check()
         self._log.refresh()
-        return seek.latest(self._log).address
+        return self._log.listed(lambda: seek.latest(self._log)).address
 
     @property
     def gaps(self) -> list[Gap]:
@@ -240,6 +240,12 @@ class Reader:
         """Records up to the end as it is when it is reached."""
         return chain.from_iterable(self._frames(RecordFrame.records))
 
+    def up_to(self, end: int) -> Iterator[Record]:
+        """As iteration over the reader, but nothing of frames that begin at `end` or behind it: up
+        to what `end()` said it comes to an end, however fast the writer is."""
+        self._held = self._end_frame() or self._held
+        return chain.from_iterable(self._frames(RecordFrame.records, end))
+
     def values(self) -> Iterator[bytes | None]:
         """As iteration over the reader, but only each record's value: up to half the time.
 
@@ -248,10 +254,14 @@ class Reader:
         """
         return chain.from_iterable(self._frames(RecordFrame.values))
 
-    def _frames(self, rows: Callable[[RecordFrame], Rows]) -> Iterator[Iterator[Any]]:
+    def _frames(
+        self, rows: Callable[[RecordFrame], Rows], end: int | None = None
+    ) -> Iterator[Iterator[Any]]:
         """The rows of frame after frame, each asked for when the one before is read. Nothing of
         ours is called between rows."""
-        while (reading := self._rows_of(rows)) is not None:
+        while (end is None or self._is_before(end)) and (
+            reading := self._rows_of(rows)
+        ) is not None:
             yield iter(reading.records)
             if self._reading is reading:  # else the caller read on or sought: on from there
                 self._end_frame()
@@ -290,6 +300,21 @@ class Reader:
             self._tell(found)
         self._address = max(self._address, self._scan.address)
         return None
+
+    def _is_before(self, end: int) -> bool:
+        """Whether the next frame begins before an address. Gaps on the way are told."""
+        self._check()
+        if self._reading is not None or self._address >= end:
+            return self.tell() < end
+        while (found := self._held or self._scan.peek()) is not None:
+            if isinstance(found, RecordFrame):
+                return found.address < end
+            if found.begin >= end:
+                return False
+            self._scan.next()
+            self._tell(found)
+        self._address = max(self._address, self._scan.address)
+        return False
 
     def _tell(self, gap: Gap) -> None:
         self._gaps.append(gap)

@@ -221,7 +221,7 @@ def read(
     gaps = _Gaps(as_json=as_json, strict=strict)
     encode = _encoder(format_ or ("json" if as_json else "value"))
     with _open(log, start, cursor, gaps, commit=commit, strict=strict, resync=resync) as reader:
-        _write(itertools.islice(reader, max_records), encode)
+        _write(itertools.islice(reader.up_to(reader.end()), max_records), encode)
         out.flush()
         if commit:
             reader.commit()
@@ -280,23 +280,23 @@ def _open_before_end(log: str, records: int, gaps: _Gaps) -> tuple[Reader, Itera
     listed = Log(log, Storage())
     try:
         listed.require_slabs()
-        end = None if listed.format == 1 else seek.latest(listed).ordinal
+        end = listed.listed(lambda: seek.latest(listed))
         bases = listed.bases
     finally:
         listed.close()
     if not records:
         return Reader(log, "latest", on_gap=gaps.met), ()
-    if end is None:
-        return _open_by_slabs(log, bases, records, gaps)
+    if end.ordinal is None:
+        return _open_by_slabs(log, bases, end.address, records, gaps)
     try:
-        reader = Where("earliest", max(0, end - records)).open(log, on_gap=gaps.met)
+        reader = Where("earliest", max(0, end.ordinal - records)).open(log, on_gap=gaps.met)
     except AddressPruned:
         reader = Reader(log, on_gap=gaps.met)
-    return reader, reader
+    return reader, reader.up_to(end.address)
 
 
 def _open_by_slabs(
-    log: str, bases: list[int], records: int, gaps: _Gaps
+    log: str, bases: list[int], end: int, records: int, gaps: _Gaps
 ) -> tuple[Reader, Iterable[Record]]:
     """The same where nothing counts the records: sought from further and further back."""
     slabs = 1
@@ -304,7 +304,7 @@ def _open_by_slabs(
         at = max(0, len(bases) - slabs)
         gaps.hold()
         reader = Reader(log, bases[at], on_gap=gaps.met)
-        last = deque(reader, maxlen=records)
+        last = deque(reader.up_to(end), maxlen=records)
         if len(last) == records or at == 0:
             gaps.release()
             return reader, last

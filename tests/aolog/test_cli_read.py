@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import aolog
+from aolog.cli import output
 from tests.aolog.commands import damage, ended, failure, fill, run, started, well
 from tests.aolog.conftest import ROOT, SOON_S, snapshot
 
@@ -134,6 +135,38 @@ def test_standard_streams_may_be_closed(log_path, ten, redirection):
     assert done.returncode == 4
     assert len(done.stderr.splitlines()) == (0 if "2>" in redirection else 1)
     assert not Path(f"{log_path}-new").exists()
+
+
+@pytest.mark.parametrize("fmt", ["aolog", "queuefka"])
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        (("read",), range(10)),
+        (("read", "--from", "latest"), range(0)),
+        (("read", "--cursor", "c", "--commit"), range(10)),
+        (("tail", "-n", 3), range(7, 10)),
+    ],
+    ids=lambda given: " ".join(map(str, given)) if isinstance(given, tuple) else "",
+)
+def test_reading_ends_where_the_log_did_beside_a_writer_that_is_faster(
+    log_path, monkeypatch, command, wanted, fmt
+):
+    fill(log_path, (b"v%d" % i for i in range(10)), slab_bytes=100, format=fmt)
+    with aolog.Writer(log_path, slab_bytes=100, format=fmt) as log:
+
+        def write(self, data, write=output.out.write.__func__):
+            write(self, data)
+            if log.end < 100_000:  # else it would never end
+                log.append_many([b"more"] * 3)
+                log.flush()
+
+        monkeypatch.setattr(type(output.out), "write", write)
+        shown = well(command[0], log_path, *command[1:]).stdout.split()
+        monkeypatch.undo()
+    assert shown == [f"v{i}" for i in wanted]
+    if "--commit" in command:
+        rest = well("read", log_path, "--cursor", "c").stdout.split()
+        assert rest == ["more"] * 3 * len(wanted)
 
 
 # --- tail --------------------------------------------------------------------------------------

@@ -287,6 +287,41 @@ def test_an_iteration_that_was_left_is_taken_up_where_it_stopped(
     assert seen == [record for i, record in enumerate(records) if i % 4 != 3][: len(seen)]
 
 
+@pytest.mark.parametrize("kind", ["aolog", "queuefka"])
+def test_up_to_an_end_comes_nothing_behind_it_and_what_follows_goes_on_there(
+    log_path: str, kind: str
+) -> None:
+    given = written(log_path, format=kind)
+    with aolog.Reader(log_path) as reader:
+        ends = [0, *(frame.base + frame.end for frame in frames_of(log_path))]
+        for end in ends[:: len(ends) // 7]:
+            reader.seek("earliest")
+            first = [reader.read() for _ in range(2)]  # of a frame that is half read
+            before = [r.address for r in [*first, *reader.up_to(end)] if r is not None]
+            assert before == given[: max(2, sum(address < end for address in given))]
+            assert list(reader.up_to(end)) == []
+            assert [r.address for r in reader] == given[len(before) :]
+            reader.seek("earliest")
+            assert [r.address for r in reader.up_to(end)] == [a for a in given if a < end]
+            behind = [a for a in given if a >= end]
+            assert [record.address for record in reader.read_batch() or ()][:1] == behind[:1]
+
+
+def test_up_to_an_end_only_gaps_before_it_are_told(log_path: str) -> None:
+    given = written(log_path)
+    slabs = slab_files(log_path)
+    slabs[2].unlink()
+    begin, end = int(slabs[2].stem), int(slabs[3].stem)
+    met: list[aolog.Gap] = []
+    with aolog.Reader(log_path, on_gap=met.append) as reader:
+        assert [r.address for r in reader.up_to(begin)] == [a for a in given if a < begin]
+        assert met == []
+        assert list(reader.up_to(begin + 8)) == []
+        assert [(gap.begin, gap.end) for gap in met] == [(reader.gaps[0].begin, end)]
+        assert reader.tell() == end
+        assert [r.address for r in reader] == [a for a in given if a >= end]
+
+
 def test_a_reader_may_begin_before_the_writer_has_closed_a_slab(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         addresses = [writer.append(b"%d" % i) for i in range(10)]
