@@ -3,7 +3,8 @@
 `System` is what `aolog.storage` asks for: the calls of `os` and `fcntl` with their own meaning,
 results and errors (`OSError` with its errno; interrupted calls are repeated as Python does). It
 keeps no policy: whole writes, error translation, temporary names and the order of syncs are
-storage's, so that they run unchanged on the simulation in `aolog.testing`.
+storage's, so that they run unchanged on the simulation in `aolog.testing`. But for one, which a
+system without owners does not have: whose that is which root makes (owner.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import stat
 import struct
 import sys
 from typing import TYPE_CHECKING, Protocol
+
+from aolog import owner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +94,7 @@ class System(Protocol):
 class RealSystem:
     """The operating system."""
 
-    open = staticmethod(os.open)
+    open = staticmethod(owner.open_file)
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
     pwritev = staticmethod(os.pwritev)
@@ -103,7 +106,7 @@ class RealSystem:
     listdir = staticmethod(os.listdir)
     replace = staticmethod(os.replace)
     unlink = staticmethod(os.unlink)
-    mkdir = staticmethod(os.mkdir)
+    mkdir = staticmethod(owner.make_directory)
     lexists = staticmethod(os.path.lexists)
     isdir = staticmethod(os.path.isdir)
     lstat = staticmethod(os.lstat)

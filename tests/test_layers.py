@@ -52,7 +52,7 @@ IMPURE_LIBRARIES = {
     "subprocess", "tempfile", "threading", "time",
 }  # fmt: skip  # a table
 # Modules, and packages by their dotted prefix, that may touch files.
-FILES_ALLOWED = ("aolog.system", "aolog.cli", "aolog.spark.java", "aolog.spark.examples", "bridge.cli", "bridge.configfile", "bridge.demo",
+FILES_ALLOWED = ("aolog.system", "aolog.owner", "aolog.cli", "aolog.spark.java", "aolog.spark.examples", "bridge.cli", "bridge.configfile", "bridge.demo",
                  "bridge.sample", "bridge.settings", "bridge.tree")  # fmt: skip  # one thing, one line
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
 OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getcwd", "getpid", "register_at_fork", "strerror",
@@ -319,6 +319,7 @@ def test_only_command_lines_import_the_command_line():
 def test_only_storage_and_the_simulation_know_the_system():
     knowing = {"aolog.storage", "aolog.system"}
     assert {m for m in importers("aolog.system") if not is_in(m, "aolog.testing")} <= knowing
+    assert importers("aolog.owner") == {"aolog.system"}
 
 
 def test_nothing_that_runs_imports_the_simulation():
