@@ -13,7 +13,15 @@ import xxhash
 
 from aolog import seek
 from aolog.batch import RecordFrame
-from aolog.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader, encode_header
+from aolog.frame import (
+    CODEC_SHIFT,
+    FLAG_DURABLE,
+    KIND_RECORDS,
+    KIND_SEAL,
+    Frame,
+    FrameHeader,
+    encode_header,
+)
 from aolog.scan import Scan
 from aolog.slab import (
     HEADER_COPIES,
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
     from aolog.record import Gap
     from aolog.storage import Stat
 
-__all__ = ["Audit", "SlabAudit", "audit"]
+__all__ = ["Audit", "SlabAudit", "audit", "least_of"]
 
 _TALLIED_AT_ONCE = 256
 _MIN_BY_NUMPY = 256  # timestamps; below it, min of a list is faster than numpy's calls
@@ -47,8 +55,8 @@ class SlabAudit:
     """What stands in a slab. Offsets are the slab's.
 
     is_whole: whether frame follows frame from the first on, without damage between. frames: intact
-    ones before the seal. records: in them. next_ordinal: behind the last of them. durable: up to where a frame says that all
-    was. seal_at: the intact seal's frame, else None. differences: what the seal says and the
+    ones before the seal. records: in them. next_ordinal: behind the last of them. codec: of the
+    last that has one, else 0. durable: up to where a frame says that all was. seal_at: the intact seal's frame, else None. differences: what the seal says and the
     frames do not; only where every frame is there to compare with. copies: header copies as they
     are. trailer: where it says that the seal begins, None without an intact one. is_emptied: no
     header copy is there at all, only zeros behind the magic: so repair leaves what it can't read.
@@ -57,6 +65,7 @@ class SlabAudit:
     frames: int = 0
     records: int = 0
     next_ordinal: int = 0
+    codec: int = 0
     least_us: int = NO_TIMESTAMP
     greatest_us: int = NO_TIMESTAMP
     durable: int = 0
@@ -112,9 +121,9 @@ class SlabAudit:
         """The next intact frame. Tallied with others: code that is used between two bodies is
         in no cache, and costs five times as much."""
         offset, end, head, _ = frame
-        least_us = head.timestamp_us
-        if columns is not None and columns.timestamps is not None:
-            least_us = _least(columns.timestamps)
+        least_us = least_of(head, columns)
+        if columns is not None:
+            self.codec = head.flags >> CODEC_SHIFT or self.codec
         self._shown.append((offset, end, head, least_us))
         if head.kind == KIND_SEAL:
             self.tally()
@@ -181,8 +190,11 @@ class SlabAudit:
         self.index = Index()  # not wanted any more, and the largest thing here
 
 
-def _least(stamps: memoryview) -> int:
-    listed = stamps.cast("q")
+def least_of(head: FrameHeader, columns: Columns | None) -> int:
+    """The least timestamp of a frame of records."""
+    if columns is None or columns.timestamps is None:
+        return head.timestamp_us
+    listed = columns.timestamps.cast("q")
     if len(listed) < _MIN_BY_NUMPY:
         return min(listed)
     import numpy as np

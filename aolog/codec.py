@@ -34,6 +34,7 @@ __all__ = [
     "Malformed",
     "Packer",
     "check_codec",
+    "compression_of",
     "is_known",
     "packer",
     "raw_len",
@@ -42,7 +43,7 @@ __all__ = [
 
 Compression: TypeAlias = Literal["none", "zstd", "lz4"]
 
-CODECS: dict[str, int] = {"zstd": 1, "lz4": 2}  # in bits 4 to 7 of a frame's flags
+CODECS: dict[Compression, int] = {"zstd": 1, "lz4": 2}  # in bits 4 to 7 of a frame's flags
 _NAMES = {number: name for name, number in CODECS.items()}
 _LEVELS = {"zstd": range(1, 23), "lz4": range(1, 13)}  # lz4: of its high-compression mode
 ZSTD_LEVEL = 1  # on frames of 64 KiB of JSON 3, its own default, took a third longer for no less
@@ -81,6 +82,11 @@ _MODULES = {1: _zstd, 2: _lz4}
 def is_known(flags: int) -> bool:
     """Whether this release knows a frame's codec, installed or not."""
     return flags >> CODEC_SHIFT in _NAMES
+
+
+def compression_of(codec: int) -> Compression:
+    """By which a writer makes bodies of a known codec; of 0, none."""
+    return _NAMES[codec] if codec else "none"
 
 
 def check_codec(codec: int) -> None:

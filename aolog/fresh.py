@@ -1,6 +1,6 @@
 """A new log from what is intact in another, and a map from the old addresses to the new ones.
 
-Records, their keys, headers, timestamps and topics are appended anew; the new log has its own
+Frames go to it as they are, compressed or not, each as large as it was; the new log has its own
 UUID, so cursors and the bridge's stamps of the old one do not apply to it. The map says where
 each record went, and where each cursor would stand.
 
@@ -13,34 +13,53 @@ The map is lines of JSON, in order of the old addresses:
     {"records": N, "xxh3": HEX}                         the last: of all bytes before this line
 
 The new log is built as INTO.unfinished and renamed when it is complete, verified and durable,
-after its map. A copy that was killed is begun again.
+after its map. A copy that cannot be completed is removed; one that was killed is begun again.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import xxhash
 
+from aolog import seek
+from aolog.audit import audit, least_of
+from aolog.batch import RecordFrame
 from aolog.checks import RECORD_BYTES_MAX
-from aolog.errors import AologError, LockedError, StorageFailed, StorageFull, UsageError
-from aolog.slab import slab_base
+from aolog.codec import compression_of
+from aolog.errors import (
+    AologError,
+    LockedError,
+    StorageError,
+    StorageFailed,
+    StorageFull,
+    UsageError,
+)
+from aolog.frame import CODEC_SHIFT
+from aolog.scan import Scan
+from aolog.slab import DATA_BEGIN, slab_base
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.log import Log
+    from aolog.audit import Audit
+    from aolog.columns import Columns
+    from aolog.frame import Frame
+    from aolog.log import Log, Slab
     from aolog.record import Gap
     from aolog.repairing import Repaired
     from aolog.storage import Storage
+    from aolog.writer import Writer
 
 __all__ = ["MAP_SUFFIX", "SALVAGE_SUFFIX", "copy_fresh"]
 
 MAP_SUFFIX = ".map.jsonl"
 SALVAGE_SUFFIX = ".salvage.jsonl"
 _UNFINISHED_SUFFIX = ".unfinished"
+_SEAL_BYTES = 16 << 10  # with its index; larger ones are of the old log's slabs, and counted there
 
 
 class _Map:
@@ -58,7 +77,6 @@ class _Map:
                 hint="wait until it is complete, or name another place",
                 path=path,
             )
-        self._file.truncate(0)  # of one that was killed
         self._at = 0
         self._pieces: list[bytes] = []
         self._size = 0
@@ -66,20 +84,25 @@ class _Map:
         self._run: list[int] | None = None  # old begin, old end, new begin
         self.records = 0
 
+    def begin(self, value: object) -> None:
+        """The first line; those of a copy that was killed are gone."""
+        self._file.truncate(0)
+        self.line(value)
+
     def line(self, value: object) -> None:
         """A line of its own."""
         self.end_run()
         self._write(json.dumps(value).encode() + b"\n")
 
-    def record(self, old: int, new: int) -> None:
-        """A record went from here to there."""
-        self.records += 1
+    def records_went(self, old: int, new: int, count: int) -> None:
+        """So many records went from here to there."""
+        self.records += count
         run = self._run
         if run is not None and run[1] == old and run[2] + run[1] - run[0] == new:
-            run[1] += 1
+            run[1] += count
             return
         self.end_run()
-        self._run = [old, old + 1, new]
+        self._run = [old, old + count, new]
 
     def end_run(self) -> None:
         """What comes next is no continuation."""
@@ -124,10 +147,7 @@ def copy_fresh(
     storage: Storage,
 ) -> Repaired:
     """See `aolog.repair`. Reads the log as any reader does; takes no lock of it."""
-    from aolog.audit import audit
     from aolog.repairing import Repaired
-    from aolog.salvage import write_salvage
-    from aolog.verifying import verify
 
     # As shells complete it, or with dots: what stands beside is named after it.
     while into.endswith(("/", "/.")):
@@ -150,13 +170,13 @@ def copy_fresh(
     while not storage.exists(parent):
         parent = str(Path(parent).parent)
     storage.open_directory(parent).close()  # refused before anything is done, dry run or not
-    free = storage.free_bytes(parent)
-    if free < found.bytes:
+    needed, free = _needed_bytes(found), storage.free_bytes(parent)
+    if free < needed:
         raise StorageFull(
-            f"up to {found.bytes} bytes are needed for the new log, {free} are free",
+            f"up to {needed} bytes are needed for the new log and its map, {free} are free",
             hint="free some; nothing was changed",
             path=into,
-            needed=found.bytes,
+            needed=needed,
             free=free,
         )
     told = Repaired(
@@ -165,7 +185,7 @@ def copy_fresh(
         gaps=found.gaps,
         slabs=[],
         cursors=[],
-        needed_bytes=found.bytes,
+        needed_bytes=needed,
         aside=None,
         salvaged=0,
         salvage_path=None,
@@ -175,13 +195,36 @@ def copy_fresh(
     )
     if dry_run:
         return told
-    temporary_map = into + MAP_SUFFIX + ".tmp"
-    storage.make_directory(unfinished)
-    mapped = _Map(temporary_map, storage)  # locked until all has its name
+    records, cursors, salvaged = _make(log, found, into, resync=resync)
+    if progress is not None:
+        progress(found.bytes, found.bytes)
+    return told._replace(
+        records=records,
+        cursors=cursors,
+        salvaged=salvaged,
+        salvage_path=into + SALVAGE_SUFFIX if salvaged else None,
+    )
+
+
+def _make(log: Log, found: Audit, into: str, *, resync: bool) -> tuple[int, list[str], int]:
+    """The new log, durable on return: its records, the cursors that the map has, and what was
+    salvaged."""
+    from aolog.salvage import write_salvage
+    from aolog.verifying import verify
+
+    storage = log.storage
+    unfinished, temporary_map = into + _UNFINISHED_SUFFIX, into + MAP_SUFFIX + ".tmp"
+    try:
+        storage.make_directory(unfinished)
+        mapped = _Map(temporary_map, storage)  # locked until all has its name
+    except BaseException:
+        with suppress(StorageError):  # another's is not empty, or made again
+            storage.remove_directory(unfinished)
+        raise
     try:
         _clear(unfinished, storage)
-        mapped.line({"aolog_map": 1, "from": log.path, "to": into})
-        cursors = _copy(log, unfinished, mapped, resync=resync, storage=storage)
+        mapped.begin({"aolog_map": 1, "from": log.path, "to": into})
+        cursors = _copy(log, found, unfinished, mapped, resync=resync)
         mapped.finish()
         report = verify(unfinished, storage=storage)
         if not report.ok or report.records != mapped.records:
@@ -194,16 +237,12 @@ def copy_fresh(
         storage.rename(temporary_map, into + MAP_SUFFIX)
         storage.rename(unfinished, into)
         storage.sync_directory(str(Path(into).absolute().parent))
+    except BaseException:
+        _remove_unfinished(into, storage)
+        raise
     finally:
         mapped.close()
-    if progress is not None:
-        progress(found.bytes, found.bytes)
-    return told._replace(
-        records=mapped.records,
-        cursors=cursors,
-        salvaged=salvaged,
-        salvage_path=into + SALVAGE_SUFFIX if salvaged else None,
-    )
+    return mapped.records, cursors, salvaged
 
 
 def _is_within(path: str, log_path: str) -> bool:
@@ -219,46 +258,99 @@ def _clear(path: str, storage: Storage) -> None:
             storage.unlink(f"{path}/{name}")
 
 
-def _copy(log: Log, to: str, mapped: _Map, *, resync: bool, storage: Storage) -> list[str]:
-    """Appends every record; the cursors that the map has."""
-    from aolog.reader import Reader
-    from aolog.writer import Writer
+def _remove_unfinished(into: str, storage: Storage) -> None:
+    """What a copy made that cannot be completed: on a full disk it would keep what room there is.
+    The map that is locked goes last: until then nobody else begins."""
+    unfinished = into + _UNFINISHED_SUFFIX
+    if not storage.exists(unfinished):  # it has its name: it is complete
+        return
+    with suppress(StorageError):  # it is begun again, as one that was killed
+        for suffix in (MAP_SUFFIX, SALVAGE_SUFFIX, SALVAGE_SUFFIX + ".tmp"):
+            storage.unlink(into + suffix)
+        _clear(unfinished, storage)
+        storage.remove_directory(unfinished)
+        storage.unlink(into + MAP_SUFFIX + ".tmp")
 
-    cursors = _cursors(log, storage)
+
+def _needed_bytes(found: Audit) -> int:
+    """Room for the frames, each as large as it is, for slabs around them, and for the map: a line a
+    frame, at most, and one a gap."""
+    from aolog.repairing import SPARE_BYTES
+    from aolog.writer import SLAB_BYTES
+
+    frames = sum(end - begin for slab in found.slabs for begin, end in slab.runs)
+    slabs = frames // SLAB_BYTES + 1
+    line = len('{"old": [, ], "new": [, ]}\n') + 4 * len(str(found.end))
+    lines = found.frames + 2 * len(found.gaps)
+    return frames + slabs * (DATA_BEGIN + _SEAL_BYTES) + lines * line + SPARE_BYTES
+
+
+def _copy(log: Log, found: Audit, to: str, mapped: _Map, *, resync: bool) -> list[str]:
+    """Appends every frame; the cursors that the map has."""
+    cursors = _cursors(log, log.storage)
+    waiting = sorted(((address, name) for name, address in cursors.items()), reverse=True)
     placed: dict[str, int] = {}
-    format_1 = log.format == 1
-    gaps: list[Gap] = []
-    with Reader(log.path, on_gap=gaps.append, resync=resync, storage=storage) as reader:
-        topic = None if format_1 else reader.topic
-        writer = Writer(
-            to,
-            format="queuefka" if format_1 else "aolog",
-            topic=topic,
-            sync="never",
-            max_record_bytes=RECORD_BYTES_MAX,
-            storage=storage,
-        )
-        waiting = sorted(((address, name) for name, address in cursors.items()), reverse=True)
-        with writer:
-            for record in reader:
-                while gaps:
-                    _tell_gap(mapped, gaps.pop(0))
-                new = writer.append(
-                    record.value,
-                    key=record.key,
-                    headers=record.headers,
-                    timestamp=record.timestamp,
-                    topic=record.topic,
-                )
-                mapped.record(record.address, new)
-                while waiting and waiting[-1][0] <= record.address:
-                    placed[waiting.pop()[1]] = new
-            for gap in gaps:
-                _tell_gap(mapped, gap)
-            end = writer.sync()
+    writer = _writer(log, found, to)
+    try:
+        frames: dict[int, Frame] = {}
+
+        def show(slab: Slab, frame: Frame, columns: Columns | None) -> None:
+            if columns is not None:
+                frames[slab.base + frame.offset] = frame
+
+        scan = Scan(log, log.listed(lambda: seek.earliest(log)), resync=resync, audit=show)
+        try:
+            while (came := scan.next()) is not None:
+                if not isinstance(came, RecordFrame):
+                    _tell_gap(mapped, came)
+                    continue
+                new = _append(writer, came, frames.pop(came.address))
+                count = came.columns.records
+                mapped.records_went(came.address, new, count)
+                while waiting and waiting[-1][0] < came.address + count:
+                    address, name = waiting.pop()
+                    placed[name] = new + max(0, address - came.address)
+        finally:
+            scan.close()
+        end = writer.sync()
+        writer.close()
+    except BaseException:
+        writer.give_up()
+        raise
     for name, address in sorted(cursors.items()):
         mapped.line({"cursor": name, "old": address, "new": placed.get(name, end)})
     return sorted(cursors)
+
+
+def _writer(log: Log, found: Audit, to: str) -> Writer:
+    from aolog.writer import Writer
+
+    format_1 = log.format == 1
+    headers = [slab.header for slab in found.slabs if slab.header is not None]
+    return Writer(
+        to,
+        format="queuefka" if format_1 else "aolog",
+        topic=headers[-1].topic if headers else None,
+        sync="never",
+        max_record_bytes=RECORD_BYTES_MAX,
+        compression=compression_of(max((slab.codec for slab in found.slabs), default=0)),
+        storage=log.storage,
+    )
+
+
+def _append(writer: Writer, came: RecordFrame, frame: Frame) -> int:
+    """Where the first of its records is now."""
+    if came.timestamp_us is None:  # format 1: a record
+        return writer.append(next(iter(came.values())))
+    head = frame.header
+    return writer.append_body(
+        head.records,
+        head.columns,
+        head.flags >> CODEC_SHIFT,
+        [frame.body],
+        head.timestamp_us,
+        least_of(head, came.columns),
+    )
 
 
 def _tell_gap(mapped: _Map, gap: Gap) -> None:

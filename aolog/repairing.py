@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from aolog.record import Gap
     from aolog.storage import Entry
 
-__all__ = ["Mended", "Repaired", "repair"]
+__all__ = ["SPARE_BYTES", "Mended", "Repaired", "repair"]
 
-_SPARE_BYTES = 1 << 20  # beside the slabs: directories, the report, what is salvaged
+SPARE_BYTES = 1 << 20  # beside the slabs: directories, the report, what is salvaged
 
 
 class Mended(NamedTuple):
@@ -206,7 +206,7 @@ def _in_place(
     plans = _plans(log, found)
     cursors = [c.name for c in report.cursors if c.state != "corrupt" and False in c.copies]
     needed = sum(end - begin for plan in plans for begin, end in plan.keep)
-    needed += _SPARE_BYTES if plans else 0
+    needed += SPARE_BYTES if plans else 0
     for plan in plans:
         _refuse_link(storage.entry(plan.path), plan.path)
     if plans and (free := storage.free_bytes(log.path)) < needed:

@@ -366,6 +366,15 @@ class Storage:
         except OSError as error:
             raise translate(error, path, "remove") from error
 
+    def remove_directory(self, path: str) -> None:
+        """An empty one; durable after its directory's sync. One that is not there is no error."""
+        try:
+            self.system.rmdir(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise translate(error, path, "remove") from error
+
     def write_file(self, path: str, parts: Iterable[Buffer]) -> None:
         """A whole file under its name or not at all: temporary, synced, renamed, durable."""
         temporary = path + ".tmp"

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aolog.codec import Compression
+    from aolog.frame import Buffer
     from aolog.opening import Opening
     from aolog.record import Headers
 
@@ -273,25 +274,35 @@ class Writer(Upkeep):
         self._refuse_nested()
         taken = load_arrow().from_arrow(record_batch, self._max_record_bytes, clock.now_us())
         codec, parts = self._pack(taken.records, taken.parts)
+        first = self.append_body(
+            taken.records, taken.columns, codec, parts, taken.greatest_us, taken.least_us
+        )
+        return np.arange(first, first + taken.records, dtype=np.uint64)
+
+    def append_body(
+        self,
+        records: int,
+        columns: int,
+        codec: int,
+        parts: list[Buffer],
+        greatest_us: int,
+        least_us: int,
+    ) -> int:
+        """Takes what is a frame's body already, its columns' bits and its codec with it; the address
+        of the first of its records, whose timestamps lie between the two. Nothing is checked: for
+        `append_arrow`, and for frames that go to another log as they are."""
         with self._lock:
             if self._trouble is not None:
                 self._face_trouble()
             if self._format_1:
                 raise RecordRefused("format 1 has no columns", hint="use append_many")
-            if taken.records == 0:
-                return np.empty(0, np.uint64)
-            first = self._add_frame(
-                taken.records,
-                taken.columns,
-                codec,
-                parts,
-                taken.greatest_us,
-                taken.least_us,
-            )
+            if records == 0:
+                return self._end
+            first = self._add_frame(records, columns, codec, parts, greatest_us, least_us)
             target = self._flush_or_let_values_join()
         if target:
             self._quietly(self._sync_to, target)
-        return np.arange(first, first + taken.records, dtype=np.uint64)
+        return first
 
     # --- flush and sync ---------------------------------------------------------------------
 

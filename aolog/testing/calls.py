@@ -359,6 +359,17 @@ class SimulatedCalls:
                 _fail(errno.EEXIST, path)
             self._disk.new_directory(directory, name)
 
+    def rmdir(self, path: str, /) -> None:
+        """os.rmdir."""
+        with self._lock:
+            self._checked("rmdir", path)
+            node = self._node(path)
+            if not isinstance(node, DirectoryNode):
+                _fail(errno.ENOTDIR, path)
+            if node.entries:
+                _fail(errno.ENOTEMPTY, path)
+            self._disk.remove(*self._parent(path))
+
     def lexists(self, path: str, /) -> bool:
         """os.path.lexists."""
         with self._lock:

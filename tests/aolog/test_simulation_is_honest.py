@@ -173,7 +173,7 @@ calls = st.one_of(
         st.just("flock"), fd, st.sampled_from([fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN])
     ),
     st.tuples(st.sampled_from(["listdir", "lexists", "isdir", "unlink"]), path),
-    st.tuples(st.just("mkdir"), path),
+    st.tuples(st.sampled_from(["mkdir", "rmdir"]), path),
     st.tuples(st.just("mkdir"), st.sampled_from(["d", "d/e"])),
     st.tuples(st.just("replace"), path, path),
 )
@@ -187,7 +187,7 @@ class Asker:
         self.fds: list[int] = []
 
     def ask(self, name: str, *args: Any) -> Any:
-        if name in {"open", "listdir", "lexists", "isdir", "unlink", "mkdir", "replace"}:
+        if name in {"open", "listdir", "lexists", "isdir", "unlink", "mkdir", "rmdir", "replace"}:
             args = tuple(f"{self.directory}/{a}" if isinstance(a, str) else a for a in args)
         elif args[0] >= len(self.fds):
             return "no such descriptor"
