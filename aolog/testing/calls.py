@@ -336,7 +336,8 @@ class SimulatedCalls:
             if isinstance(node, DirectoryNode):
                 _check_directory_rename(node, there, old, new)
             elif isinstance(there, DirectoryNode):
-                _fail(errno.EISDIR, old)
+                above = old.startswith(new.rstrip("/") + "/")  # Linux looks at that first
+                _fail(errno.ENOTEMPTY if above else errno.EISDIR, old)
             if node is not there:
                 self._disk.rename(source, name, target, new_name)
                 for file in self._files.values():  # faults and `before` know it by its new name
