@@ -13,7 +13,9 @@ import json
 from typing import TYPE_CHECKING
 
 from aolog import clock
+from aolog.errors import AologError, StorageError, StorageFailed
 from aolog.log import ASIDE_DIRECTORY
+from aolog.notices import warn
 from aolog.salvage import write_salvage
 from aolog.slab import slab_name
 
@@ -42,36 +44,49 @@ def directory_name(number: int) -> str:
 def recorded_gaps(log_path: str, storage: Storage) -> dict[tuple[int, int], str]:
     """(begin, end) of the gaps that finished repairs left, and the directory's name of the first
     that did. Addresses stay, and such a gap's bytes are zeros: one of the same range is the same.
-    A report that cannot be read tells nothing. Raises StorageError."""
+    A report that cannot be read tells nothing; a warning says so."""
     found: dict[tuple[int, int], str] = {}
     parent = f"{log_path}/{ASIDE_DIRECTORY}"
     if not storage.exists(parent):
         return found
-    for name in sorted(storage.list_names(parent)):
+    try:
+        names = sorted(storage.list_names(parent))
+    except AologError as error:
+        warn("what repairs recorded is not known: %s", error)
+        return found
+    for name in names:
         if not name.startswith(_PREFIX):
             continue
         try:
-            file = storage.open_read(f"{parent}/{name}/{REPORT_NAME}")
+            gaps = _gaps_of(f"{parent}/{name}/{REPORT_NAME}", storage)
         except FileNotFoundError:  # it was killed
             continue
-        try:
-            text = file.pread(file.stat().size, 0)
-        finally:
-            file.close()
-        try:
-            gaps = [(int(gap["begin"]), int(gap["end"])) for gap in json.loads(text)["gaps"]]
-        except (ValueError, TypeError, KeyError):
+        except (StorageError, ValueError, TypeError, KeyError) as error:
+            told = error if isinstance(error, StorageError) else "its report is damaged"
+            warn("what %s recorded is not known: %s", name, told)
             continue
         for gap in gaps:
             found.setdefault(gap, name)
     return found
 
 
+def _gaps_of(path: str, storage: Storage) -> list[tuple[int, int]]:
+    """Raises FileNotFoundError, StorageError, and ValueError, TypeError or KeyError where it is no
+    report."""
+    file = storage.open_read(path)
+    try:
+        text = file.pread(file.stat().size, 0)
+    finally:
+        file.close()
+    return [(int(gap["begin"]), int(gap["end"])) for gap in json.loads(text)["gaps"]]
+
+
 class Aside:
     """The directory of one repair.
 
     One that has no report is of a repair that was killed, and is gone on with, unless an original
-    that is to be kept has a namesake there. Belongs to whoever the log belongs to.
+    that is to be kept has a namesake there, or it is none that can be looked into. Belongs to whoever
+    the log belongs to. Raises StorageError.
     """
 
     def __init__(
@@ -91,14 +106,25 @@ class Aside:
         self.path = f"{parent}/{directory_name(number)}"
         if (
             not number
+            or not self._is_directory()
             or storage.exists(f"{self.path}/{REPORT_NAME}")
             or self._clashes(bases, log_path)
         ):
             self.path = f"{parent}/{directory_name(number + 1)}"
         self._make(self.path, directory)
 
+    def _is_directory(self) -> bool:
+        try:
+            self._storage.list_names(self.path)
+        except AologError:
+            return False
+        return True
+
     def _make(self, path: str, like: Directory) -> None:
-        if self._storage.exists(path):
+        entry = self._storage.entry(path)
+        if entry is not None and entry.kind not in {"directory", "link"}:
+            raise StorageFailed("is no directory", hint="take it out of the log", path=path)
+        if entry is not None:
             return
         self._storage.make_directory(path)
         made = self._storage.open_directory(path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from aolog.audit import audit
 from aolog.cursor import NOTES_SUFFIX, Cursor, cursor_names, cursor_path, read_copies, read_position
-from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor
+from aolog.errors import AologError, CursorDiverged, CursorForeign, NoSuchCursor
 from aolog.listing import PENDING_SUFFIX, list_slabs
 from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, MANIFEST_NAME, RETENTION_LOCK, Log
 from aolog.notices import counted
@@ -45,6 +45,7 @@ _LEFT = {
     "temporary": "a temporary file",
     "pending": "a slab that no job has published",
     "notes": "the bridge's notes on a cursor that is not there",
+    "unreadable": "cannot be looked into",
 }
 # Findings that say why a gap is there.
 GAP_CAUSES = {"header_lost", "renamed"}
@@ -89,7 +90,7 @@ class CursorHealth(NamedTuple):
 
 class Leftover(NamedTuple):
     """A file that is no part of the log. kind: "temporary", "pending", "notes" (of the bridge, on a
-    cursor that is not there), "aside" or "unknown"."""
+    cursor that is not there), "aside", "unreadable" (a directory in aside/) or "unknown"."""
 
     kind: str
     path: str
@@ -340,22 +341,33 @@ def find_leftovers(path: str, storage: Storage) -> list[Leftover]:
             for inner in sorted(set(storage.list_names(where)) - known):
                 kind = "notes" if inner.endswith(NOTES_SUFFIX) else "unknown"
                 tell("temporary" if inner.endswith(".tmp") else kind, f"{where}/{inner}")
-        elif name == ASIDE_DIRECTORY:
-            for inner in _files_below(where, storage):
-                tell("aside", inner)
+        elif name == ASIDE_DIRECTORY and _is_directory(where, storage):
+            for kind, inner in _files_below(where, storage):
+                tell(kind, inner)
         elif slab_base(name) is None and name not in {*published, *_NAMES}:
             tell("unknown", where)
     return found
 
 
-def _files_below(path: str, storage: Storage) -> list[str]:
-    """All files of a directory and of those in it."""
+def _is_directory(path: str, storage: Storage) -> bool:
+    """Or a link, which may lead to one."""
+    entry = storage.entry(path)
+    return entry is not None and entry.kind in {"directory", "link"}
+
+
+def _files_below(path: str, storage: Storage) -> list[tuple[str, str]]:
+    """All files of a directory and of those in it, each with its kind: "aside", and "unreadable" of
+    a directory of which nobody says what is in it."""
+    try:
+        names = sorted(storage.list_names(path))
+    except AologError:
+        return [("unreadable", path)]
     found = []
-    for name in sorted(storage.list_names(path)):
+    for name in names:
         where = f"{path}/{name}"
         entry = storage.entry(where)
         inside = entry is not None and entry.kind == "directory"
-        found += _files_below(where, storage) if inside else [where]
+        found += _files_below(where, storage) if inside else [("aside", where)]
     return found
 
 

@@ -366,3 +366,63 @@ def test_the_command_s_json_names_everything(log: Built) -> None:
     assert said["health"][0]["seal"] == "intact"
     assert said["ok"] is True
     assert len(frames_of(log.path)) == said["frames"] + 4
+
+
+# --- what stands in aside/, and should not -----------------------------------------------------
+
+
+def _file(path: Path) -> None:
+    path.write_bytes(b"x")
+
+
+ODD = {
+    "aside": _file,
+    "aside/repair-0001": _file,
+    "aside/repair-0001/report.json": Path.mkdir,
+    "aside/repair-0001/report.json ": lambda path: _file(Path(str(path).strip())),
+    "aside/repair-0002": lambda path: path.symlink_to(path.name),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_whatever_stands_in_aside_verify_and_repair_go_on(
+    log: Built, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    test_gaps.body(log.frames[1][2])
+    path = Path(log.path, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ODD[name](path)
+    for options in ([], ["--known"]):
+        caplog.clear()
+        result = run("verify", log.path, *options)
+        assert result.exit_code == 3
+        assert "RECORDS LOST" in result.stdout
+        assert "recorded is not known" in caplog.text
+    assert run("info", log.path).exit_code == 0
+    assert str(Path(log.path, "aside")) in caplog.text or "is damaged" in caplog.text
+    if name == "aside":
+        assert run("repair", log.path).exit_code == 4
+        assert f"{path}: no file of a log's" in aolog.verify(log.path).notes
+        path.unlink()
+    assert "was replaced" in run("repair", log.path).stdout
+    assert "none new" in run("verify", log.path, "--known").stdout
+    assert run("verify", log.path, "--known").exit_code == 0
+
+
+def test_a_directory_in_aside_that_cannot_be_read_is_a_note_and_not_gone_on_with(
+    log: Built,
+) -> None:
+    test_gaps.body(log.frames[1][2])
+    path = f"{log.path}/aside/repair-0001"
+    Path(path).mkdir(parents=True)
+
+    class Closed(Storage):
+        def list_names(self, path: str) -> list[str]:
+            if "repair-0001" in path:
+                raise aolog.PermissionDenied("no", path=path)
+            return super().list_names(path)
+
+    report = aolog.verify(log.path, storage=Closed())
+    assert report.notes == [f"{path}: cannot be looked into"]
+    assert [(left.kind, left.path) for left in report.leftovers] == [("unreadable", path)]
+    assert aolog.repair(log.path, storage=Closed()).aside == f"{log.path}/aside/repair-0002"
