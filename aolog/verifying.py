@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from aolog import seek
 from aolog.audit import audit
 from aolog.cursor import NOTES_SUFFIX, Cursor, cursor_names, cursor_path, read_copies, read_position
 from aolog.errors import AologError, CursorDiverged, CursorForeign, NoSuchCursor
@@ -285,13 +286,19 @@ def _state(log: Log, found: Audit, position: Position) -> str:
         return "foreign"
     except CursorDiverged:
         return "diverged"
-    if position.address > found.end:
+    if position.address > found.end and position.address > _end_now(log):
         return "ahead"
     first_header = found.slabs[0].header if found.slabs else None
     begins = first_header is not None and first_header.predecessor_base == NO_PREDECESSOR
     if found.slabs and position.address < found.slabs[0].base and not begins:
         return "pruned"
     return "ok"
+
+
+def _end_now(log: Log) -> int:
+    """Beside a writer more is there than was audited, and cursors may have passed it."""
+    log.refresh()
+    return log.listed(lambda: seek.latest(log)).address
 
 
 _CURSOR_STATES = {

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog import columns
+from aolog import columns, verifying
+from aolog.audit import Audit, audit
 from aolog.columns import encode_columns
 from aolog.frame import FLAG_DURABLE, FRAME_HEADER_LEN, decode_header, encode_frame, encode_header
 from aolog.log import Log
@@ -278,6 +279,37 @@ def test_a_cursor_ahead_of_the_end_and_one_that_diverged_are_told_apart(log: Bui
     assert codes(log.path) == ["cursor_diverged"]
     with pytest.raises(aolog.CursorDiverged):
         aolog.Reader(log.path, cursor="c")
+
+
+@pytest.mark.parametrize("fmt", ["aolog", "queuefka"])
+def test_a_cursor_that_passed_what_was_appended_meanwhile_is_not_ahead(
+    log_path: str, fmt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        aolog.Writer(log_path, format=fmt, slab_bytes=1000) as writer,
+        aolog.Reader(log_path, cursor="c") as reader,
+    ):
+        for i in range(20):
+            writer.append(b"%090d" % i)
+        writer.flush()
+
+        def audited(log: Log, **options: object) -> Audit:
+            found = audit(log, **options)
+            for i in range(20):
+                writer.append(b"%090d" % i)
+            writer.flush()
+            for _ in reader:
+                pass
+            reader.commit()
+            return found
+
+        monkeypatch.setattr(verifying, "audit", audited)
+        report = aolog.verify(log_path)
+        assert report.end < reader.tell()
+        assert [(cursor.state, cursor.address) for cursor in report.cursors] == [
+            ("ok", reader.tell())
+        ]
+        assert [found.code for found in report.findings if found.code != "tail"] == []
 
 
 # --- what else is there ----------------------------------------------------------------------
