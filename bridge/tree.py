@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Growth", "Tree", "find_logs", "growth", "is_gone", "missing"]
 
 _GONE = (FileNotFoundError, NotADirectoryError)
+_UNTOLD = (OSError, AologError)  # the second: by the manifest, which of its pending slabs count
 
 
 class Growth(NamedTuple):
@@ -78,12 +79,13 @@ def _walk(
                     if entry.is_dir(follow_symlinks=False):
                         below = entry.name if name == "." else f"{name}/{entry.name}"
                         children.append((entry.path, below))
+            is_log = is_log or bool(_published(path, pending))
         except _GONE:
             continue
-        except OSError as error:
-            unlisted[name] = os.strerror(error.errno or 0)
+        except _UNTOLD as error:
+            unlisted[name] = _reason(error)
             continue
-        if not is_log and not _published(path, pending):
+        if not is_log:
             others.append(path)
             todo += children
         elif _wanted(name, include, exclude):
@@ -98,24 +100,32 @@ def _wanted(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
 
 
 def _published(path: str, pending: list[str]) -> dict[int, str]:
-    """Those of a directory's pending slabs that are published and not renamed yet, by base."""
+    """Those of a directory's pending slabs that are published and not renamed yet, by base. Raises
+    AologError."""
     if not pending:
         return {}
     from aolog.manifest import resolve
 
-    try:
-        return resolve(path, pending, Storage())
-    except AologError:  # whoever opens the log is told
-        return {}
+    return resolve(path, pending, Storage())
+
+
+def _reason(error: OSError | AologError) -> str:
+    return str(error) if isinstance(error, AologError) else os.strerror(error.errno or 0)
 
 
 def growth(path: str) -> Growth | None:
-    """How the log looks now; None if it is gone. Raises OSError where that cannot be told."""
+    """How the log looks now; None if it is gone. Raises OSError or AologError where that cannot be
+    told."""
     try:
         with os.scandir(path) as entries:
             names = [entry.name for entry in entries]
         last = max((name for name in names if slab_base(name) is not None), default=None)
-        published = _published(path, [name for name in names if name.endswith(PENDING_SUFFIX)])
+        try:
+            published = _published(path, [name for name in names if name.endswith(PENDING_SUFFIX)])
+        except AologError:  # whoever opens the log is told
+            if last is None:
+                raise
+            published = {}
         if published and (last is None or last < slab_name(max(published))):
             last = published[max(published)]
         if last is None:
@@ -130,7 +140,7 @@ def is_gone(path: str) -> bool:
     """Whether there is no log; what cannot be listed may be one."""
     try:
         return growth(path) is None
-    except OSError:
+    except _UNTOLD:
         return False
 
 
@@ -183,8 +193,8 @@ class Tree:
             try:
                 if growth(path) is None:
                     continue
-            except OSError as error:
-                self.unlisted[name] = os.strerror(error.errno or 0)
+            except _UNTOLD as error:
+                self.unlisted[name] = _reason(error)
             found[name] = path
         return found
 
@@ -201,7 +211,7 @@ class Tree:
         if path in self._parked:  # by another task: what it was not told yet is news still
             return
         self._parked[path] = None
-        with contextlib.suppress(OSError):  # then it differs from the next look
+        with contextlib.suppress(*_UNTOLD):  # then it differs from the next look
             self._parked[path] = growth(path)
 
     def unpark(self, path: str) -> None:
@@ -232,7 +242,7 @@ class Tree:
         """Paths of parked logs that look different from when they were parked, or told last."""
         grown: set[str] = set()
         for path, before in self._parked.items():
-            with contextlib.suppress(OSError):  # the next look may tell
+            with contextlib.suppress(*_UNTOLD):  # the next look may tell
                 if (now := growth(path)) != before:
                     grown.add(path)
                     self._parked[path] = now

@@ -39,7 +39,7 @@ from aolog.retention import Retention, prune
 from aolog.storage import Storage
 from aolog.system import REAL, RealSystem
 from aolog.testing import Fault, Killed, SimulatedSystem
-from bridge.tree import find_logs, growth
+from bridge.tree import Tree, find_logs, growth, is_gone
 from tests.aolog.conftest import SOON_S
 from tests.publish.job import (
     FIRST,
@@ -91,6 +91,47 @@ def killed_behind_commit(system: SimulatedSystem, **options: object) -> Simulate
     with pytest.raises(Killed):
         run(Storage(system), **options)
     return system.kill()
+
+
+# --- by a bridge, whose manifest is damaged ---------------------------------------------------
+
+
+def test_a_log_whose_manifest_cannot_be_read_is_named_and_kept(tmp_path: Path) -> None:
+    """Of slabs that are published and not renamed, which nothing else says."""
+    root = tmp_path / "root"
+    with aolog.Writer(root / "sound") as writer:
+        writer.append(b"x")
+    slabs = task(root, "a/log", "1", "2")
+
+    class Dies(RealSystem):
+        def replace(self, old: str, new: str) -> None:
+            if new.endswith(".slab"):
+                raise Killed
+            Path(old).replace(new)
+
+    with pytest.raises(Killed):
+        publish(root, JOB, slabs, storage=Storage(Dies()))
+    assert list(find_logs(str(root))) == ["a/log", "sound"]
+    tree, single = Tree(str(root)), Tree(None, {"one": str(root / "a/log")})
+    for each, names in ((tree, ["a/log", "sound"]), (single, ["one"])):
+        assert (list(each.scan()), each.unlisted) == (names, {})
+    manifest = root / "published.jsonl"
+    whole = manifest.read_bytes()
+    manifest.write_bytes(whole[:-9])
+    assert list(tree.scan()) == ["sound"]
+    assert "the manifest is damaged" in tree.unlisted["a/log"]
+    assert tree.may_hold("a/log")
+    assert not tree.may_hold("sound")
+    assert list(single.scan()) == ["one"]
+    assert "the manifest is damaged" in single.unlisted["one"]
+    assert not is_gone(str(root / "a/log"))
+    tree.park(str(root / "a/log"))
+    assert tree.grown() == set()
+    manifest.write_bytes(whole)
+    assert (list(tree.scan()), tree.unlisted) == (["a/log", "sound"], {})
+    assert tree.grown() == {str(root / "a/log")}
+    tree.close()
+    single.close()
 
 
 # --- by another path -------------------------------------------------------------------------
