@@ -99,7 +99,7 @@ class AtLeastOnce:
             reader.path, source.cursor, notes.source, source.storage, drop=poison == "drop"
         )
         if poison == "dead-letter":
-            self._engine.aside |= self._dead.known(start.address)
+            self._engine.aside |= self._dead.known(start.address, notes.aside_from)
         self._recogniser = Recogniser(
             reader.path,
             source.storage,

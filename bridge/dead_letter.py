@@ -91,6 +91,15 @@ def first_dead_letter(path: str, storage: Storage) -> DeadLetter | None:
     return None if first is None else read_dead_letter(first)
 
 
+def end_of_dead_letters(path: str, storage: Storage) -> int:
+    """Behind the last of them; 0 if there is no log."""
+    reader = _open(path, storage)
+    if reader is None:
+        return 0
+    with reader:
+        return reader.end()
+
+
 def require_dead_letters(path: str, storage: Storage) -> None:
     """Raises UsageError where a log is that holds something else. Changes nothing."""
     first = _first(path, storage)
@@ -188,14 +197,16 @@ class DeadLetters:
         self._log = DeadLetterLog(self.path, storage)
         self._appended: set[int] = set()  # and perhaps not durable: a full disk is tried again
 
-    def known(self, begin: int) -> set[int]:
-        """Addresses from `begin` on of records that were set aside before; all of the dead
-        letters are looked through. Raises what Reader raises."""
+    def known(self, begin: int, since: int) -> set[int]:
+        """Addresses from `begin` on of records that were set aside before; the dead letters from
+        their address `since` on are looked through. Raises what Reader raises."""
         found: set[int] = set()
         reader = _open(self.path, self._storage)
         if reader is None:
             return found
         with reader:
+            if reader.tell() < since <= reader.end():
+                reader.seek(since)
             for record in reader:
                 letter = read_dead_letter(record)
                 if letter is None or letter.origin.topic_uuid != self._source:

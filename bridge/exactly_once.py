@@ -140,7 +140,7 @@ class ExactlyOnce:
         )
         self._known: set[int] = set()
         if poison == "dead-letter":
-            self._known = self._dead.known(source.position.address)
+            self._known = self._dead.known(source.position.address, notes.aside_from)
         self._full = False  # the client's queue
         # Whether something of ours may be left open; where that was looked for on this connection.
         self._unsure = notes.unsure

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from aolog import Reader
 from bridge.at_least_once import AtLeastOnce
 from bridge.delivery import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery
 from bridge.errors import WrongSetting
@@ -120,7 +121,9 @@ class Forwarder:
                 begun=reader.has_cursor_position,
             )  # fmt: skip  # one call, one place
             _check_notes(notes, delivery)
-            notes.cluster.called = cluster
+            if not notes.lanes and _is_at_begin(reader, self._source.storage):
+                notes.cluster.forget()  # nothing was passed, or sent: another misses nothing
+            notes.cluster.call(cluster)
             self._drain_to = reader.end() if drain else until
             routing = routing or Routing(topic)
             routing.of_log(reader.topic)
@@ -267,6 +270,13 @@ class Forwarder:
             return 0
         done = progress.acknowledged + progress.skipped + progress.dead_lettered + progress.dropped
         return min(lag_records, max(0, done - (at - self._begun_at)))
+
+
+def _is_at_begin(reader: Reader, storage: Storage) -> bool:
+    """Whether no record lies before it."""
+    with Reader(reader.path, storage=storage) as earliest:
+        first = earliest.read()
+        return first is None or reader.tell() <= first.address
 
 
 def _check_notes(notes: LaneNotes, delivery: str) -> None:

@@ -19,24 +19,33 @@ __all__ = ["Identity"]
 @dataclass(slots=True)
 class Identity:
     """known: the id, "" where none was met, or the cluster names none. name: what a
-    configuration called it then, "" without one; called: what one calls it now. path: of the notes
-    that keep it, for words. Any thread."""
+    configuration called it then, or the first one if it was not met yet, "" without one; called:
+    what one calls it now. path: of the notes that keep it, for words. Any thread."""
 
     path: str = ""
     known: str = ""
     name: str = ""
     called: str = ""
 
+    def call(self, name: str) -> None:
+        """What the configuration calls the cluster that is meant."""
+        self.called = name
+        self.name = self.name or ("" if self.known else name)
+
+    def forget(self) -> None:
+        """It may be any."""
+        self.known = self.name = ""
+
     def meet(self, found: str | None, servers: str) -> None:
         """The cluster behind these servers says that it is this one. Raises OtherCluster."""
         if found and self.known not in {"", found}:
-            cursor = PurePath(self.path).stem
+            cursor, log = PurePath(self.path).stem, PurePath(self.path).parent.parent
             raise OtherCluster(
                 f"{servers} is the Kafka cluster {found}, and the cursor {cursor!r} is of "
                 f"{self.known}: what it has passed would never be sent to this one",
                 hint="mend the servers or the configuration (another default cluster?), or give "
-                "each cluster its own cursor; `aolog-bridge seek LOG --forget-cluster` lets it go "
-                "on here",
+                f"each cluster its own cursor; `aolog-bridge seek {log} --cursor {cursor} "
+                "--forget-cluster` lets it go on here",
                 path=self.path,
             )
         self.known, self.name = found or self.known, self.called or self.name

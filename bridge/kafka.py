@@ -63,6 +63,8 @@ _log = logging.getLogger("bridge.kafka")
 _MEET_S = 1.0  # the second question only saves time
 _NAME_WAIT_S = 1.0  # ends with the first that names a lane; it lags behind the error by a moment
 _NAME_POLL_S = 0.05
+_CLUSTERID = "CLUSTERID"  # of the line that says so (rdkafka_metadata.c), a warning
+_WARNING, _INFO = 4, 6  # librdkafka's log_level
 _OTHER_NAMES = {  # the client's aliases
     "request.required.acks": "acks",
     "delivery.timeout.ms": "message.timeout.ms",
@@ -70,6 +72,7 @@ _OTHER_NAMES = {  # the client's aliases
 }
 _NUMBERS = {  # which the bridge reads too: the client takes 1e6 for 1, and 010 for 8
     "batch.size",
+    "log_level",
     "message.max.bytes",
     "retry.backoff.max.ms",
     "retry.backoff.ms",
@@ -87,6 +90,20 @@ _AWAY = {
     KafkaError._TRANSPORT,  # noqa: SLF001 -- as above
     KafkaError._RESOLVE,  # noqa: SLF001 -- as above
 }
+
+
+class _Listening(logging.LoggerAdapter[logging.Logger]):
+    """The client's log: there, and nowhere else, it says that another cluster answers."""
+
+    def __init__(self, other: Callable[[], None]) -> None:
+        super().__init__(CLIENT_LOG)
+        self._other = other
+
+    def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
+        """For the client, in the thread that serves it."""
+        if _CLUSTERID in f"{msg} {args}":
+            self._other()
+        super().log(level, msg, *args, **more)
 
 
 class Put(NamedTuple):
@@ -157,6 +174,7 @@ class Cluster:
     """
 
     _statistics_ms = 1_000
+    _heeds_others = True
 
     def __init__(
         self, bootstrap_servers: str, settings: dict[str, str], identity: Identity | None = None
@@ -200,11 +218,12 @@ class Cluster:
                 **DEFAULTS,
                 **self._settings,
                 **fixed,
+                "log_level": max(_WARNING, int(self._settings.get("log_level", _INFO))),
                 "error_cb": partial(self._on_error, self._generation),
                 "stats_cb": self._on_stats,
                 "statistics.interval.ms": self._statistics_ms,
             },
-            logger=CLIENT_LOG,
+            logger=_Listening(partial(self._on_other, self._generation)),
         )
 
     def narrow(self, *, explained: bool) -> None:
@@ -335,6 +354,13 @@ class Cluster:
         else:
             _log.debug("%s", error)
 
+    def _on_other(self, generation: int) -> None:
+        """The servers lead to another cluster now: what it acknowledges proves nothing, and who
+        connects anew is told so."""
+        if generation == self._generation and self._heeds_others:
+            self._generation += 1
+            self._events.append(Failed("another cluster answers", False))
+
     def _fail(self, error: KafkaError, lane: LaneKey | None) -> None:
         code, reason = error.code(), f"{error.name()}: {error.str()}"
         if code in FORBIDDEN:
@@ -392,7 +418,9 @@ class Cluster:
         if not self._met:
             self._met = True
             with contextlib.suppress(KafkaException):
-                found = self._producer.list_topics(topic, timeout=_MEET_S).topics[topic]
+                told = self._producer.list_topics(topic, timeout=_MEET_S)
+                self._identity.meet(told.cluster_id, self._servers)
+                found = told.topics[topic]
         return found
 
     def reader(self, give_up: Callable[[], bool]) -> ReadBack:

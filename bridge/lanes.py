@@ -51,7 +51,8 @@ class LaneNotes:
     1, which has none, one of the bridge's own. clean: nothing was in flight when it stopped.
     lost: the file was gone or unreadable once, so for a lane that is not noted since, nothing
     bounds how far to read back. delivery: whose records may be under way unless clean. unsure:
-    the cluster may have left something open (see left_open). cluster: whose lanes these are."""
+    the cluster may have left something open (see left_open). cluster: whose lanes these are.
+    aside_from: from this address of the dead-letter log on its letters are of that cluster."""
 
     path: str
     storage: Storage
@@ -62,6 +63,7 @@ class LaneNotes:
     unsure: bool = False
     lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
     cluster: Identity = field(default_factory=Identity)
+    aside_from: int = 0
 
     @classmethod
     def of(cls, reader: Reader, cursor: str, storage: Storage) -> LaneNotes:
@@ -96,23 +98,23 @@ class LaneNotes:
             }
             if saved["version"] != _VERSION or topic_uuid not in {None, source}:
                 raise ValueError("of another log or version")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            cluster, name = (str(saved.get(key) or "") for key in ("cluster", "cluster_name"))
+            return cls(
+                path,
+                storage,
+                source,
+                clean=bool(saved["clean"]),
+                lost=bool(saved["lost"]),
+                delivery=str(saved.get("delivery", "at_least_once")),
+                unsure=bool(saved.get("unsure")),
+                lanes=lanes,
+                cluster=Identity(path, cluster, name),
+                aside_from=int(saved.get("aside_from", 0)),
+            )
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             _log.warning("%s is unreadable (%s): destinations are read back whole", path, error)
             fresh.lost = True
             return fresh
-        return cls(
-            path,
-            storage,
-            source,
-            clean=bool(saved["clean"]),
-            lost=bool(saved["lost"]),
-            delivery=str(saved.get("delivery", "at_least_once")),
-            unsure=bool(saved.get("unsure")),
-            lanes=lanes,
-            cluster=Identity(
-                path, str(saved.get("cluster", "")), str(saved.get("cluster_name", ""))
-            ),
-        )
 
     def save_if_possible(self) -> None:
         """Older notes only make a restart read more, so no room is no reason to stop. Raises
@@ -145,6 +147,7 @@ class LaneNotes:
             "unsure": self.unsure,
             "cluster": self.cluster.known,
             "cluster_name": self.cluster.name,
+            "aside_from": self.aside_from,
             "lanes": lanes,
         }
         directory = os.path.dirname(self.path)  # noqa: PTH120 -- as in storage

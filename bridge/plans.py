@@ -13,6 +13,8 @@ from bridge.lanes import LaneNotes
 from bridge.routing import Routing, Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from bridge.config import Config
     from bridge.pace import Pace
 
@@ -27,7 +29,7 @@ class Plan(NamedTuple):
     rules: list[Rule]
     cluster: str
     default_cluster: str
-    others: frozenset[str] = frozenset()  # cursors of the other clusters
+    others: dict[str, str]  # the other clusters' cursors; none where its own one is written out
 
     def __repr__(self) -> str:  # settings hold secrets
         return f"Plan({self.cluster!r})"
@@ -47,20 +49,26 @@ class Plan(NamedTuple):
         return Forwarder(path, routing=routing, settings=settings, cluster=self.cluster, **options)
 
     def _check_cursor(self, path: str) -> None:
-        """A new cursor begins the log anew: not where the cluster has one that is meant for another
-        now, as behind a change of the default. Raises OtherCluster."""
+        """A cursor that only the default has named may be another's by now: behind a change of the
+        default it would pass what that one has not, and a new one would begin anew where the
+        cluster has one already. Raises OtherCluster."""
         storage, own = Storage(), self.options["cursor"]
-        if not self.others or storage.exists(cursor_path(path, own)):
-            return
-        for each in sorted(self.others):
-            notes = LaneNotes.load(path, each, storage, topic_uuid=None, begun=False)
-            if notes.cluster.name == self.cluster:
+
+        def check(cursor: str, names: Collection[str]) -> None:
+            notes = LaneNotes.load(path, cursor, storage, topic_uuid=None, begun=False)
+            if notes.cluster.name in names:
                 raise OtherCluster(
-                    f"the cursor of cluster {self.cluster!r} is {each!r} in this log, and the "
-                    f"configuration gives it {own!r}, which would begin anew",
+                    f"{cursor!r} is the cursor of cluster {notes.cluster.name!r} in this log, and "
+                    f"the configuration gives {own!r} to {self.cluster!r}",
                     hint="another cluster has become the default: write each one's `cursor`",
                     path=path,
                 )
+
+        if self.others:
+            check(own, self.others)
+        if self.others and not storage.exists(cursor_path(path, own)):
+            for cursor in self.others.values():
+                check(cursor, {self.cluster})
 
 
 def plans(config: Config, pace: Pace) -> dict[str, Plan]:
@@ -83,7 +91,11 @@ def plans(config: Config, pace: Pace) -> dict[str, Plan]:
             rules=config.rules,
             cluster=name,
             default_cluster=config.default_cluster if several else name,
-            others=frozenset(config.cursor_of(other) for other in config.clusters if other != name),
+            others={
+                other: config.cursor_of(other)
+                for other in config.clusters
+                if other != name and cluster.cursor is None
+            },
         )
         for name, cluster in config.clusters.items()
     }

@@ -28,7 +28,13 @@ from bridge.stamp import encode_stamp
 if TYPE_CHECKING:
     from bridge.engine import Poison
 
-__all__ = ["dead_letters_of", "finished", "replay_dead_letters", "replay_range"]
+__all__ = [
+    "dead_letters_of",
+    "finished",
+    "replay_dead_letters",
+    "replay_range",
+    "to_another_cluster",
+]
 
 
 def replay_range(
@@ -51,6 +57,14 @@ def replay_range(
         reader.seek(begin)
         reader.commit()
     return Forwarder(path, topic=topic, cursor=REPLAY, until=end, poison=poison, **options)
+
+
+def to_another_cluster(path: str, cursor: str) -> None:
+    """What was replayed of a log's dead letters went elsewhere: the rest may go to any cluster."""
+    storage = Storage()
+    dead = dead_letters_of(path, cursor)
+    with Reader(dead, cursor=REPLAY) as reader:
+        forget(reader, REPLAY, storage, cluster=True)
 
 
 def finished(path: str) -> None:

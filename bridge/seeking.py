@@ -14,6 +14,7 @@ from aolog import Reader
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
 from aolog.storage import Storage
+from bridge.dead_letter import dead_letter_path, end_of_dead_letters
 from bridge.errors import DestinationError
 from bridge.kafka import Cluster
 from bridge.lanes import LaneNotes, notes_path
@@ -144,8 +145,9 @@ def forget(reader: Reader, cursor: str, storage: Storage, *, cluster: bool) -> N
     """The lanes of a cursor hold nothing, as far as its notes say, and they are of no cluster if
     that too is to be forgotten; durable on return. To be called by who holds the cursor."""
     notes = LaneNotes.of(reader, cursor, storage)
-    if cluster:
-        notes.cluster.known = ""
+    if cluster:  # what the one refused another may take
+        notes.cluster.forget()
+        notes.aside_from = end_of_dead_letters(dead_letter_path(reader.path, cursor), storage)
     notes.lanes.clear()
     notes.lost = False
     notes.save()

@@ -96,6 +96,7 @@ class TransactionalCluster(Cluster):
     """
 
     _statistics_ms = 500
+    _heeds_others = False  # another knows nothing of the transaction, and ends it
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ from bridge.cli.options import (
     settings_option,
     topic_name,
 )
+from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -118,7 +119,12 @@ def replay(
             _tell_dead_letters(log, cursor, as_json=as_json)
             return
         letters = replaying.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
-        status = _run(letters, as_json=as_json)
+        try:
+            status = _run(letters, as_json=as_json)
+        except OtherCluster:  # earlier ones were sent to another
+            replaying.to_another_cluster(log, cursor)
+            letters = replaying.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
+            status = _run(letters, as_json=as_json)
         _tell_sent(status, counted(status.acknowledged, "dead letter", ","), "", as_json=as_json)
         letters.check_whole()
         return

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Producer
 
 from aolog import Writer
+from bridge import kafka
 from bridge.cli import main
-from bridge.embedded import EmbeddedBroker
+from bridge.embedded import EmbeddedBroker, EmbeddedBrokerRefused
 from bridge.errors import OtherCluster
 from bridge.identity import Identity
 from bridge.lanes import notes_path
 from bridge.replaying import replay_range
 from bridge.seeking import seek
 from tests.bridge.conftest import (
+    NOWHERE,
     PARTITIONS,
     TOPIC,
     Process,
@@ -28,6 +35,7 @@ from tests.bridge.conftest import (
     cursor_of,
     fill,
     records_of,
+    wait_until,
 )
 
 Forward = Callable[..., Run]
@@ -107,7 +115,7 @@ def test_a_seek_back_alone_keeps_the_cluster(
     fill(log, 100)
     forward(drain=True).end()
     committed.clear()
-    seek(str(log), 0, cursor="bridge")
+    seek(str(log), records_of(log)[50].address, cursor="bridge")
     with pytest.raises(OtherCluster):
         forward(bootstrap_servers=other.bootstrap_servers).end()
 
@@ -149,53 +157,273 @@ def test_a_range_is_replayed_to_any_cluster(
     assert_arrived(records_of(log), consume(other.bootstrap_servers))
 
 
-def test_another_default_cluster_does_not_exchange_cursors(
-    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
-) -> None:
-    """The default's cursor is "bridge", any other's "bridge.NAME"."""
-    for each in (broker, other):
-        each.create_topic(AUDIT, PARTITIONS)
-    with Writer(tmp_path / "logs" / "a") as writer:
-        for number in range(100):
-            writer.append(b"%d" % number, topic=AUDIT if number % 2 else TOPIC)
-    clusters = {
-        "main": {"bootstrap_servers": broker.bootstrap_servers},
-        "archive": {"bootstrap_servers": other.bootstrap_servers},
-    }
+# --- a configuration -------------------------------------------------------------------------
 
-    def drain(default: str) -> tuple[int, str]:
-        config = {
-            "root": str(tmp_path / "logs"),
-            "clusters": clusters,
-            "cluster": default,
-            "routes": [
-                {"record_topic": AUDIT, "cluster": "archive"},
-                {"record_topic": TOPIC, "cluster": "main"},
-            ],
+
+class Two:
+    """A log with records for two clusters of a configuration; `drain` to both."""
+
+    def __init__(self, directory: Path, **clusters: EmbeddedBroker) -> None:
+        self._directory = directory
+        self._brokers = clusters
+        self.clusters: dict[str, dict[str, str]] = {
+            name: {"bootstrap_servers": broker.bootstrap_servers}
+            for name, broker in clusters.items()
         }
-        (tmp_path / "bridge.json").write_text(json.dumps(config))
-        process = Process(tmp_path, "run", "--drain", "--config", str(tmp_path / "bridge.json"))
+        self._topics = dict(zip(clusters, (TOPIC, AUDIT), strict=True))
+        for broker in clusters.values():
+            with contextlib.suppress(EmbeddedBrokerRefused):  # it has the topic already
+                broker.create_topic(AUDIT, PARTITIONS)
+
+    def append(self, each: int) -> None:
+        with Writer(self._directory / "logs" / "a") as writer:
+            for topic in (TOPIC, AUDIT) * each:
+                writer.append(b"x", topic=topic)
+
+    def drain(self, default: str) -> tuple[int, str]:
+        routes = [{"record_topic": t, "cluster": name} for name, t in self._topics.items()]
+        root = str(self._directory / "logs")
+        config = {"root": root, "clusters": self.clusters, "cluster": default, "routes": routes}
+        file = self._directory / "bridge.json"
+        file.write_text(json.dumps(config))
+        process = Process(self._directory, "run", "--drain", "--config", str(file))
         return process.popen.wait(60), process.stderr
 
-    def arrived() -> list[int]:
+    def arrived(self) -> list[int]:
+        """Records of each cluster's own topic, in order of the clusters."""
         return [
-            len(consume(each.bootstrap_servers, topic))
-            for each in (broker, other)
-            for topic in (TOPIC, AUDIT)
+            len(consume(self._brokers[name].bootstrap_servers, topic))
+            for name, topic in self._topics.items()
         ]
 
-    assert drain("main")[0] == 0
-    assert arrived() == [50, 0, 0, 50]
-    with Writer(tmp_path / "logs" / "a") as writer:
-        writer.append(b"more", topic=AUDIT)
-        writer.append(b"more", topic=TOPIC)
-    status, said = drain("archive")
-    assert status == 6
-    assert "other_cluster" in said
-    assert arrived() == [50, 0, 0, 50]
-    clusters["main"]["cursor"], clusters["archive"]["cursor"] = "bridge", "bridge.archive"
-    assert drain("archive")[0] == 0
-    assert arrived() == [51, 0, 0, 51]
+
+@pytest.mark.parametrize("kafkas", [1, 2])
+def test_another_default_cluster_does_not_exchange_cursors(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path, kafkas: int
+) -> None:
+    """The default's cursor is "bridge", any other's "bridge.NAME". Two clusters of a configuration
+    may be one Kafka, with different rights."""
+    two = Two(tmp_path, main=broker, archive=broker if kafkas == 1 else other)
+    two.append(50)
+    assert two.drain("main")[0] == 0
+    assert two.arrived() == [50, 50]
+    two.append(1)
+    for _ in range(2):  # what is refused changes nothing
+        status, said = two.drain("archive")
+        assert (status, said.count("other_cluster")) == (6, 2)
+    assert two.arrived() == [50, 50]
+    two.clusters["main"]["cursor"] = "bridge"  # as the hint says
+    two.clusters["archive"]["cursor"] = "bridge.archive"
+    assert two.drain("archive")[0] == 0
+    assert two.arrived() == [51, 51]
+
+
+def test_a_cursor_that_was_made_for_a_cluster_that_was_never_met_is_that_one_s(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
+) -> None:
+    two = Two(tmp_path, main=broker, archive=other)
+    two.append(50)
+    two.clusters["main"]["bootstrap_servers"] = NOWHERE
+    path = Path(notes_path(str(tmp_path / "logs" / "a"), "bridge"))
+    config = {"root": str(tmp_path / "logs"), "clusters": two.clusters, "cluster": "main"}
+    (tmp_path / "first.json").write_text(json.dumps(config))
+    process = Process(tmp_path, "run", "--config", str(tmp_path / "first.json"))
+    wait_until(path.exists)
+    process.terminate()
+    notes = json.loads(path.read_text())
+    assert (notes["cluster"], notes["cluster_name"]) == ("", "main")
+    two.clusters["main"]["bootstrap_servers"] = broker.bootstrap_servers
+    status, said = two.drain("archive")
+    assert (status, said.count("other_cluster")) == (6, 2)
+
+
+def test_options_leave_the_name_that_a_configuration_gave(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
+) -> None:
+    two = Two(tmp_path, main=broker, archive=other)
+    two.append(10)
+    assert two.drain("main")[0] == 0
+    log = tmp_path / "logs" / "a"
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    assert Process(tmp_path, "run", "--drain", "--log", str(log), *servers).end() == 0
+    assert json.loads(Path(notes_path(str(log), "bridge")).read_text())["cluster_name"] == "main"
+
+
+def test_a_renamed_cluster_keeps_its_cursor_where_that_is_written_out(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """And another one may have its old name."""
+    two = Two(tmp_path, main=broker, archive=other)
+    two.append(10)
+    assert two.drain("main")[0] == 0
+    two.append(1)
+    again = Two(tmp_path, old=broker, main=other)
+    assert again.drain("old")[0] == 6
+    again.clusters["old"]["cursor"], again.clusters["main"]["cursor"] = "bridge", "bridge.archive"
+    assert again.drain("old")[0] == 0
+    assert again.arrived() == [11, 11]
+
+
+# --- what else there is to it ----------------------------------------------------------------
+
+
+def test_servers_that_lead_elsewhere_while_it_runs_are_noticed_before_anything_counts(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """What the client says of it only in its log."""
+    fill(log, 100)
+    running = forward()
+    running.until(lambda s: s.acknowledged == 100)
+    cluster = running.forwarder._delivery._cluster  # type: ignore[attr-defined]  # of the protocol
+    logger = kafka._Listening(partial(cluster._on_other, cluster._generation))
+    logger.log(4, "%s [%s] %s", "METADATA", "rdkafka#producer-1", "nothing")
+    assert not cluster._events
+    logger.log(4, "%s [%s] %s", "CLUSTERID", "rdkafka#producer-1", "reports different ClusterId")
+    status = running.until(lambda s: s.error and "another cluster" in s.error)
+    assert status.state != "stopped"
+    running.until(lambda s: s.state == "sending")  # it was the same after all
+    with Writer(log) as writer:
+        append(writer, range(100, 110))
+    running.until(lambda s: s.acknowledged == 110)
+    running.stop()
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+class Switch:
+    """An address that leads to one broker, or another, for whoever connects."""
+
+    def __init__(self) -> None:
+        self.to = ""
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                here, _ = self._socket.accept()
+                try:
+                    host, port = self.to.split(":")
+                    there = socket.create_connection((host, int(port)))
+                except OSError:
+                    here.close()
+                    continue
+                self._open += [here, there]
+                for pair in ((here, there), (there, here)):
+                    Thread(target=self._pump, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _pump(begin: socket.socket, end: socket.socket) -> None:
+        with contextlib.suppress(OSError), begin, end:
+            while data := begin.recv(1 << 16):
+                end.sendall(data)
+
+    def turn(self, to: str) -> None:
+        self.to = to
+        while self._open:
+            with contextlib.suppress(OSError):
+                self._open.pop().shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self.turn("")
+
+
+def test_a_name_that_leads_to_another_cluster_while_it_runs_costs_nothing(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """The other's topic has more records, so that offsets say nothing."""
+    with contextlib.closing(Switch()) as switch:
+        switch.turn(broker.bootstrap_servers)
+        fill(log, 100)
+        running = forward(bootstrap_servers=switch.address)
+        running.until(lambda s: s.acknowledged == 100)
+        producer = Producer({"bootstrap.servers": other.bootstrap_servers, "log_level": 0})
+        for number in range(1_000):
+            producer.produce(TOPIC, b"others", partition=number % PARTITIONS)
+        assert producer.flush(60) == 0
+        broker.set_down()
+        switch.turn(other.bootstrap_servers)
+        with Writer(log) as writer:
+            append(writer, range(100, 150))
+        with pytest.raises(OtherCluster):
+            running.end()
+        broker.set_up()
+        switch.turn(broker.bootstrap_servers)
+        assert forward(bootstrap_servers=switch.address, drain=True).end().acknowledged == 50
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+def test_dead_letters_are_replayed_to_any_cluster(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 5, size=3000)
+    small = {"message.max.bytes": "2000"}
+    forward(drain=True, poison="dead-letter", settings=small).end()
+    for to, records in ((broker, 5), (other, 3)):
+        said = run("replay", log, "--dead-letter", "--bootstrap-servers", to.bootstrap_servers)
+        assert said == f"{records} dead letters were sent again\n"
+        with Writer(log) as writer:
+            append(writer, range(5, 8), size=3000)
+        forward(drain=True, poison="dead-letter", settings=small).end()
+    assert len(consume(other.bootstrap_servers)) == 3
+
+
+def test_what_one_cluster_refused_another_may_take(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
+) -> None:  # fmt: skip  # one line
+    fill(log, 5)
+    with Writer(log) as writer:
+        append(writer, [5], size=3000)
+        append(writer, range(6, 9))
+    refusing = {"poison": "dead-letter", "settings": {"message.max.bytes": "2000"}}
+    assert forward(drain=True, **refusing).end().dead_lettered == 1
+    committed.clear()
+    run("seek", log, "--to", "earliest")
+    assert forward(drain=True, **refusing).end().dead_lettered == 0  # it is kept already
+    committed.clear()
+    run("seek", log, "--to", "earliest", "--forget-cluster")
+    forward(drain=True, poison="dead-letter", bootstrap_servers=other.bootstrap_servers).end()
+    assert_arrived(records_of(log), consume(other.bootstrap_servers))
+
+
+def test_a_cursor_that_has_passed_nothing_may_meet_any_cluster(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """Wrong servers at the first start, and a topic that is not there."""
+    fill(log, 10)
+    running = forward(bootstrap_servers=NOWHERE)
+    running.until(lambda s: s.lag_records == 10)
+    running.stop()
+    path = Path(notes_path(str(log), "bridge"))
+    notes = json.loads(path.read_text())
+    assert notes["lanes"] == []
+    path.write_text(json.dumps({**notes, "cluster": "wrong"}))
+    assert forward(drain=True).end().acknowledged == 10
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"clean": None}, {"lost": None}, {"lanes": 1},
+        {"lanes": [{"topic": "t", "partition": 0, "offset": float("inf"), "address": 1}]},
+    ],
+    ids=str,
+)  # fmt: skip  # a table
+def test_damaged_notes_are_as_good_as_none(
+    broker: EmbeddedBroker, log: Path, forward: Forward, damage: dict[str, object]
+) -> None:
+    fill(log, 10)
+    forward(drain=True).end()
+    path = Path(notes_path(str(log), "bridge"))
+    notes = {**json.loads(path.read_text()), **damage}
+    path.write_text(json.dumps({key: value for key, value in notes.items() if value is not None}))
+    with Writer(log) as writer:
+        append(writer, range(10, 20))
+    assert forward(drain=True).end().acknowledged == 10
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
 def test_a_cluster_without_a_name_is_any() -> None:
