@@ -133,7 +133,8 @@ def run(
          acknowledged
       4  storage: the disk, a permission
       5  the log's cursor is in use
-      6  drained, but for records that the cluster refuses
+      6  drained, but for records that the cluster refuses; it refused something else,
+         or is another one than the cursor is of
       7  fenced: another bridge delivers this log exactly once
       8  the cluster, or its cursor topic, does not do for exactly_once
       141  standard output was closed by its reader
