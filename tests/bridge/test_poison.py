@@ -195,10 +195,10 @@ def test_only_what_came_from_this_log_and_is_not_passed_counts_as_set_aside(log:
         dead = DeadLetters(str(log), "bridge", source, Storage())
         asides = [Aside(Position(a, None), ("t", 1), refusal) for a in records]
         dead.take(asides, records, 1)
-        assert dead.known(0) == set(records)
-        assert dead.known(min(records) + 1) == set(records) - {min(records)}
+        assert dead.known(0, 0) == set(records)
+        assert dead.known(min(records) + 1, 0) == set(records) - {min(records)}
         dead.close()
-    assert DeadLetters(str(log), "bridge", b"c" * 16, Storage()).known(0) == set()
+    assert DeadLetters(str(log), "bridge", b"c" * 16, Storage()).known(0, 0) == set()
 
 
 def test_poison_among_many_is_found_by_the_broker_and_its_neighbours_arrive(
