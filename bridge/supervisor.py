@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aolog import Reader
-from aolog.errors import AologError, NotALog
+from aolog.errors import AologError, NotALog, StorageError
 from bridge.errors import WrongConfiguration
 from bridge.overview import LogStatus, Overview, Phase, overview
 from bridge.pace import Pace
@@ -77,6 +77,7 @@ class Supervisor:
         self._news = False
         self._missed: set[str] = set()
         self._unlisted: dict[str, str] = {}
+        self._unseen = 0  # the exit status of what the last scan could not look at
         self._no_root: str | None = None
         self._over = False
         self._unmeasured: list[Task] = []
@@ -106,8 +107,9 @@ class Supervisor:
         return f"there is no log at {missed[0]} yet; waiting for it" if missed else None
 
     def run(self, report: Callable[[Overview], None] | None = None, every_s: float = 1.0) -> int:
-        """Until the end; the exit status: 0, or that of the worst failure that is left. Raises
-        NotALog where there is no root to drain."""
+        """Until the end; the exit status: 0, or that of the worst failure that is left, and of a
+        drain that of what could not be looked at. Raises NotALog where there is no root to
+        drain."""
         report_due_s = 0.0
         try:
             self._scan()
@@ -126,7 +128,8 @@ class Supervisor:
         late = [task for task in self._tasks.values() if task.thread is not None]
         if late:
             _log.warning("%d logs did not stop in time; what they sent is read back", len(late))
-        return max((task.exit_status for task in self._tasks.values()), default=0)
+        statuses = [task.exit_status for task in self._tasks.values()]
+        return max([*statuses, self._unseen if self._drain else 0])
 
     # --- one round ----------------------------------------------------------------------------
 
@@ -214,15 +217,20 @@ class Supervisor:
         if self._drain and self._config.root is None:
             found = {path: path for path in self._config.logs}  # one that is missing is told
         wanted: set[tuple[str, str]] = set()
+        # A single log that cannot be listed is opened all the same, and tells more.
+        hidden = self._config.root is not None and self._tree.unlisted
+        unseen = StorageError.exit_status if hidden else 0
         for name, path in found.items():
             try:
                 wanted |= {(name, cluster) for cluster in self._clusters(name, path)}
             except (AologError, OSError) as error:
                 _log.warning("%s cannot be opened yet: %s", name, error)
+                unseen = max(unseen, getattr(error, "exit_status", StorageError.exit_status))
                 wanted |= {key for key in self._tasks if key[0] == name}
         if self._tree.unlisted:
             kept = {key for key in self._tasks if self._tree.may_hold(key[0])}
             wanted |= {(name, cluster) for name, cluster in kept if cluster in self._plans}
+        self._unseen = unseen
         self._tell_unlisted()
         for key in sorted(wanted - self._tasks.keys()):
             name, cluster = key

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,7 +59,7 @@ def _walk(
     root: str, include: Sequence[str], exclude: Sequence[str]
 ) -> tuple[dict[str, str], list[str], dict[str, str]]:
     """The logs, the directories that are none, and names of those that cannot be listed, with
-    the reasons."""
+    the reasons, unless the patterns leave alone all that could be there."""
     found: dict[str, str] = {}
     unlisted: dict[str, str] = {}
     others: list[str] = []
@@ -83,7 +84,8 @@ def _walk(
         except _GONE:
             continue
         except _UNTOLD as error:
-            unlisted[name] = _reason(error)
+            if _may_be_wanted(name, include, exclude):
+                unlisted[name] = _reason(error)
             continue
         if not is_log:
             others.append(path)
@@ -97,6 +99,16 @@ def _wanted(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
     return any(fnmatchcase(name, p) for p in include) and not any(
         fnmatchcase(name, p) for p in exclude
     )
+
+
+def _may_be_wanted(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    """Whether the directory, or one below it, may be a log that is wanted; rather yes than no."""
+    if name == ".":
+        return True
+    if any(p.endswith("*") and fnmatchcase(name, p) for p in exclude):  # and all that is below
+        return False
+    plain = [re.split(r"[*?[]", p, maxsplit=1)[0] for p in include]
+    return any(p.startswith(f"{name}/") or f"{name}/".startswith(p) for p in plain)
 
 
 def _published(path: str, pending: list[str]) -> dict[int, str]:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from aolog import Gap, Reader, Writer
-from aolog.errors import CursorLocked, StorageFull
+from aolog.errors import CursorLocked, PermissionDenied, StorageFull
 from bridge import supervisor as supervisor_module
 from bridge import task as task_module
 from bridge.config import Config
@@ -176,6 +176,43 @@ def test_a_log_that_was_named_and_is_not_there_is_an_error_of_a_drain(
     run = supervise(drain=True, root=None, logs=[str(root / "x")])
     assert run.end() == 2
     assert run[str(root / "x")].code == "not_a_log"
+
+
+@pytest.mark.parametrize(("exclude", "status"), [([], 4), (["hid*"], 0)])
+def test_a_drain_says_that_a_directory_could_not_be_listed(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    exclude: list[str],
+    status: int,
+) -> None:
+    """What it holds was not forwarded, and the end was 0: all that was there is acknowledged."""
+    fill(root / "a", 10)
+    fill(root / "hidden/b", 10)
+    scandir = os.scandir
+
+    def listing(path: str) -> object:
+        if str(path) == str(root / "hidden"):
+            raise OSError(errno.EACCES, "no")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listing)
+    run = supervise(drain=True, exclude=exclude)
+    assert run.end() == status
+    assert_all_arrived(broker, root / "a")
+
+
+def test_a_drain_says_that_a_log_could_not_be_opened_to_be_routed(
+    supervise: Callable[..., Running], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(root / "a", 10)
+
+    def refused(*_: object) -> None:
+        raise PermissionDenied("no", path=str(root / "a"))
+
+    monkeypatch.setattr(Supervisor, "_clusters", refused)
+    assert supervise(drain=True).end() == 4
 
 
 def test_turns_that_are_shorter_than_connecting_takes_get_something_done(

@@ -186,6 +186,33 @@ def test_what_cannot_be_listed_may_hold_logs(
         assert not tree.may_hold("a")
 
 
+@pytest.mark.parametrize(
+    ("include", "exclude", "told"),
+    [
+        (["*"], [], True),
+        (["*"], ["b*"], False),
+        (["*"], ["b"], True),  # what lies below it is wanted
+        (["*"], ["b/*"], True),  # it may be a log itself
+        (["a", "x/*"], [], False),
+        (["b/c/*"], [], True),
+        (["?/c"], [], True),
+        (["b"], [], True),
+    ],
+)
+def test_what_cannot_be_listed_is_told_unless_nothing_there_is_wanted(
+    tmp_path: Path, unlisted: dict[str, int], include: list[str], exclude: list[str], told: bool
+) -> None:
+    fill(tmp_path / "b/c", 1)
+    unlisted[str(tmp_path / "b")] = errno.EACCES
+    tree = Tree(str(tmp_path), include=include, exclude=exclude)
+    tree.scan()
+    assert list(tree.unlisted) == ["b"] * told
+    unlisted[str(tmp_path)] = errno.EACCES
+    tree.scan()
+    assert list(tree.unlisted) == ["."]
+    tree.close()
+
+
 def test_a_single_log_that_cannot_be_listed_is_there(
     tmp_path: Path, unlisted: dict[str, int]
 ) -> None:
