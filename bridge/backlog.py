@@ -13,6 +13,7 @@ from bridge.provider import Message
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
 __all__ = ["Backlog", "require_own"]
 
@@ -131,12 +132,19 @@ class Backlog:
         if self._reader.tell() - self._freed_to >= SLAB_BYTES:
             self.free()
 
-    def go_back(self, address: int) -> None:
-        """To a message that was read; to the first that is left where retention removed it."""
-        try:
-            self._reader.seek(address)
-        except AddressPruned:
-            self._reader.seek("earliest")
+    def go_back(self, addresses: Sequence[int]) -> None:
+        """To the first of some messages that were read, and are not delivered. Those that retention
+        removed are lost; where it removed all it stays, and the next read tells what else is."""
+        first: object = 0
+        for address in addresses:
+            assert isinstance(first, int)
+            try:
+                if address >= first:
+                    self._reader.seek(address)
+                    return
+            except AddressPruned as error:
+                first = error.details["first"]
+            self.lost += 1
 
     def free(self) -> None:
         """Lets go the slabs that every cursor has passed."""

@@ -410,9 +410,15 @@ class StoreForward:
             if live:
                 self._settle()
             elif not broken:
-                if self._read and self._read[0].address is not None:
-                    self._backlog.go_back(self._read[0].address)
+                self._go_back(self._backlog)
                 self._commit(self._backlog)
+
+    def _go_back(self, backlog: Backlog) -> None:
+        """To the first of what was read and is not delivered."""
+        lost = backlog.lost
+        backlog.go_back([item.address for item in self._read if item.address is not None])
+        self._on_disk -= backlog.lost - lost
+        self._read = []
 
     def give_up(self) -> list[Message]:
         """What was rejected, and what memory still holds, at the very end. With the lock."""

@@ -345,6 +345,56 @@ def test_what_was_delivered_before_the_log_removed_it_is_not_counted_as_lost() -
     backlog.close()
 
 
+@pytest.mark.parametrize("more", [0, 30, 100])
+@pytest.mark.parametrize("taken", [0, 3, 15])
+def test_what_retention_removed_before_a_close_is_told(taken: int, more: int) -> None:
+    """Of what was read and not delivered: none, some or all. The cursor then stood behind all that
+    was removed, and nobody told of it."""
+
+    class Limited(MemoryProvider):
+        most = taken
+
+        def send(self, message: Message) -> None:
+            if len(self.messages) >= self.most:
+                raise ConnectionError("no more for now")
+            super().send(message)
+
+    limited, system = Limited(), SimulatedSystem()
+
+    def start() -> tuple[Backlog, StoreForward]:
+        backlog = Backlog("/log", retention=Retention(max_bytes=200_000), storage=Storage(system))
+        core = StoreForward(
+            limited, backlog, Settings("always"), lambda *_: None, clock=lambda: 0.0
+        )
+        return backlog, core
+
+    def send(core: StoreForward, numbers: range) -> None:
+        for number in numbers:
+            assert core.offer(Message("t", b"%d" % number + bytes(5_000), b"k"))
+
+    backlog, core = start()
+    send(core, range(20))
+    backlog.flush()
+    core.turn()
+    assert len(limited.messages) == taken
+    send(core, range(20, 20 + more))
+    with core.changed:
+        core.store_rest(broken=False)
+    lost = core.status().lost
+    backlog.close()
+    limited.most = 1_000
+    backlog, core = start()
+    for _ in range(100):
+        core.turn()
+    lost += core.status().lost
+    numbers = [int((message.value or b"").rstrip(b"\0")) for message in limited.messages]
+    assert numbers == sorted(set(numbers))
+    assert lost == 20 + more - len(numbers)
+    assert (lost > 0) is (more > 0)
+    assert core.status().in_backlog == 0
+    backlog.close()
+
+
 TestSending = Sending.TestCase
 TestSending.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 TestSending.pytestmark = [pytest.mark.timeout(300)]
