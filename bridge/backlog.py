@@ -44,8 +44,7 @@ def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
 
 
 class Backlog:
-    """Appends and drains. `append`, `flush` and `sync` may be called by any thread, the rest by
-    one.
+    """Appends and drains. `append` and `flush` may be called by any thread, the rest by one.
 
     retention: of the log; None: it may fill the disk. Where it says to block, `append` raises
     RetentionFull all the same, and whoever has locks waits without them (`waits` is True). lost:
@@ -77,6 +76,7 @@ class Backlog:
             max_record_bytes=MAX_RECORD_BYTES,
         )
         self.lost = 0
+        self._told_to = 0
         try:
             self._reader = Reader(path, cursor=CURSOR, on_gap=self._on_gap, storage=self._storage)
         except BaseException:
@@ -86,7 +86,9 @@ class Backlog:
         self._reader.commit()  # from now on it protects what it has not passed
 
     def _on_gap(self, gap: Gap) -> None:
-        self.lost += gap.records_lost or 0
+        if gap.end > self._told_to:  # else it went back, and meets it again
+            self.lost += gap.records_lost or 0
+            self._told_to = gap.end
 
     @property
     def lag(self) -> int:
@@ -112,10 +114,6 @@ class Backlog:
         """What was appended survives a crash of the process."""
         self._writer.flush()
 
-    def sync(self) -> None:
-        """What was appended survives power loss."""
-        self._writer.sync()
-
     def read(self) -> list[tuple[int, Message]]:
         """The next messages with their addresses; none if nothing more was flushed."""
         batch = self._reader.read_batch(READ_BYTES)
@@ -135,16 +133,16 @@ class Backlog:
     def go_back(self, addresses: Sequence[int]) -> None:
         """To the first of some messages that were read, and are not delivered. Those that retention
         removed are lost; where it removed all it stays, and the next read tells what else is."""
-        first: object = 0
+        removed, first = 0, 0
         for address in addresses:
-            assert isinstance(first, int)
-            try:
-                if address >= first:
+            if address >= first:
+                try:
                     self._reader.seek(address)
-                    return
-            except AddressPruned as error:
-                first = error.details["first"]
-            self.lost += 1
+                    break
+                except AddressPruned as error:
+                    first = int(str(error.details["first"]))
+            removed += 1
+        self.lost += removed
 
     def free(self) -> None:
         """Lets go the slabs that every cursor has passed."""

@@ -10,9 +10,10 @@ Order. Where live ends, everything not known to be delivered goes to the backlog
 what comes; and one place at a time is delivered from. Live begins again under the lock, when the
 backlog is read to its end: what was read last goes into memory, ahead of all that comes, and its
 cursor follows once that is delivered, before anything else is. (To wait for an empty backlog would
-be to wait for a sender that pauses for as long as a delivery takes.) A batch that is under way when
-live ends goes to the backlog with the rest; once its outcome is known, what was delivered of it is
-left out.
+be to wait for a sender that pauses for as long as a delivery takes.) What of it is not delivered
+where live ends is in the backlog still, ahead of the rest, and is read there again. A batch that is
+under way when live ends goes to the backlog with the rest; once its outcome is known, what was
+delivered of it is left out.
 
 At least once: what a destination took without saying so is sent again.
 """
@@ -110,6 +111,7 @@ class StoreForward:
         self._bytes = 0
         self._read: list[Item] = []
         self._carried: list[Item] = []  # of the backlog, into memory where live began
+        self._go_back_to: list[int] = []  # carried, and not known to be delivered where live ended
         self._leave_out: set[int] = set()
         self._given_back: list[Message] = []
         self._given_back_why = ""
@@ -173,10 +175,23 @@ class StoreForward:
     def _end_live(self, why: str) -> None:
         """From now on through the backlog. Raises StorageError; what is not in the backlog then
         stays in memory, ahead of everything that comes."""
-        _log.warning("%s: through the backlog from now on: %s", self.name, why)
-        self._live = False
-        self._stored = True
+        self._leave_live(why)
         self._pour()
+
+    def _leave_live(self, why: str) -> None:
+        """What live began with is in the backlog still: it is in memory no more, and the backlog
+        goes back to it, and leaves out what of it is delivered."""
+        _log.warning("%s: through the backlog from now on: %s", self.name, why)
+        self._stored = True
+        while self._memory and (address := self._memory[0].address) is not None:
+            self._go_back_to.append(address)
+            self._on_disk += 1
+            self._bytes -= self._memory.popleft().bytes
+        if self._go_back_to:
+            done = (item.address for item in self._carried if item.done)
+            self._leave_out.update(address for address in done if address is not None)
+        self._carried = []
+        self._live = False  # last: `turn` looks without the lock
 
     def _pour(self) -> None:
         """What memory holds goes to the backlog, in order, and survives a crash of the process."""
@@ -219,9 +234,11 @@ class StoreForward:
     def _turn_live(self) -> float:
         self._settle()
         with self.changed:
+            if not self._live:  # any more
+                return 0.0
             # What live began with stands first, and alone: a kill before the backlog let it go
             # would else repeat it behind what came later.
-            carried = sum(not item.done and item.address is None for item in self._carried)
+            carried = sum(not item.done for item in self._carried)
             count = min(carried or len(self._memory), self.settings.batch_messages)
             batch = list(islice(self._memory, count))
         if not batch:
@@ -229,10 +246,6 @@ class StoreForward:
         failure = self.outlet.deliver(batch)
         with self.changed:
             self.changed.notify_all()
-            for item in batch:
-                if item.done and item.address is not None:  # poured while it was under way
-                    self._leave_out.add(item.address)
-                    self._on_disk -= 1
             if self._live:
                 self._forget(batch)
                 if failure is not None and self._backlog is not None:
@@ -242,18 +255,23 @@ class StoreForward:
                     self._given_back_why = failure
                 elif failure is None:
                     self.full = None  # nothing waits for room
-            else:  # what the backlog did not take meanwhile is in memory still
+            else:  # it ended meanwhile; what the backlog did not take is in memory still
+                for item in batch:
+                    if item.done and item.address is not None:
+                        self._leave_out.add(item.address)
+                        self._on_disk -= 1
                 self._memory = deque(item for item in self._memory if not item.done)
                 self._bytes = sum(item.bytes for item in self._memory)
         return 0.0
 
     def _settle(self) -> None:
         """Once all that live began with is delivered, the backlog lets it go."""
-        if self._carried:
+        carried = self._carried  # live may end meanwhile
+        if carried and all(item.done for item in carried):
             assert self._backlog is not None
             self._commit(self._backlog)
-            if not self._carried:
-                self._backlog.free()
+            self._carried = []
+            self._backlog.free()
 
     def _forget(self, batch: Sequence[Item]) -> None:
         """Drops what is done of the batch that memory begins with."""
@@ -297,6 +315,8 @@ class StoreForward:
 
     def _read_on(self, backlog: Backlog) -> bool:
         """Whether there was something in the backlog; what of it is to be delivered is noted."""
+        if self._go_back_to:
+            self._go_back(backlog)
         lost = backlog.lost
         found = backlog.read()
         for address, message in found:
@@ -310,6 +330,15 @@ class StoreForward:
             backlog.lost -= min(len(delivered), backlog.lost - lost)  # removed, and no loss
             self._on_disk -= backlog.lost - lost
         return bool(found)
+
+    def _go_back(self, backlog: Backlog) -> None:
+        """To the first of what was read and is not delivered; what else of it was is left out."""
+        lost = backlog.lost
+        backlog.go_back([a for a in self._go_back_to if a not in self._leave_out])
+        with self.changed:
+            self._on_disk -= backlog.lost - lost
+        self._go_back_to = []
+        self._leave_out = {a for a in self._leave_out if a >= backlog.address}
 
     def _drained(self, backlog: Backlog) -> None:
         """Everything in it is delivered."""
@@ -336,7 +365,7 @@ class StoreForward:
         """From now on from memory, which begins with what was read last."""
         _log.info("%s: live", self.name)
         for item in reversed(self._read):
-            item.since_s, item.address = self._clock(), None
+            item.since_s = self._clock()
             self._memory.appendleft(item)
             self._bytes += item.bytes
         self._on_disk -= len(self._read)
@@ -348,13 +377,7 @@ class StoreForward:
             backlog.free()
 
     def _commit(self, backlog: Backlog) -> None:
-        """What was read is delivered, or in memory, or was poured again. What only memory holds
-        keeps the cursor where it is."""
-        if self._carried:
-            if not all(item.done or item.address is not None for item in self._carried):
-                return
-            backlog.sync()
-            self._carried = []
+        """What was read is delivered."""
         backlog.commit()
         self._commit_due_s = self._clock() + self.settings.commit_s
         if backlog.waits:
@@ -402,23 +425,20 @@ class StoreForward:
         """At the end: what memory holds goes to the backlog, if there is one, which lets go what is
         delivered. broken: the sending thread ended anywhere; then nothing is let go. With the lock.
         Raises what Writer and Reader raise; what was not stored then is in memory still."""
-        if self._backlog is not None:
-            live = self._live
-            if live and self._memory:
-                self._end_live("closed")
-            self._pour()
-            if live:
+        if self._backlog is None:
+            return
+        try:
+            if self._live:
                 self._settle()
-            elif not broken:
+                if self._memory:
+                    self._leave_live("closed")
+            if not self._live and not broken:
+                self._go_back_to += [i.address for i in self._read if i.address is not None]
+                self._read = []
                 self._go_back(self._backlog)
                 self._commit(self._backlog)
-
-    def _go_back(self, backlog: Backlog) -> None:
-        """To the first of what was read and is not delivered."""
-        lost = backlog.lost
-        backlog.go_back([item.address for item in self._read if item.address is not None])
-        self._on_disk -= backlog.lost - lost
-        self._read = []
+        finally:
+            self._pour()
 
     def give_up(self) -> list[Message]:
         """What was rejected, and what memory still holds, at the very end. With the lock."""

@@ -395,6 +395,84 @@ def test_what_retention_removed_before_a_close_is_told(taken: int, more: int) ->
     backlog.close()
 
 
+class Stuffed(Backlog):
+    """On a disk with room for so many more."""
+
+    room = 1_000
+
+    def append(self, message: Message) -> int:
+        if not self.room:
+            raise StorageFull("no room")
+        self.room -= 1
+        return super().append(message)
+
+
+@pytest.mark.parametrize("room", [0, 1, 1_000])
+@pytest.mark.parametrize("taken", [0, 1])
+def test_what_the_log_keeps_is_neither_written_anew_nor_given_back(taken: int, room: int) -> None:
+    """Live began with it, and ended before it was delivered. It went to the log once more; and a
+    close on a full disk gave back what the log kept, which was delivered all the same."""
+
+    class Limited(MemoryProvider):
+        most = 0
+
+        def send(self, message: Message) -> None:
+            if len(self.messages) >= self.most:
+                raise ConnectionError("no more for now")
+            super().send(message)
+
+    def send(core: StoreForward, numbers: range) -> None:
+        for number in numbers:
+            assert core.offer(Message("t", b"%d" % number, b"k"))
+
+    def turn(core: StoreForward, count: int) -> None:
+        nonlocal now_s
+        for _ in range(count):
+            core.turn()
+            now_s += 60.0
+
+    limited, system, now_s = Limited(), SimulatedSystem(), 0.0
+    settings = Settings(live_after_s=0.0, live_age_s=1e9)
+
+    def start() -> tuple[Stuffed, StoreForward]:
+        backlog = Stuffed("/log", storage=Storage(system))
+        core = StoreForward(limited, backlog, settings, lambda *_: None, clock=lambda: now_s)
+        return backlog, core
+
+    backlog, core = start()
+    send(core, range(3))
+    turn(core, 1)
+    limited.most = 3
+    turn(core, 1)
+    assert len(limited.messages) == 3
+    send(core, range(3, 6))  # to the log: it is not known to be empty yet
+    turn(core, 1)
+    assert core.status()[:3] == ("live", 3, 0)
+    send(core, range(6, 8))
+    backlog.room = room
+    limited.most += taken
+    turn(core, 1)
+    given_back = max(0, 2 - room)
+    assert core.status()[:3] == ("buffering", given_back, 5 - taken - given_back)
+    with core.changed:
+        if given_back:
+            with pytest.raises(StorageFull):
+                core.store_rest(broken=False)
+        else:
+            core.store_rest(broken=False)
+        left = [message.value for message in core.give_up()]
+    core.outlet.close()
+    backlog.close()
+    assert left == [b"6", b"7"][2 - given_back :]
+    assert values_in_log(system) == [b"%d" % number for number in range(8 - given_back)]
+    limited.most = 100
+    backlog, core = start()
+    turn(core, 10)
+    assert [message.value for message in limited.messages] == values_in_log(system)
+    assert core.status().in_backlog == 0
+    backlog.close()
+
+
 TestSending = Sending.TestCase
 TestSending.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 TestSending.pytestmark = [pytest.mark.timeout(300)]
