@@ -43,7 +43,7 @@ from aolog.walk import Damage, QueuefkaWalker, Tail, Walker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.storage import File, Storage
+    from aolog.storage import File, Stat, Storage
 
 __all__ = ["ASIDE_DIRECTORY", "CURSOR_DIRECTORY", "MANIFEST_NAME", "RETENTION_LOCK", "Log", "Slab"]
 
@@ -82,7 +82,9 @@ class Slab:
         self._walked: Index | None = None
         self._walked_to = DATA_BEGIN
         self._walked_greatest = NO_TIMESTAMP
+        self._hops: Walker | None = None  # stands at _walked_to, and knows what it searched in vain
         self._intact = Mark(DATA_BEGIN, 0, NO_TIMESTAMP)  # behind the last frame known to be whole
+        self._none_behind: tuple[int, Stat] | None = None  # _walked_to and file: no more was whole
         # A log has one format, and a slab too short or too damaged to say its own has the log's:
         # a damaged header in a format-2 log is never tried as format 1, nor a torn length as 2.
         first = file.pread(HEADER_LEN, 0)
@@ -173,14 +175,17 @@ class Slab:
             self._walked = Index()
         if self.header is None:
             return self._walked
-        hops = Walker(self.file, self.header.salt, self._walked_to, limit=self.limit, bodies=False)
+        hops, self._hops = self._hops, None  # where this is broken off, the next begins anew
+        if hops is None or hops.limit != self.limit:
+            salt = self.header.salt
+            hops = Walker(self.file, salt, self._walked_to, limit=self.limit, bodies=False)
         while not isinstance(found := hops.next(), Tail):
             if isinstance(found, Frame) and found.header.kind != KIND_SEAL:
                 head = found.header
                 self._walked.note(found.offset, head.ordinal, self._walked_greatest)
                 if head.kind == KIND_RECORDS:
                     self._walked_greatest = max(self._walked_greatest, head.timestamp_us)
-        self._walked_to = found.begin
+        self._walked_to, self._hops = found.begin, hops
         return self._walked
 
     def end_of_frames(self) -> tuple[int, int, int]:
@@ -192,6 +197,11 @@ class Slab:
         # Behind a power cut headers may be there without their bodies: the last stretch between two
         # marks that holds an intact frame is where the frames end, nearly always the last of all.
         begin = self._walked_to
+        searched = (begin, self.file.stat())
+        # A body may come without a new time of change, of a write that was seen half done: the
+        # frame that would be next is looked at each time.
+        if searched == self._none_behind and not self._frames(self._intact.offset, begin).run():
+            return self._intact
         while begin > self._intact.offset:
             stretch = index.at_offset(begin - 1)
             if stretch is None or stretch.offset <= self._intact.offset:
@@ -200,16 +210,23 @@ class Slab:
                 self._intact = found
                 break
             begin = stretch.offset
+        self._none_behind = searched
         return self._intact
 
-    def _intact_from(self, begin: Mark, end: int) -> Mark | None:
-        """Behind the last intact frame that begins in [begin, end); None if there is none."""
+    def _frames(self, begin: int, end: int) -> Walker:
+        """With their bodies, in [begin, end)."""
         assert self.header is not None
+        limit = end if self.limit is None else min(end, self.limit)
+        return Walker(self.file, self.header.salt, begin, limit=limit)
+
+    def _intact_from(self, begin: Mark, end: int) -> Mark | None:
+        """Behind the last intact frame in [begin, end); None if there is none. Nothing behind `end`
+        is read: it was searched before."""
         offset, ordinal, greatest_us = begin
-        frames = Walker(self.file, self.header.salt, offset, limit=self.limit)
+        frames = self._frames(offset, end)
         last = None
         while frames.offset < end and not isinstance(found := frames.next(), Tail):
-            if isinstance(found, Frame) and found.offset < end:
+            if isinstance(found, Frame):
                 head = found.header
                 ordinal = head.ordinal + head.records
                 if head.kind == KIND_RECORDS:
