@@ -14,6 +14,9 @@ The map is lines of JSON, in order of the old addresses:
 
 The new log is built as INTO.unfinished and renamed when it is complete, verified and durable,
 after its map. A copy that cannot be completed is removed; one that was killed is begun again.
+INTO.unfinished.lock is locked from before anything is made until all has its name: it is never
+renamed, as the rest is, and the copy's directory is locked by its writer. It is empty; one that
+somebody who was killed left is in nobody's way.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
     from aolog.log import Log, Slab
     from aolog.record import Gap
     from aolog.repairing import Repaired
-    from aolog.storage import Storage
+    from aolog.storage import File, Storage
     from aolog.writer import Writer
 
 __all__ = ["MAP_SUFFIX", "SALVAGE_SUFFIX", "copy_fresh"]
@@ -59,6 +62,7 @@ __all__ = ["MAP_SUFFIX", "SALVAGE_SUFFIX", "copy_fresh"]
 MAP_SUFFIX = ".map.jsonl"
 SALVAGE_SUFFIX = ".salvage.jsonl"
 _UNFINISHED_SUFFIX = ".unfinished"
+_LOCK_SUFFIX = ".unfinished.lock"
 _SEAL_BYTES = 16 << 10  # with its index; larger ones are of the old log's slabs, and counted there
 
 
@@ -68,26 +72,14 @@ class _Map:
     _PIECE_BYTES = 1 << 20
 
     def __init__(self, path: str, storage: Storage) -> None:
-        """Raises LockedError where another copy writes it, or has just been completed."""
-        self._file = storage.open_lock(path)
-        if not self._file.try_lock() or not storage.leads_to(path, self._file):
-            self._file.close()
-            raise LockedError(
-                "another copy is being made",
-                hint="wait until it is complete, or name another place",
-                path=path,
-            )
+        """Begun anew: the lines of a copy that was killed are gone."""
+        self._file = storage.create(path)
         self._at = 0
         self._pieces: list[bytes] = []
         self._size = 0
         self._hash = xxhash.xxh3_64()
         self._run: list[int] | None = None  # old begin, old end, new begin
         self.records = 0
-
-    def begin(self, value: object) -> None:
-        """The first line; those of a copy that was killed are gone."""
-        self._file.truncate(0)
-        self.line(value)
 
     def line(self, value: object) -> None:
         """A line of its own."""
@@ -154,11 +146,7 @@ def copy_fresh(
         into = into.removesuffix(".").rstrip("/")
     if not into:
         raise UsageError("the new log has no name", hint="name a directory that is not there")
-    unfinished = into + _UNFINISHED_SUFFIX
-    begun = storage.exists(unfinished)  # by a copy that was killed: what is beside it is its own
-    for path in (into, into + MAP_SUFFIX, into + SALVAGE_SUFFIX):
-        if storage.exists(path) and (path == into or not begun):
-            raise UsageError(f"{path}: is there already", hint="name a place of its own")
+    _refuse_what_is_there(into, storage)
     if _is_within(into, log.path):
         raise UsageError(f"{into}: lies in the log itself", hint="name a place beside it")
     half = None
@@ -209,40 +197,73 @@ def copy_fresh(
 def _make(log: Log, found: Audit, into: str, *, resync: bool) -> tuple[int, list[str], int]:
     """The new log, durable on return: its records, the cursors that the map has, and what was
     salvaged."""
+    storage, parent = log.storage, str(Path(into).absolute().parent)
+    storage.make_directory(parent)
+    lock = _lock(into, storage)
+    try:
+        _refuse_what_is_there(into, storage)  # another may have been completed during the audit
+        try:
+            made = _build(log, found, into, resync=resync)
+        except BaseException:
+            _remove_unfinished(into, storage)
+            raise
+    finally:
+        with suppress(StorageError):  # while it is locked: afterwards it may be another's
+            storage.unlink(lock.path)
+        lock.close()
+    storage.sync_directory(parent)
+    return made
+
+
+def _build(log: Log, found: Audit, into: str, *, resync: bool) -> tuple[int, list[str], int]:
+    """As `_make`, under the lock; all has its name on return."""
     from aolog.salvage import write_salvage
     from aolog.verifying import verify
 
     storage = log.storage
     unfinished, temporary_map = into + _UNFINISHED_SUFFIX, into + MAP_SUFFIX + ".tmp"
+    storage.make_directory(unfinished)
+    _clear(unfinished, storage)
+    mapped = _Map(temporary_map, storage)
     try:
-        storage.make_directory(unfinished)
-        mapped = _Map(temporary_map, storage)  # locked until all has its name
-    except BaseException:
-        with suppress(StorageError):  # another's is not empty, or made again
-            storage.remove_directory(unfinished)
-        raise
-    try:
-        _clear(unfinished, storage)
-        mapped.begin({"aolog_map": 1, "from": log.path, "to": into})
+        mapped.line({"aolog_map": 1, "from": log.path, "to": into})
         cursors = _copy(log, found, unfinished, mapped, resync=resync)
         mapped.finish()
-        report = verify(unfinished, storage=storage)
-        if not report.ok or report.records != mapped.records:
-            raise StorageFailed(
-                f"the new log does not hold what was copied: {report.problems or report.gaps}",
-                hint="check the device, and try again",
-                path=unfinished,
-            )
-        salvaged = write_salvage(into + SALVAGE_SUFFIX, log.path, found.slabs, storage)
-        storage.rename(temporary_map, into + MAP_SUFFIX)
-        storage.rename(unfinished, into)
-        storage.sync_directory(str(Path(into).absolute().parent))
-    except BaseException:
-        _remove_unfinished(into, storage)
-        raise
     finally:
         mapped.close()
+    report = verify(unfinished, storage=storage)
+    if not report.ok or report.records != mapped.records:
+        raise StorageFailed(
+            f"the new log does not hold what was copied: {report.problems or report.gaps}",
+            hint="check the device, and try again",
+            path=unfinished,
+        )
+    salvaged = write_salvage(into + SALVAGE_SUFFIX, log.path, found.slabs, storage)
+    storage.rename(temporary_map, into + MAP_SUFFIX)
+    storage.rename(unfinished, into)
     return mapped.records, cursors, salvaged
+
+
+def _refuse_what_is_there(into: str, storage: Storage) -> None:
+    """Raises UsageError where the place is taken, but for what a copy that was killed left."""
+    begun = storage.exists(into + _UNFINISHED_SUFFIX)  # what is beside it is its own
+    for path in (into, into + MAP_SUFFIX, into + SALVAGE_SUFFIX):
+        if storage.exists(path) and (path == into or not begun):
+            raise UsageError(f"{path}: is there already", hint="name a place of its own")
+
+
+def _lock(into: str, storage: Storage) -> File:
+    """Held until it is closed. Raises LockedError where another copy is being made there, or was
+    just now."""
+    lock = storage.open_lock(into + _LOCK_SUFFIX)
+    if not lock.try_lock() or not storage.leads_to(lock.path, lock):
+        lock.close()
+        raise LockedError(
+            "another copy is being made",
+            hint="wait until it is complete, or name another place",
+            path=into,
+        )
+    return lock
 
 
 def _is_within(path: str, log_path: str) -> bool:
@@ -260,16 +281,16 @@ def _clear(path: str, storage: Storage) -> None:
 
 def _remove_unfinished(into: str, storage: Storage) -> None:
     """What a copy made that cannot be completed: on a full disk it would keep what room there is.
-    The map that is locked goes last: until then nobody else begins."""
+    Its directory goes last: by that the rest is known for its own."""
     unfinished = into + _UNFINISHED_SUFFIX
     if not storage.exists(unfinished):  # it has its name: it is complete
         return
     with suppress(StorageError):  # it is begun again, as one that was killed
-        for suffix in (MAP_SUFFIX, SALVAGE_SUFFIX, SALVAGE_SUFFIX + ".tmp"):
+        for suffix in (MAP_SUFFIX, SALVAGE_SUFFIX):
             storage.unlink(into + suffix)
+            storage.unlink(into + suffix + ".tmp")
         _clear(unfinished, storage)
         storage.remove_directory(unfinished)
-        storage.unlink(into + MAP_SUFFIX + ".tmp")
 
 
 def _needed_bytes(found: Audit) -> int:

@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import xxhash
 
 import aolog
-from aolog.errors import StorageFull
+from aolog.errors import LockedError, StorageFull, UsageError
 from aolog.frame import CODEC_SHIFT, KIND_RECORDS, Frame
 from aolog.log import Log
 from aolog.slab import SlabHeader
 from aolog.storage import Storage
 from aolog.testing import Fault, SimulatedSystem
 from aolog.walk import Tail
+from tests.aolog import commands
 from tests.aolog.commands import damage, failure
 from tests.aolog.conftest import (
+    Operation,
     WatchedStorage,
     one_by_one,
     raising_at,
@@ -211,15 +214,116 @@ def test_a_real_full_disk_keeps_nothing_of_it(
 def test_a_copy_of_another_is_left_alone_by_one_that_is_refused(
     logs: dict[Codec, str], tmp_path: Path
 ) -> None:
-    other = Storage().open_lock(str(tmp_path / "new.map.jsonl.tmp"))
+    other = Storage().open_lock(str(tmp_path / "new.unfinished.lock"))
     assert other.try_lock()
     (tmp_path / "new.unfinished").mkdir()
     (tmp_path / "new.unfinished" / f"{0:020}.slab").write_bytes(b"its")
     before = snapshot(str(tmp_path))
-    with pytest.raises(aolog.errors.LockedError):
+    with pytest.raises(LockedError):
         aolog.repair(logs["zstd"], tmp_path / "new")
     assert snapshot(str(tmp_path)) == before
     other.close()
+
+
+def beside(path: Path) -> set[str]:
+    return {entry.name for entry in path.iterdir()} - {"log"}
+
+
+def assert_complete(into: Path) -> None:
+    """The log is there, its map is of it, and nothing is left of any other."""
+    assert beside(into.parent) == {into.name, f"{into.name}.map.jsonl"}
+    lines = Path(f"{into}.map.jsonl").read_bytes().splitlines(keepends=True)
+    last = json.loads(lines[-1])
+    assert last["records"] == len(read_all(str(into)))
+    assert last["xxh3"] == xxhash.xxh3_64_hexdigest(b"".join(lines[:-1]))
+
+
+def test_a_copy_is_refused_where_another_was_completed_while_it_looked(
+    log_path: str, tmp_path: Path
+) -> None:
+    into, made = tmp_path / "new", []
+    commands.fill(log_path, [b"x"] * 100)
+
+    def meanwhile(*_: int) -> None:
+        if not made:
+            made.append(aolog.repair(log_path, into))
+            made.append(snapshot(str(tmp_path)))
+            commands.fill(log_path, [b"y"] * 50)
+
+    with pytest.raises(UsageError, match="there already"):
+        aolog.repair(log_path, into, progress=meanwhile)
+    assert made[0].records == 100
+    assert_complete(into)
+    for name, content in made[1].items():  # the log itself went on
+        assert name.startswith("log/") or snapshot(str(tmp_path))[name] == content, name
+
+
+class Second:
+    """Copies to the same place, before the n-th operation of a first."""
+
+    records: int | None = None
+    began = False
+
+    def __init__(self, log_path: str, into: Path, n: int) -> None:
+        self.log_path, self.into, self.left = log_path, into, n
+
+    def __call__(self, operation: Operation) -> None:
+        self.left -= 1
+        if self.left != -1:
+            return
+        self.began, before = True, beside(self.into.parent)
+        try:
+            self.records = aolog.repair(self.log_path, self.into).records
+        except LockedError:
+            assert before, operation
+        except UsageError:
+            assert self.into.exists(), operation
+        else:
+            assert not before, operation
+
+
+def test_of_two_copies_to_one_place_the_one_that_began_is_completed(
+    log_path: str, tmp_path: Path
+) -> None:
+    commands.fill(log_path, [b"x"] * 100)
+    n, first_made = 0, 0
+    while True:
+        into = tmp_path / f"to{n}" / "new"
+        into.parent.mkdir()
+        second, first = Second(log_path, into, n), None
+        try:
+            first = aolog.repair(log_path, into, storage=WatchedStorage(second)).records
+        except UsageError:
+            assert second.records == 100
+        assert_complete(into)
+        if not second.began:
+            break
+        assert {first, second.records} == {100, None}, n
+        first_made += first is not None
+        n += 1
+    assert 10 < first_made < n
+
+
+def test_nobody_begins_while_a_copy_that_cannot_be_completed_is_removed(
+    log_path: str, tmp_path: Path
+) -> None:
+    commands.fill(log_path, [b"x"] * 100)
+    asked: list[Operation] = []
+
+    def second(operation: Operation) -> None:
+        if asked or operation == ("rename", "new"):
+            asked.append(operation)
+            with pytest.raises(LockedError):
+                aolog.repair(log_path, tmp_path / "new")
+        if len(asked) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        aolog.repair(log_path, tmp_path / "new", storage=WatchedStorage(second))
+    assert len(asked) > 4
+    assert beside(tmp_path) == set()
+    aolog.repair(log_path, tmp_path / "new")
+    assert_complete(tmp_path / "new")
 
 
 def test_the_map_leads_from_each_record_and_cursor_to_the_same_one(

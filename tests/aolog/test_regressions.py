@@ -336,7 +336,7 @@ def test_a_second_fresh_copy_to_the_same_place_leaves_the_first_alone(
     into = tmp_path / "new"
     (tmp_path / "new.unfinished").mkdir()
     (tmp_path / "new.unfinished" / slab_files(log_path)[0].name).write_bytes(b"of the first")
-    first = Storage().open_lock(f"{into}.map.jsonl.tmp")
+    first = Storage().open_lock(f"{into}.unfinished.lock")
     assert first.try_lock()
     first.pwrite_all([b"of the first, too"], 0)
     before = snapshot(str(tmp_path))
