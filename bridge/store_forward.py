@@ -433,6 +433,8 @@ class StoreForward:
                 if self._memory:
                     self._leave_live("closed")
             if not self._live and not broken:
+                while self._leave_out and not self._read and self._read_on(self._backlog):
+                    pass  # what was delivered while it went there is passed
                 self._go_back_to += [i.address for i in self._read if i.address is not None]
                 self._read = []
                 self._go_back(self._backlog)
