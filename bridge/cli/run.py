@@ -131,11 +131,11 @@ def run(
       2  usage; nothing was started
       3  a damaged cursor; with --drain: gaps of the log were passed, all else is
          acknowledged
-      4  storage: the disk, a permission; with --drain: a directory below the root
-         could not be listed, all else is as told above
+      4  storage: the disk, a permission; with --drain: a directory could not be
+         listed, all else is as told above
       5  the log's cursor is in use
-      6  drained, but for records that the cluster refuses; it refused something else,
-         or is another one than the cursor is of
+      6  drained, but for records that the cluster refuses; it refused something
+         else, or is another one than the cursor is of
       7  fenced: another bridge delivers this log exactly once
       8  the cluster, or its cursor topic, does not do for exactly_once
       141  standard output was closed by its reader

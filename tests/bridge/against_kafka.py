@@ -38,7 +38,7 @@ def _ends(consumer: Consumer, place: TopicPartition, until_s: float) -> tuple[in
     while True:
         try:
             return consumer.get_watermark_offsets(place, timeout=SOON_S)
-        except KafkaException:  # a client that has just begun may not know the partition yet
+        except KafkaException:  # not known to a client that has just begun; fenced for want of time
             if time.monotonic() > until_s:
                 raise
             time.sleep(0.05)
@@ -55,7 +55,7 @@ def raw_committed(
         "fetch.wait.max.ms": 10,
         "log_level": 0,
     }
-    place, until_s = TopicPartition(topic, partition), time.monotonic() + SOON_S
+    place, until_s = TopicPartition(topic, partition), time.monotonic() + 2 * SOON_S
     stable = Consumer(settings)  # the default here is read_committed, so that is said below
     ends = Consumer({**settings, "isolation.level": "read_uncommitted"})
     try:

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
     AdminClient,
     AlterConfigOpType,
@@ -220,7 +220,16 @@ class KafkaServer:
         """
         topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}))
         admin = self._admin()
-        admin.create_topics([topic], operation_timeout=30)[name].result(timeout=30)
+        until_s = time.monotonic() + START_SECONDS_MAX
+        while True:
+            try:
+                admin.create_topics([topic], operation_timeout=30)[name].result(timeout=30)
+                break
+            except KafkaException as error:
+                fenced = error.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR
+                if not fenced or time.monotonic() > until_s:
+                    raise
+                time.sleep(0.2)  # it got no processor for seconds, and counts as gone
         self._wait_until_ready(admin, topic=name)
 
     def configure(self, kind: str, name: str, setting: str, value: str | None) -> None:
