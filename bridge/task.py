@@ -58,7 +58,7 @@ class Task:
 
     ended: where the task is put when its thread ends. ending: why it was told to stop. gaps:
     those that its forwarders met, by where they begin; the next turn may meet one again.
-    counting: held while counts go from the status to the totals. lag: see LogStatus.
+    counting: held while counts go from the status to the totals. lag: see LogStatus. drain_to: the log's end at its first turn.
     """
 
     name: str
@@ -83,6 +83,7 @@ class Task:
     told_s: float = 0.0
     idle_s: float | None = None
     lag: Lag | None = None
+    drain_to: int | None = None
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     # --- the supervisor's side ----------------------------------------------------------------
@@ -241,7 +242,10 @@ class Task:
                 if self._has_nothing_to_do():
                     self.ending = self.ending or "park"
                     return
-                forwarder = self.plan.forwarder(self.name, self.path, **more)
+                forwarder = self.plan.forwarder(
+                    self.name, self.path, drain_to=self.drain_to, **more
+                )
+                self.drain_to = forwarder.drain_to
                 self.status = None
                 self.forwarder = forwarder
                 if self.ending is not None:  # told before there was one to tell

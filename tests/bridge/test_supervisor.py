@@ -374,6 +374,34 @@ def test_what_is_pending_in_a_log_whose_turn_has_not_come_is_known(
     assert run[queued].phase == "queued"
 
 
+def test_a_drain_in_turns_ends_beside_writers_that_go_on(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    """What is drained is what was there when its first turn began."""
+    over = threading.Event()
+
+    def write(name: str) -> None:
+        with Writer(root / name) as writer:
+            while not over.is_set():
+                append(writer, range(100))
+                writer.flush()
+                over.wait(0.03)
+
+    writers = [threading.Thread(target=write, args=(name,)) for name in ("a", "b")]
+    for name in ("a", "b"):
+        fill(root / name, 2_000)
+    for writer in writers:
+        writer.start()
+    try:
+        run = supervise(drain=True, active_max=1, slice_seconds=0.2, total_records_per_second=1_000)
+        assert run.end() == 0
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()
+    assert run.supervisor.overview().acknowledged >= 4_000
+
+
 def test_what_is_appended_while_a_log_falls_asleep_is_never_left_behind(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
