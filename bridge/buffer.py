@@ -234,6 +234,8 @@ class Buffer:
             atexit.unregister(self._at_exit)
         if left:
             raise NotDelivered(core.name, str(refused or core.why), left) from refused
+        if refused is not None:
+            _log.warning("%s: what was delivered last may be repeated: %s", core.name, refused)
 
     def __enter__(self) -> Self:
         return self
