@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from aolog import Reader
 from bridge.at_least_once import AtLeastOnce
+from bridge.dead_letter import dead_letter_path
 from bridge.delivery import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery
 from bridge.errors import WrongSetting
 from bridge.exactly_once import ExactlyOnce
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from aolog import Gap, Record
+    from aolog import Gap, Reader, Record
     from aolog.retention import Retention
     from aolog.storage import Storage
     from bridge.delivery import Progress
@@ -54,7 +54,7 @@ class Forwarder:
     up to this address and no further. records_per_second, bytes_per_second: it is not sent faster,
     on average; shared_pace: nor than all whose pace it is together. view, keyless: see Feed.
     storage: where the log is, if not in the system's files. cluster: what the configuration calls the
-    destination.
+    destination. drain_to: with `drain`, what was the end where an earlier one began; it goes by that.
 
     delivery: what is promised whatever is killed, and for how long an outage lasts.
     "at_least_once": nothing is lost, each partition keeps the order of the log, and what arrived
@@ -94,6 +94,7 @@ class Forwarder:
         transaction_seconds: float = 0.5,
         storage: Storage | None = None,
         cluster: str = "",
+        drain_to: int | None = None,
     ) -> None:
         if delivery not in DELIVERIES:
             raise WrongSetting(
@@ -121,10 +122,12 @@ class Forwarder:
                 begun=reader.has_cursor_position,
             )  # fmt: skip  # one call, one place
             _check_notes(notes, delivery)
-            if not notes.lanes and _is_at_begin(reader, self._source.storage):
+            if _is_unused(notes, reader, dead_letter_path(reader.path, cursor)):
                 notes.cluster.forget()  # nothing was passed, or sent: another misses nothing
             notes.cluster.call(cluster)
-            self._drain_to = reader.end() if drain else until
+            self.drain_to = until
+            if drain:
+                self.drain_to = reader.end() if drain_to is None else drain_to
             routing = routing or Routing(topic)
             routing.of_log(reader.topic)
             self._delivery: Delivery
@@ -222,7 +225,7 @@ class Forwarder:
         return self._source.gaps
 
     def _drained(self) -> bool:
-        return self._drain_to is not None and self._delivery.drain(self._drain_to)
+        return self.drain_to is not None and self._delivery.drain(self.drain_to)
 
     def _asked_to_stop(self) -> bool:
         self.moved_s = time.monotonic()
@@ -272,11 +275,16 @@ class Forwarder:
         return min(lag_records, max(0, done - (at - self._begun_at)))
 
 
-def _is_at_begin(reader: Reader, storage: Storage) -> bool:
-    """Whether no record lies before it."""
-    with Reader(reader.path, storage=storage) as earliest:
-        first = earliest.read()
-        return first is None or reader.tell() <= first.address
+def _is_unused(notes: LaneNotes, reader: Reader, dead_letters: str) -> bool:
+    """Whether the cursor has passed nothing, and nothing was sent or set aside for it. (Exactly once
+    notes no lanes.)"""
+    return (
+        (reader.ordinal == 0 or not reader.has_cursor_position)
+        and not notes.lanes
+        and notes.clean
+        and notes.delivery == AT_LEAST_ONCE
+        and not notes.storage.exists(dead_letters)
+    )
 
 
 def _check_notes(notes: LaneNotes, delivery: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
+from shlex import quote
 
 from bridge.errors import OtherCluster
 
@@ -38,13 +39,18 @@ class Identity:
 
     def meet(self, found: str | None, servers: str) -> None:
         """The cluster behind these servers says that it is this one. Raises OtherCluster."""
-        if found and self.known not in {"", found}:
-            cursor, log = PurePath(self.path).stem, PurePath(self.path).parent.parent
+        if self.known and found:
+            is_other, here, its = found != self.known, found, self.known
+        else:  # nothing but names tells
+            is_other = bool(self.name and self.called) and self.name != self.called
+            here, its = repr(self.called), repr(self.name)
+        if is_other:
+            cursor, log = PurePath(self.path).stem, str(PurePath(self.path).parent.parent)
             raise OtherCluster(
-                f"{servers} is the Kafka cluster {found}, and the cursor {cursor!r} is of "
-                f"{self.known}: what it has passed would never be sent to this one",
+                f"{servers} is the Kafka cluster {here}, and the cursor {cursor!r} is of {its}: "
+                "what it has passed would never be sent to this one",
                 hint="mend the servers or the configuration (another default cluster?), or give "
-                f"each cluster its own cursor; `aolog-bridge seek {log} --cursor {cursor} "
+                f"each cluster its own cursor; `aolog-bridge seek {quote(log)} --cursor {cursor} "
                 "--forget-cluster` lets it go on here",
                 path=self.path,
             )

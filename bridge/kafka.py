@@ -63,7 +63,7 @@ _log = logging.getLogger("bridge.kafka")
 _MEET_S = 1.0  # the second question only saves time
 _NAME_WAIT_S = 1.0  # ends with the first that names a lane; it lags behind the error by a moment
 _NAME_POLL_S = 0.05
-_CLUSTERID = "CLUSTERID"  # of the line that says so (rdkafka_metadata.c), a warning
+_CLUSTERID = "CLUSTERID"  # facility of the line that says so (rdkafka_metadata.c), a warning
 _WARNING, _INFO = 4, 6  # librdkafka's log_level
 _OTHER_NAMES = {  # the client's aliases
     "request.required.acks": "acks",
@@ -101,7 +101,7 @@ class _Listening(logging.LoggerAdapter[logging.Logger]):
 
     def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
         """For the client, in the thread that serves it."""
-        if _CLUSTERID in f"{msg} {args}":
+        if level >= logging.WARNING and args[:1] == (_CLUSTERID,):  # below, it says its first
             self._other()
         super().log(level, msg, *args, **more)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,6 +16,8 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from aolog import Writer
+from aolog.retention import Retention, prune
+from aolog.storage import Storage
 from bridge import kafka
 from bridge.cli import main
 from bridge.embedded import EmbeddedBroker, EmbeddedBrokerRefused
@@ -40,6 +43,7 @@ from tests.bridge.conftest import (
 
 Forward = Callable[..., Run]
 AUDIT = "audit"
+LANE = {"topic": TOPIC, "partition": 0, "offset": 0, "address": -1, "distrusted": False}
 
 
 @pytest.fixture
@@ -276,9 +280,14 @@ def test_servers_that_lead_elsewhere_while_it_runs_are_noticed_before_anything_c
     running.until(lambda s: s.acknowledged == 100)
     cluster = running.forwarder._delivery._cluster  # type: ignore[attr-defined]  # of the protocol
     logger = kafka._Listening(partial(cluster._on_other, cluster._generation))
-    logger.log(4, "%s [%s] %s", "METADATA", "rdkafka#producer-1", "nothing")
-    assert not cluster._events
-    logger.log(4, "%s [%s] %s", "CLUSTERID", "rdkafka#producer-1", "reports different ClusterId")
+    for level, facility, name in (
+        (logging.WARNING, "METADATA", "rdkafka#producer-1"),
+        (logging.WARNING, "METADATA", "CLUSTERID#producer-1"),
+        (logging.DEBUG, "CLUSTERID", "rdkafka#producer-1"),  # the first that it met, with debug
+    ):
+        logger.log(level, "%s [%s] %s", facility, name, "CLUSTERID")
+        assert not cluster._events
+    logger.log(logging.WARNING, "%s [%s] %s", "CLUSTERID", "rdkafka#producer-1", "another")
     status = running.until(lambda s: s.error and "another cluster" in s.error)
     assert status.state != "stopped"
     running.until(lambda s: s.state == "sending")  # it was the same after all
@@ -389,6 +398,48 @@ def test_what_one_cluster_refused_another_may_take(
     assert_arrived(records_of(log), consume(other.bootstrap_servers))
 
 
+def test_the_client_s_debug_lines_are_no_news(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 10)
+    settings = {"debug": "broker,generic,metadata"}
+    assert forward(drain=True, settings=settings).end().acknowledged == 10
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [{"delivery": "exactly_once"}, {"clean": False}, {"lanes": [LANE]}],
+    ids=["transactions", "cut off", "lanes"],
+)
+def test_a_cursor_at_the_begin_of_which_something_may_have_been_sent_keeps_its_cluster(
+    broker: EmbeddedBroker, log: Path, forward: Forward, noted: dict[str, object]
+) -> None:
+    fill(log, 10)
+    seek(str(log), 0, cursor="bridge")
+    path = Path(notes_path(str(log), "bridge"))
+    notes = {**json.loads(path.read_text()), "cluster": "another", "clean": True, **noted}
+    path.write_text(json.dumps(notes))
+    # In good order, so that the way of delivering may change.
+    with pytest.raises(OtherCluster):
+        forward(drain=True).end()
+
+
+def test_what_retention_has_removed_was_passed(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """The cursor stands at the first record that is left, and no lane is noted."""
+    fill(log, 100)
+    forward(drain=True).end()
+    fill(log, 10)
+    assert prune(str(log), Storage(), Retention(max_slabs=1)).slabs == 1
+    assert len(records_of(log)) == 10
+    path = Path(notes_path(str(log), "bridge"))
+    notes = {**json.loads(path.read_text()), "cluster": "another", "lanes": []}
+    path.write_text(json.dumps(notes))
+    with pytest.raises(OtherCluster):
+        forward(drain=True).end()
+
+
 def test_a_cursor_that_has_passed_nothing_may_meet_any_cluster(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
@@ -426,13 +477,25 @@ def test_damaged_notes_are_as_good_as_none(
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
-def test_a_cluster_without_a_name_is_any() -> None:
-    identity = Identity("cursors/c.lanes", "one", "main", called="kafka")
+def test_a_cluster_without_an_id_is_known_by_its_name_if_it_has_one() -> None:
+    identity = Identity("a log/cursors/c.lanes", "one", "main", called="kafka")
+    identity.meet("one", "k:9092")  # renamed
+    assert (identity.known, identity.name) == ("one", "kafka")
+    identity.called = ""
     identity.meet(None, "k:9092")
     identity.meet("", "k:9092")
-    identity.meet("one", "k:9092")
-    assert (identity.known, identity.name) == ("one", "kafka")
     identity.called = "other"
-    with pytest.raises(OtherCluster, match="'c' is of one"):
-        identity.meet("two", "k:9092")
+    for found, its in (("two", "one"), ("", "'kafka'"), (None, "'kafka'")):
+        with pytest.raises(OtherCluster, match=f"'c' is of {its}") as caught:
+            identity.meet(found, "k:9092")
+        assert "seek 'a log' --cursor c --forget-cluster" in str(caught.value.hint)
     assert (identity.known, identity.name) == ("one", "kafka")
+    never_met = Identity("cursors/c.lanes")
+    never_met.call("main")
+    never_met.call("archive")
+    with pytest.raises(OtherCluster, match="'archive', and the cursor 'c' is of 'main'"):
+        never_met.meet("two", "k:9092")
+    never_met.forget()
+    never_met.call("archive")
+    never_met.meet("two", "k:9092")
+    assert (never_met.known, never_met.name) == ("two", "archive")
