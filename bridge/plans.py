@@ -52,6 +52,8 @@ class Plan(NamedTuple):
         """A cursor that only the default has named may be another's by now: behind a change of the
         default it would pass what that one has not, and a new one would begin anew where the
         cluster has one already. Raises OtherCluster."""
+        if not self.others:
+            return
         storage, own = Storage(), self.options["cursor"]
 
         def check(cursor: str, names: Collection[str]) -> None:
@@ -64,9 +66,8 @@ class Plan(NamedTuple):
                     path=path,
                 )
 
-        if self.others:
-            check(own, self.others)
-        if self.others and not storage.exists(cursor_path(path, own)):
+        check(own, self.others)
+        if not storage.exists(cursor_path(path, own)):
             for cursor in self.others.values():
                 check(cursor, {self.cluster})
 

@@ -58,7 +58,8 @@ class Task:
 
     ended: where the task is put when its thread ends. ending: why it was told to stop. gaps:
     those that its forwarders met, by where they begin; the next turn may meet one again.
-    counting: held while counts go from the status to the totals. lag: see LogStatus. drain_to: the log's end at its first turn.
+    counting: held while counts go from the status to the totals. lag: see LogStatus. drain_to: the
+    log's end at its first turn.
     """
 
     name: str

@@ -22,9 +22,10 @@ from confluent_kafka import Consumer, TopicPartition
 from aolog import Reader, Record, Writer
 from aolog.cursor import read_position
 from aolog.storage import Storage
-from bridge import arrivals, kafka, read_back
+from bridge import arrivals, kafka, provider, read_back
 from bridge.embedded import EmbeddedBroker
 from bridge.forwarder import Forwarder
+from bridge.provider import MemoryProvider
 from bridge.source import Source
 from bridge.status import Status
 
@@ -157,6 +158,19 @@ def assert_arrived(
         if record.timestamp is not None:
             assert message.timestamp_ms == max(1, record.timestamp // 1000)
         assert where.setdefault(record.key, message.partition) == message.partition
+
+
+class Limited(MemoryProvider):
+    """Takes no more than so many in all."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def send(self, message: provider.Message) -> None:
+        if len(self.messages) >= self.most:
+            raise ConnectionError("no more for now")
+        super().send(message)
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from bridge.errors import NotDelivered
 from bridge.outlet import Item, Outlet
 from bridge.provider import FaultyProvider, FileProvider, MemoryProvider, Message
 from bridge.store_forward import Mode
-from tests.bridge.conftest import wait_until
+from tests.bridge.conftest import Limited, wait_until
 
 QUICK: dict[str, Any] = {"live_after_s": 0.1, "retry_max_s": 0.05, "close_s": 20.0}
 
@@ -540,15 +540,7 @@ def test_a_buffer_that_is_closed_in_the_middle_of_its_log_repeats_nothing(
 ) -> None:
     """All since the last commit was, and the whole of a batch of which a part was delivered."""
 
-    class Limited(MemoryProvider):
-        most = 0
-
-        def send(self, message: Message) -> None:
-            if len(self.messages) >= self.most:
-                raise ConnectionError("no more for now")
-            super().send(message)
-
-    limited = Limited()
+    limited = Limited(0)
     large = [b"%d" % number + bytes(100_000) for number in range(10)]  # few of them a batch
     options = {**QUICK, "mode": "always", "commit_s": 3600.0, "close_s": close_s}
     with Buffer(limited, tmp_path / "log", **options) as buffer:

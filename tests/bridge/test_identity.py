@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -59,6 +60,19 @@ def run(*arguments: object) -> str:
     return result.stdout
 
 
+def notes_of(log: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(notes_path(str(log), "bridge")).read_text())
+    return found
+
+
+def note(log: Path, **changes: object) -> None:
+    """Changes the notes on the bridge's cursor; None takes a field out."""
+    notes = {
+        name: value for name, value in {**notes_of(log), **changes}.items() if value is not None
+    }
+    Path(notes_path(str(log), "bridge")).write_text(json.dumps(notes))
+
+
 def test_what_a_cursor_has_passed_is_not_taken_for_another_cluster_s(
     broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
@@ -83,13 +97,11 @@ def test_one_that_was_noted_by_an_older_release_takes_the_cluster_that_it_meets(
 ) -> None:
     fill(log, 100)
     forward(drain=True).end()
-    path = Path(notes_path(str(log), "bridge"))
-    notes = json.loads(path.read_text())
-    assert notes.pop("cluster").startswith("mockCluster")
-    path.write_text(json.dumps({**notes, "clean": False}))
+    assert notes_of(log)["cluster"].startswith("mockCluster")
+    note(log, cluster=None, clean=False)
     running = forward()
     running.until(lambda s: s.state == "sending")
-    assert "cluster" in json.loads(path.read_text())  # at once: it may be killed
+    assert "cluster" in notes_of(log)  # at once: it may be killed
     running.stop()
     with pytest.raises(OtherCluster):
         forward(bootstrap_servers=other.bootstrap_servers).end()
@@ -228,13 +240,13 @@ def test_a_cursor_that_was_made_for_a_cluster_that_was_never_met_is_that_one_s(
     two = Two(tmp_path, main=broker, archive=other)
     two.append(50)
     two.clusters["main"]["bootstrap_servers"] = NOWHERE
-    path = Path(notes_path(str(tmp_path / "logs" / "a"), "bridge"))
+    log = tmp_path / "logs" / "a"
     config = {"root": str(tmp_path / "logs"), "clusters": two.clusters, "cluster": "main"}
     (tmp_path / "first.json").write_text(json.dumps(config))
     process = Process(tmp_path, "run", "--config", str(tmp_path / "first.json"))
-    wait_until(path.exists)
+    wait_until(Path(notes_path(str(log), "bridge")).exists)
     process.terminate()
-    notes = json.loads(path.read_text())
+    notes = notes_of(log)
     assert (notes["cluster"], notes["cluster_name"]) == ("", "main")
     two.clusters["main"]["bootstrap_servers"] = broker.bootstrap_servers
     status, said = two.drain("archive")
@@ -250,7 +262,7 @@ def test_options_leave_the_name_that_a_configuration_gave(
     log = tmp_path / "logs" / "a"
     servers = ("--bootstrap-servers", broker.bootstrap_servers)
     assert Process(tmp_path, "run", "--drain", "--log", str(log), *servers).end() == 0
-    assert json.loads(Path(notes_path(str(log), "bridge")).read_text())["cluster_name"] == "main"
+    assert notes_of(log)["cluster_name"] == "main"
 
 
 def test_a_renamed_cluster_keeps_its_cursor_where_that_is_written_out(
@@ -416,10 +428,8 @@ def test_a_cursor_at_the_begin_of_which_something_may_have_been_sent_keeps_its_c
 ) -> None:
     fill(log, 10)
     seek(str(log), 0, cursor="bridge")
-    path = Path(notes_path(str(log), "bridge"))
-    notes = {**json.loads(path.read_text()), "cluster": "another", "clean": True, **noted}
-    path.write_text(json.dumps(notes))
     # In good order, so that the way of delivering may change.
+    note(log, **{"cluster": "another", "clean": True, **noted})
     with pytest.raises(OtherCluster):
         forward(drain=True).end()
 
@@ -433,9 +443,7 @@ def test_what_retention_has_removed_was_passed(
     fill(log, 10)
     assert prune(str(log), Storage(), Retention(max_slabs=1)).slabs == 1
     assert len(records_of(log)) == 10
-    path = Path(notes_path(str(log), "bridge"))
-    notes = {**json.loads(path.read_text()), "cluster": "another", "lanes": []}
-    path.write_text(json.dumps(notes))
+    note(log, cluster="another", lanes=[])
     with pytest.raises(OtherCluster):
         forward(drain=True).end()
 
@@ -448,10 +456,8 @@ def test_a_cursor_that_has_passed_nothing_may_meet_any_cluster(
     running = forward(bootstrap_servers=NOWHERE)
     running.until(lambda s: s.lag_records == 10)
     running.stop()
-    path = Path(notes_path(str(log), "bridge"))
-    notes = json.loads(path.read_text())
-    assert notes["lanes"] == []
-    path.write_text(json.dumps({**notes, "cluster": "wrong"}))
+    assert notes_of(log)["lanes"] == []
+    note(log, cluster="wrong")
     assert forward(drain=True).end().acknowledged == 10
 
 
@@ -468,9 +474,7 @@ def test_damaged_notes_are_as_good_as_none(
 ) -> None:
     fill(log, 10)
     forward(drain=True).end()
-    path = Path(notes_path(str(log), "bridge"))
-    notes = {**json.loads(path.read_text()), **damage}
-    path.write_text(json.dumps({key: value for key, value in notes.items() if value is not None}))
+    note(log, **damage)
     with Writer(log) as writer:
         append(writer, range(10, 20))
     assert forward(drain=True).end().acknowledged == 10

@@ -21,6 +21,7 @@ from bridge.backlog import Backlog
 from bridge.errors import NotDelivered
 from bridge.provider import FaultyProvider, MemoryProvider, Message
 from bridge.store_forward import Mode, Settings, StoreForward
+from tests.bridge.conftest import Limited
 
 LIVE_AGE_S = 5.0
 LIVE_AFTER_S = 3.0
@@ -386,15 +387,7 @@ def test_what_retention_removed_before_a_close_is_told(taken: int, more: int) ->
     """Of what was read and not delivered: none, some or all. The cursor then stood behind all that
     was removed, and nobody told of it."""
 
-    class Limited(MemoryProvider):
-        most = taken
-
-        def send(self, message: Message) -> None:
-            if len(self.messages) >= self.most:
-                raise ConnectionError("no more for now")
-            super().send(message)
-
-    limited, system = Limited(), SimulatedSystem()
+    limited, system = Limited(taken), SimulatedSystem()
 
     def start() -> tuple[Backlog, StoreForward]:
         backlog = Backlog("/log", retention=Retention(max_bytes=200_000), storage=Storage(system))
@@ -448,14 +441,6 @@ def test_what_the_log_keeps_is_neither_written_anew_nor_given_back(taken: int, r
     """Live began with it, and ended before it was delivered. It went to the log once more; and a
     close on a full disk gave back what the log kept, which was delivered all the same."""
 
-    class Limited(MemoryProvider):
-        most = 0
-
-        def send(self, message: Message) -> None:
-            if len(self.messages) >= self.most:
-                raise ConnectionError("no more for now")
-            super().send(message)
-
     def send(core: StoreForward, numbers: range) -> None:
         for number in numbers:
             assert core.offer(Message("t", b"%d" % number, b"k"))
@@ -466,7 +451,7 @@ def test_what_the_log_keeps_is_neither_written_anew_nor_given_back(taken: int, r
             core.turn()
             now_s += 60.0
 
-    limited, system, now_s = Limited(), SimulatedSystem(), 0.0
+    limited, system, now_s = Limited(0), SimulatedSystem(), 0.0
     settings = Settings(live_after_s=0.0, live_age_s=1e9)
 
     def start() -> tuple[Stuffed, StoreForward]:

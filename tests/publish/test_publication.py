@@ -63,6 +63,15 @@ def batch(*values: str, **columns: object) -> pa.RecordBatch:
     return pa.record_batch({"value": [v.encode() for v in values], **columns})
 
 
+class Dies(RealSystem):
+    """Killed between the commit and the renames."""
+
+    def replace(self, old: str, new: str) -> None:
+        if new.endswith(".slab"):
+            raise Killed
+        Path(old).replace(new)
+
+
 def begun() -> SimulatedSystem:
     system = SimulatedSystem()
     begin(system)
@@ -103,12 +112,6 @@ def test_a_log_whose_manifest_cannot_be_read_is_named_and_kept(tmp_path: Path) -
         writer.append(b"x")
     slabs = task(root, "a/log", "1", "2")
 
-    class Dies(RealSystem):
-        def replace(self, old: str, new: str) -> None:
-            if new.endswith(".slab"):
-                raise Killed
-            Path(old).replace(new)
-
     with pytest.raises(Killed):
         publish(root, JOB, slabs, storage=Storage(Dies()))
     assert list(find_logs(str(root))) == ["a/log", "sound"]
@@ -147,12 +150,6 @@ def test_a_log_that_is_opened_through_a_link_has_all_that_is_published(tmp_path,
     if link == "in the root":
         (root / "b/log").symlink_to(elsewhere)
     slabs = task(root, "b/log", "1", "2")
-
-    class Dies(RealSystem):
-        def replace(self, old: str, new: str) -> None:
-            if new.endswith(".slab"):
-                raise Killed
-            Path(old).replace(new)
 
     with pytest.raises(Killed):
         publish(root, JOB, slabs, storage=Storage(Dies()))
