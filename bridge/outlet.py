@@ -13,7 +13,7 @@ from aolog.notices import as_utf8, counted
 from bridge.provider import Message, Provider, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["Item", "Outlet"]
 
@@ -98,19 +98,14 @@ class Outlet:
         """Sends a batch and marks what is done; why the rest is not."""
         if not batch:
             return None
-        taken: list[Item] = []
+        failure: Exception | None = None
         try:
             if not self._open:
                 self._open = True  # also where it fails half-way: it is closed then
                 self._provider.open()
-            failure = self._send(batch, taken)
-            failed = self._provider.flush()
-            left = {taken[position] for position in failed}
-            for item in taken:
-                item.done = item not in left
-            self.delivered += len(taken) - len(left)
-            if failure is None and left:
-                failure = _not_taken(failed, len(left))
+            items = iter(batch)
+            while (refused := self._send(items)) is not None:
+                self._set_aside(*refused)
         except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
             failure = error
         if failure is None:
@@ -122,25 +117,40 @@ class Outlet:
             del failure  # its traceback holds this frame, and the provider's: a cycle
         return self.error
 
-    def _send(self, batch: Sequence[Item], taken: list[Item]) -> Exception | None:
-        """Hands over the batch, up to the first that is not taken now; why it is not."""
-        for item in batch:
+    def _send(self, items: Iterator[Item]) -> tuple[Item, str] | None:
+        """Delivers up to the end, or to one that is rejected, and why: what stands ahead is done
+        by then, or a stop here would have it set aside once more. Raises where something is not."""
+        taken: list[Item] = []
+        refused = failure = None
+        for item in items:
             try:
                 self._provider.send(item.message)
             except Rejected as error:
-                why = _words(error)
-                _log.error("%s: a message is rejected: %s", self.name, why)
-                try:
-                    self._on_rejected(item.message, why)
-                except Exception as refused:  # noqa: BLE001 -- what was taken before is flushed
-                    return refused
-                item.done = True
-                self.rejected += 1
+                refused = item, _words(error)
+                break
             except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
-                return error
-            else:
-                taken.append(item)
-        return None
+                failure = error  # what was taken before is flushed
+                break
+            taken.append(item)
+        failed = self._provider.flush()
+        left = {taken[position] for position in failed}
+        for item in taken:
+            item.done = item not in left
+        self.delivered += len(taken) - len(left)
+        if failure is None and left:
+            failure = _not_taken(failed, len(left))
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            del failure  # its traceback holds this frame: a cycle
+        return refused
+
+    def _set_aside(self, item: Item, why: str) -> None:
+        _log.error("%s: a message is rejected: %s", self.name, why)
+        self._on_rejected(item.message, why)
+        item.done = True
+        self.rejected += 1
 
     def _succeed(self) -> None:
         if self._failures:

@@ -51,14 +51,18 @@ class Sending(RuleBasedStateMachine):
 
     MODES: ClassVar[list[Mode]] = ["buffer", "always", "block", "error"]
 
-    @initialize(seed=st.integers(0, 10**6), mode=st.sampled_from(MODES))
-    def begin(self, seed: int, mode: Mode) -> None:
+    @initialize(seed=st.integers(0, 10**6), mode=st.sampled_from(MODES), rejects=st.booleans())
+    def begin(self, seed: int, mode: Mode, rejects: bool = False) -> None:
         self.mode = mode
         self.random = random.Random(seed)
         self.now_s = 0.0
         self.system = SimulatedSystem(seed=seed)
         self.destination = MemoryProvider()
         self.provider = Interrupted(self.destination, seed)
+        if rejects:
+            self.provider.reject = lambda message: int(message.value or b"") % 5 == 0
+        self.set_aside: list[int] = []
+        self.aside_is_full = self.was_killed = False
         self.sent: dict[bytes, list[int]] = {}
         self.must_arrive: set[int] = set()
         self.may_be_lost: set[int] = set()
@@ -91,7 +95,10 @@ class Sending(RuleBasedStateMachine):
         )
 
     def rejected(self, message: Message, why: str) -> None:
-        raise AssertionError(f"{message} {why}")
+        assert "by the plan" in why
+        if self.aside_is_full:
+            raise StorageFull("no room for what is rejected", path="/aside")
+        self.set_aside.append(int(message.value or b""))
 
     def new(self) -> Message:
         self.number += 1
@@ -111,6 +118,9 @@ class Sending(RuleBasedStateMachine):
             return
         self.sent.setdefault(message.key or b"", []).append(number)
         self.must_arrive.add(number)
+
+    def arrived(self) -> set[int]:
+        return {int(message.value or b"") for message in self.destination.messages}
 
     # --- what happens
 
@@ -145,6 +155,10 @@ class Sending(RuleBasedStateMachine):
     def fill_the_disk(self, *, full: bool) -> None:
         self.system.capacity = 8192 if full else None
 
+    @rule(full=st.booleans())
+    def fill_the_place_of_what_is_rejected(self, *, full: bool) -> None:
+        self.aside_is_full = full
+
     @precondition(lambda self: self.backlog is not None)
     @rule()
     def flush(self) -> None:
@@ -158,11 +172,11 @@ class Sending(RuleBasedStateMachine):
     @rule()
     def kill(self) -> None:
         """Only what was delivered, or flushed to the backlog, has to arrive."""
-        arrived = {int(message.value or b"") for message in self.destination.messages}
         self.answers_all_arrived = False
+        self.was_killed = True
         self.system = self.system.kill()
         self.system.capacity = None
-        kept = set(arrived)
+        kept = self.arrived() | set(self.set_aside)
         if self.backlog is not None:
             kept |= {int(value) for value in values_in_log(self.system)}
         self.may_be_lost |= self.must_arrive - kept
@@ -191,7 +205,7 @@ class Sending(RuleBasedStateMachine):
     def kill_and_look(self) -> None:
         """What another program would deliver if this one were killed now."""
         known = self.system, self.core, self.backlog
-        messages = list(self.destination.messages)
+        messages, set_aside = list(self.destination.messages), list(self.set_aside)
         self.system = self.system.snapshot()
         self.start()
         for _ in range(100):
@@ -199,7 +213,7 @@ class Sending(RuleBasedStateMachine):
                 break
             self.core.turn()
         self.the_last_of_each_key_stands_last()
-        self.destination.messages[:] = messages
+        self.destination.messages[:], self.set_aside[:] = messages, set_aside
         self.system, self.core, self.backlog = known
 
     # --- what must hold
@@ -213,6 +227,11 @@ class Sending(RuleBasedStateMachine):
             assert firsts == [number for number in numbers if number in set(firsts)]
             assert arrived == firsts or not self.answers_all_arrived
 
+    @invariant()
+    def what_is_rejected_is_set_aside_once(self) -> None:
+        set_aside = getattr(self, "set_aside", [])
+        assert len(set_aside) == len(set(set_aside)) or self.was_killed
+
     def the_last_of_each_key_stands_last(self) -> None:
         """Once all is delivered: what is repeated is repeated to its end."""
         for key, numbers in self.sent.items():
@@ -224,7 +243,7 @@ class Sending(RuleBasedStateMachine):
         if not hasattr(self, "core"):
             return
         self.change_the_weather(down=False, error_rate=0.0, lost_answers=0.0)
-        self.system.capacity = None
+        self.system.capacity, self.aside_is_full = None, False
         for _ in range(1000):
             with self.core.changed:
                 if self.core.all_delivered:
@@ -237,8 +256,9 @@ class Sending(RuleBasedStateMachine):
                 self.core.raise_given_back()
         except NotDelivered as error:
             self.must_arrive -= {int(message.value or b"") for message in error.undelivered}
-        arrived = {int(message.value or b"") for message in self.destination.messages}
-        assert arrived >= self.must_arrive
+        arrived = self.arrived()
+        assert not arrived.intersection(self.set_aside)
+        assert arrived.union(self.set_aside) >= self.must_arrive
         assert not arrived & self.given_back
         assert arrived <= {number for numbers in self.sent.values() for number in numbers}
         self.each_key_arrives_in_order()
@@ -307,6 +327,40 @@ def test_what_was_delivered_while_it_went_to_the_log_is_not_repeated_behind_a_cl
     machine.turn(3, 0)
     machine.each_key_arrives_in_order()
     assert len(machine.destination.messages) == 6
+    machine.teardown()
+
+
+def test_what_is_rejected_behind_what_was_not_taken_is_set_aside_once_in_many_programs() -> None:
+    """It was set aside by each of them: the log still begins with what stands ahead."""
+    machine = Sending()
+    machine.begin(1, "always", rejects=True)
+    machine.send(6)
+    machine.provider.error_rate = 1.0
+    for _ in range(3):
+        machine.turn(2, 0)
+        assert not machine.set_aside
+        machine.close()
+    machine.provider.error_rate = 0.0
+    machine.turn(3, 0)
+    assert machine.set_aside == [5]
+    assert machine.arrived() == {1, 2, 3, 4, 6}
+    machine.teardown()
+
+
+def test_nothing_is_sent_behind_what_is_rejected_and_cannot_be_set_aside() -> None:
+    """Each program that ends then would have it sent again."""
+    machine = Sending()
+    machine.begin(1, "always", rejects=True)
+    machine.send(9)
+    machine.aside_is_full = True
+    for _ in range(3):
+        machine.turn(2, 0)
+        assert machine.arrived() == {1, 2, 3, 4}
+        machine.close()
+    machine.aside_is_full = False
+    machine.turn(3, 0)
+    machine.each_key_arrives_in_order()
+    assert len(machine.destination.messages) == 8
     machine.teardown()
 
 
