@@ -35,8 +35,7 @@ class Plan(NamedTuple):
         return f"Plan({self.cluster!r})"
 
     def forwarder(self, name: str, path: str, **more: Any) -> Forwarder:
-        """Opens the log. Raises what Forwarder does, and OtherCluster."""
-        self._check_cursor(path)
+        """Opens the log. Raises what Forwarder does."""
         routing = Routing(
             self.topic,
             self.rules,
@@ -48,7 +47,7 @@ class Plan(NamedTuple):
         settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
         return Forwarder(path, routing=routing, settings=settings, cluster=self.cluster, **options)
 
-    def _check_cursor(self, path: str) -> None:
+    def check_cursor(self, path: str) -> None:
         """A cursor that only the default has named may be another's by now: behind a change of the
         default it would pass what that one has not, and a new one would begin anew where the
         cluster has one already. Raises OtherCluster."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from aolog import Reader
 from aolog.errors import AologError, NotALog, StorageError
 from bridge.errors import WrongConfiguration
+from bridge.meeting import Meeting
 from bridge.overview import LogStatus, Overview, Phase, overview
 from bridge.pace import Pace
 from bridge.plans import Plan, plans
@@ -82,6 +83,8 @@ class Supervisor:
         self._over = False
         self._unmeasured: list[Task] = []
         self._measure_due_s = 0.0
+        self._meetings: dict[str, Meeting] = {}
+        self._unanswered: set[Meeting] = set()
 
     def stop(self) -> None:
         """Asks everything to end soon."""
@@ -123,6 +126,7 @@ class Supervisor:
         finally:
             self._over = True
             self._tree.close()
+            self._meet_anew()
         if report is not None:
             report(self.overview())
         late = [task for task in self._tasks.values() if task.thread is not None]
@@ -137,6 +141,8 @@ class Supervisor:
         for told in self._wait():
             if isinstance(told, Task):
                 self._take_end(told)
+            elif isinstance(told, Meeting):
+                self._take_meeting(told)
             elif told == "stop":
                 self._begin_to_stop()
             elif self._stop_at_s is None:  # a reload; behind a stop it would begin anew
@@ -197,6 +203,8 @@ class Supervisor:
         if self._stop_at_s is not None and time.monotonic() > self._stop_at_s:
             return True
         if self._stop_at_s is None and not self._drain:
+            return False
+        if self._stop_at_s is None and self._unanswered:
             return False
         return not {Phase.QUEUED, Phase.RUNNING} & self._by_phase().keys()
 
@@ -372,6 +380,33 @@ class Supervisor:
         else:
             task.phase = Phase.QUEUED
         task.since_s = time.monotonic()  # of what it does now; `waits` asks how long it ran
+        if task.unmet and task.phase in {Phase.PARKED, Phase.DONE} and self._stop_at_s is None:
+            self._meet(task)
+
+    def _meet(self, task: Task) -> None:
+        """It had nothing to do, and asked no cluster: one question is asked for all of them."""
+        cluster = task.plan.cluster
+        meeting = self._meetings.get(cluster)
+        if meeting is None:
+            meeting = Meeting(task.plan, self._told, patient=not self._drain)
+            self._meetings[cluster] = meeting
+            self._unanswered.add(meeting)
+        elif not task.meets(meeting.found):
+            task.phase = Phase.QUEUED
+
+    def _take_meeting(self, meeting: Meeting) -> None:
+        if meeting not in self._unanswered or self._stop_at_s is not None:
+            return
+        self._unanswered.discard(meeting)
+        for task in self._tasks.values():
+            if task.plan.cluster == meeting.cluster and task.phase in {Phase.PARKED, Phase.DONE}:
+                self._meet(task)
+
+    def _meet_anew(self) -> None:
+        for meeting in self._unanswered:
+            meeting.stop()
+        self._unanswered.clear()
+        self._meetings.clear()
 
     def _begin_to_stop(self) -> None:
         if self._stop_at_s is not None:
@@ -390,8 +425,7 @@ class Supervisor:
         configuration changes nothing."""
         if self._read is None:
             _log.info("there is no configuration file to read again; what stands is tried again")
-            for task in self._tasks.values():
-                self._replan(task)
+            self._replan()
             return
         try:
             config = self._read()
@@ -418,8 +452,7 @@ class Supervisor:
             tree.include, tree.exclude, tree.logs,
         )  # fmt: skip  # one thing
         tree.close()
-        for task in self._tasks.values():
-            self._replan(task)
+        self._replan()
         self._scan()
         _log.info("the configuration was read again", extra={"event": "reloaded"})
 
@@ -427,19 +460,24 @@ class Supervisor:
         self._pace.change(config.total_records_per_second, config.total_bytes_per_second)
         return plans(config, self._pace)
 
-    def _replan(self, task: Task) -> None:
-        plan = self._plans.get(task.plan.cluster)
-        if plan is None or plan == task.plan:
-            changed = False  # a cluster that is gone is let go by the scan
-        else:
-            task.plan, changed = plan, True
-        if task.phase == Phase.RUNNING and task.ending is None:
-            if changed:
-                task.stop("reload")
-            else:
-                task.reopen()
-        elif task.phase in {Phase.STANDING, Phase.WAITING}:  # somebody may have done something
-            task.phase, task.last_error, task.attempts = Phase.QUEUED, None, 0
+    def _replan(self) -> None:
+        self._meet_anew()
+        for task in self._tasks.values():
+            plan = self._plans.get(task.plan.cluster)
+            changed = plan is not None and plan != task.plan  # one that is gone the scan lets go
+            if plan is not None:
+                task.plan = plan
+            if task.phase == Phase.RUNNING and task.ending is None:
+                if changed:
+                    task.stop("reload")
+                else:
+                    task.reopen()
+            elif task.phase in {Phase.STANDING, Phase.WAITING}:  # somebody may have done something
+                task.phase, task.last_error, task.attempts = Phase.QUEUED, None, 0
+            elif task.phase == Phase.PARKED and changed:  # it may go to another cluster now
+                task.phase = Phase.QUEUED
+            elif task.phase == Phase.PARKED and task.unmet:
+                self._meet(task)
 
 
 def _tree(config: Config) -> Tree:

@@ -29,6 +29,7 @@ from aolog.errors import (
 from aolog.losses import Losses
 from aolog.retention import prune
 from aolog.storage import Storage
+from bridge.lanes import LaneNotes
 from bridge.loglines import naming
 from bridge.overview import LogStatus, Phase, state_of
 from bridge.status import COUNTED, NOTHING
@@ -59,7 +60,8 @@ class Task:
     ended: where the task is put when its thread ends. ending: why it was told to stop. gaps:
     those that its forwarders met, by where they begin; the next turn may meet one again.
     counting: held while counts go from the status to the totals. lag: see LogStatus. drain_to: the
-    log's end at its first turn.
+    log's end at its first turn. unmet: the cluster that its cursor is of, where it had nothing to do
+    and did not ask the one that is there. strange: that one is another, so it has to.
     """
 
     name: str
@@ -85,6 +87,8 @@ class Task:
     idle_s: float | None = None
     lag: Lag | None = None
     drain_to: int | None = None
+    unmet: str = ""
+    strange: bool = False
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     # --- the supervisor's side ----------------------------------------------------------------
@@ -240,7 +244,8 @@ class Task:
     def _run(self, more: dict[str, Any], status_s: float) -> None:
         with naming(self.name):
             try:
-                if self._has_nothing_to_do():
+                self.plan.check_cursor(self.path)
+                if not self.strange and self._has_nothing_to_do():
                     self.ending = self.ending or "park"
                     return
                 forwarder = self.plan.forwarder(
@@ -248,10 +253,12 @@ class Task:
                 )
                 self.drain_to = forwarder.drain_to
                 self.status = None
+                self.unmet = ""
                 self.forwarder = forwarder
                 if self.ending is not None:  # told before there was one to tell
                     forwarder.stop()
                 forwarder.run(self._report, status_s)
+                self.strange = False
             except BaseException as error:  # noqa: BLE001 -- the supervisor judges it
                 self.error = error
             finally:
@@ -265,9 +272,17 @@ class Task:
         assert self.lag is not None
         if self.lag.bytes and self.lag.records != 0:
             return False
+        storage, cursor = Storage(), self.plan.options["cursor"]
+        notes = LaneNotes.load(self.path, cursor, storage, topic_uuid=None, begun=False)
+        self.unmet = notes.cluster.known
         if retention := self.plan.options["prune_delivered"]:
-            prune(self.path, Storage(), retention)
+            prune(self.path, storage, retention)
         return True
+
+    def meets(self, found: str) -> bool:
+        """Where it sleeps, or is done, and did not ask: whether this may be its cluster."""
+        self.strange = bool(self.unmet and found) and found != self.unmet
+        return not self.strange
 
     def measure(self) -> bool:
         """Asks the files how much is pending, where no forwarder tells; whether there is a cursor

@@ -267,6 +267,14 @@ def wait_until(reached: Callable[[], object], seconds: float = SOON_S) -> None:
         time.sleep(0.01)
 
 
+@pytest.fixture
+def other() -> Iterator[EmbeddedBroker]:
+    """Another cluster than `broker`."""
+    with EmbeddedBroker() as broker:
+        broker.create_topic(TOPIC, PARTITIONS)
+        yield broker
+
+
 def answer_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """A cluster that has not answered a question after so long counts as out of reach."""
     for module in (kafka, read_back):

@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -45,13 +45,6 @@ from tests.bridge.conftest import (
 Forward = Callable[..., Run]
 AUDIT = "audit"
 LANE = {"topic": TOPIC, "partition": 0, "offset": 0, "address": -1, "distrusted": False}
-
-
-@pytest.fixture
-def other() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        broker.create_topic(TOPIC, PARTITIONS)
-        yield broker
 
 
 def run(*arguments: object) -> str:

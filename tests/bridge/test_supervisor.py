@@ -3,6 +3,7 @@ no other's business. 25 s: clients connect and leave."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -17,13 +18,15 @@ import pytest
 
 from aolog import Gap, Reader, Writer
 from aolog.errors import CursorLocked, PermissionDenied, StorageFull
+from bridge import meeting
 from bridge import supervisor as supervisor_module
 from bridge import task as task_module
 from bridge.config import Config
 from bridge.configfile import load, load_text
 from bridge.embedded import EmbeddedBroker
-from bridge.errors import WrongConfiguration
+from bridge.errors import OtherCluster, WrongConfiguration
 from bridge.overview import LogStatus, Overview
+from bridge.seeking import seek
 from bridge.status import Status
 from bridge.supervisor import Supervisor
 from tests.bridge.conftest import (
@@ -69,6 +72,10 @@ class Running:
     def __getitem__(self, name: str) -> LogStatus:
         (found,) = [log for log in self.supervisor.look() if log.log == name]
         return found
+
+    def threads(self) -> list[threading.Thread]:
+        tasks = list(self.supervisor._tasks.values())
+        return [task.thread for task in tasks if task.thread is not None]
 
     def until(self, reached: Callable[..., object]) -> None:
         wait_until(lambda: reached({log.log: log for log in self.supervisor.look()}))
@@ -118,6 +125,9 @@ def supervise(
     yield start
     for each in running:
         each.stop()
+        for thread in each.threads():  # what did not stop in time ends before the next test looks
+            thread.join(SOON_S)
+            assert not thread.is_alive()
 
 
 def assert_all_arrived(broker: EmbeddedBroker, *logs: Path) -> None:
@@ -319,7 +329,7 @@ def test_an_idle_log_costs_no_thread_and_wakes_when_it_grows(
     assert_all_arrived(broker, root / "a", root / "b")
 
 
-def test_a_log_with_nothing_to_do_is_asleep_from_the_start_and_no_cluster_is_asked(
+def test_a_log_with_nothing_to_do_is_asleep_from_the_start_and_waits_for_no_cluster(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
     for name in ("a", "b"):
@@ -678,6 +688,78 @@ def test_counts_are_seen_once_while_a_task_ends(root: Path) -> None:
     looking.join()
     assert seen == [task.look().acknowledged] == [1_000]
     supervisor._tree.close()
+
+
+# --- which cluster it is --------------------------------------------------------------------
+
+
+def test_sleeping_logs_are_asked_for_their_cluster_in_one_question_for_all(
+    supervise: Callable[..., Running],
+    other: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is to be sent, so nobody would be told before the next record comes."""
+    for name in "abc":
+        fill(root / name, 10)
+    assert supervise(drain=True).end() == 0
+    asked: list[str] = []
+
+    class Counted(meeting.ReadBack):
+        def leaders(self, topic: str) -> dict[int, int]:
+            asked.append(topic)
+            return super().leaders(topic)
+
+    monkeypatch.setattr(meeting, "ReadBack", Counted)
+    elsewhere = {"clusters.bootstrap_servers": other.bootstrap_servers}
+    drained = supervise(drain=True, **elsewhere)
+    assert drained.end() == OtherCluster.exit_status
+    assert {drained[name].code for name in "abc"} == {"other_cluster"}
+    assert len(asked) == 1
+    run = supervise(**elsewhere)
+    run.until(lambda logs: all(log.code == "other_cluster" for log in logs.values()) and logs)
+
+    def forget() -> bool:
+        with contextlib.suppress(CursorLocked):  # a try is under way
+            seek(str(root / "a"), None, cursor="bridge", forget_cluster=True)
+            return True
+        return False
+
+    wait_until(forget)
+    run.until(lambda logs: logs["a"].state == "live" and logs["b"].code == "other_cluster")
+    assert run.stop() == OtherCluster.exit_status
+    assert len(asked) == 2
+    assert consume(other.bootstrap_servers) == []
+
+
+def test_sleeping_logs_are_asked_anew_behind_a_reload(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, other: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "a", 10)
+    assert supervise(drain=True).end() == 0
+    over = {**AWAY, "root": str(root), "topic": TOPIC, "park_seconds": 0.05, "status_seconds": 0.05}
+    run = supervise(read=lambda: load(None, over), **over)
+    run.until(is_asleep)
+    for cluster, code in ((other, "other_cluster"), (broker, None), (other, "other_cluster")):
+        over["clusters.bootstrap_servers"] = cluster.bootstrap_servers
+        run.supervisor.reload()
+        run.until(lambda logs, code=code: logs["a"].code == code)
+    run.until(lambda logs: logs["a"].phase == "waiting")
+    over["clusters.bootstrap_servers"] = broker.bootstrap_servers
+    run.supervisor.reload()
+    run.until(is_asleep)
+    assert run.stop() == 0
+
+
+def test_a_cluster_that_does_not_answer_holds_up_no_drain_without_anything_to_do(
+    supervise: Callable[..., Running], root: Path
+) -> None:
+    fill(root / "a", 10)
+    assert supervise(drain=True).end() == 0
+    assert supervise(drain=True, **AWAY).end() == 0
+    stopped = supervise(**AWAY)
+    stopped.until(is_asleep)
+    assert stopped.stop() == 0
 
 
 # --- another configuration ------------------------------------------------------------------

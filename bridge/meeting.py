@@ -1,0 +1,69 @@
+"""Which cluster the servers lead to, asked once for all logs that have nothing to send.
+
+Of thousands of logs most are so when the process starts, and fall asleep without a connection
+each. That the servers are another cluster's would be seen with the next record only; so one
+question is asked for all of them, beside everything else, and whose cursor is of another cluster
+asks by itself then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from bridge.identity import Identity
+from bridge.read_back import ReadBack
+
+if TYPE_CHECKING:
+    import queue
+
+    from bridge.plans import Plan
+
+__all__ = ["Meeting"]
+
+_log = logging.getLogger("bridge.supervisor")
+_PAUSE_S = 60.0
+_TOPIC = "__consumer_offsets"  # any will do, and this one is nobody's: the answer has the id
+
+
+class Meeting:
+    """One cluster's, from now on, in a thread of its own. told: where it is put at
+    its end.
+
+    patient: whether it asks until there is an answer, now and then. found: the cluster's id, ""
+    where it is not known, or the cluster has none.
+    """
+
+    def __init__(self, plan: Plan, told: queue.SimpleQueue[object], *, patient: bool) -> None:
+        self.cluster = plan.cluster
+        self.found = ""
+        self._servers = plan.options["bootstrap_servers"]
+        self._settings = plan.options["settings"]
+        self._told = told
+        self._patient = patient
+        self._stopped = threading.Event()
+        threading.Thread(target=self._run, name=f"meeting {plan.cluster}", daemon=True).start()
+
+    def stop(self) -> None:
+        """It asks no more."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self.found = self._ask()
+            if self.found or not self._patient:
+                break
+            self._stopped.wait(_PAUSE_S)
+        self._told.put(self)
+
+    def _ask(self) -> str:
+        identity = Identity()
+        settings = {"bootstrap.servers": self._servers, **self._settings}
+        try:
+            with closing(ReadBack(settings, self._stopped.is_set, identity)) as reader:
+                reader.leaders(_TOPIC)
+        except Exception as error:  # noqa: BLE001 -- whoever has something to send is told why
+            _log.debug("%s: which cluster it is, is not known: %s", self.cluster, error)
+        return identity.known
