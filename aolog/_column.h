@@ -8,6 +8,7 @@
 #define AOLOG_COLUMN_H
 
 #include "_pieces.h"
+#include "_sink.h"
 
 #include <limits.h>
 
@@ -161,19 +162,35 @@ piece_of(Column *column, Py_ssize_t i)
     return piece;
 }
 
+/* Where an entry stands: -1 if nowhere, 0 if it is None, else 1. */
+static inline int
+find_entry(const Entries *piece, Py_ssize_t i, const char **bytes, Py_ssize_t *size)
+{
+    *bytes = NULL;
+    *size = 0;
+    if (piece->bits != NULL && !(piece->bits[i >> 3] >> (i & 7) & 1))
+        return 0;
+    uint32_t begin = offset_at(piece->offsets, i), end = offset_at(piece->offsets, i + 1);
+    if (end < begin || end > piece->size) {
+        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
+        return -1;
+    }
+    *bytes = piece->bytes + begin;
+    *size = (Py_ssize_t)(end - begin);
+    return 1;
+}
+
 /* before: see view_of. */
 static inline PyObject *
 entry(Pieces *pieces, const Entries *piece, Py_ssize_t i, char kind, PyObject *before)
 {
-    if (piece->bits != NULL && !(piece->bits[i >> 3] >> (i & 7) & 1))
-        Py_RETURN_NONE;
-    uint32_t begin = offset_at(piece->offsets, i), end = offset_at(piece->offsets, i + 1);
-    if (end < begin || end > piece->size) {
-        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
+    const char *bytes;
+    Py_ssize_t size;
+    int found = find_entry(piece, i, &bytes, &size);
+    if (found < 0)
         return NULL;
-    }
-    const char *bytes = piece->bytes + begin;
-    Py_ssize_t size = (Py_ssize_t)(end - begin);
+    if (!found)
+        Py_RETURN_NONE;
     switch (kind) {
     case TEXT:
         return PyUnicode_DecodeUTF8(bytes, size, NULL);
@@ -213,8 +230,8 @@ pairs_of(const Column *column, Py_ssize_t i)
     return pairs;
 }
 
-/* Of a list, which may have changed since. */
-static PyObject *
+/* Of a list, which may have changed since. Borrowed. */
+static inline PyObject *
 object_of(const Column *column, Py_ssize_t i)
 {
     PyObject *item = PyList_GetItem(column->object, i);
@@ -225,7 +242,6 @@ object_of(const Column *column, Py_ssize_t i)
         }
         item = PyTuple_GetItem(item, column->kind == SECONDS);
     }
-    Py_XINCREF(item);
     return item;
 }
 
@@ -267,17 +283,57 @@ tagged(Column *column, Py_ssize_t i)
     return list;
 }
 
+static inline int64_t
+number_at(const Column *column, Py_ssize_t i)
+{
+    int64_t number;
+    memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number,
+           sizeof number);
+    return number;
+}
+
+/* What stands there at a row, without an object for it. -1 and an exception if nothing does. */
+static inline int
+field_for_sink(Column *column, Py_ssize_t i, AologField *found)
+{
+    const Entries *piece;
+    switch (column->kind) {
+    case OBJECTS:
+    case FIRSTS:
+    case SECONDS:
+        found->object = object_of(column, i);
+        return found->object == NULL ? -1 : 0;
+    case TAGGED:
+        found->object = column->object;
+        found->bytes = (const char *)column->numbers.buf + i * column->size;
+        found->size = column->size;
+        return 0;
+    case BYTES:
+    case VIEWS:
+        piece = piece_of(column, i);
+        return find_entry(piece, i - piece->first, &found->bytes, &found->size) < 0 ? -1 : 0;
+    case NUMBERS:
+        found->number = number_at(column, i);
+        return 0;
+    default:
+        PyErr_SetString(PyExc_ValueError, "a sink takes columns of c q b v o 1 2 h");
+        return -1;
+    }
+}
+
 /* What stands there at a row. before: what did, in a row that is filled once more, or NULL. */
 static inline PyObject *
 field(Column *column, Py_ssize_t i, PyObject *before)
 {
     const Entries *piece;
-    int64_t number;
+    PyObject *object;
     switch (column->kind) {
     case OBJECTS:
     case FIRSTS:
     case SECONDS:
-        return object_of(column, i);
+        object = object_of(column, i);
+        Py_XINCREF(object);
+        return object;
     case TAGGED:
         return tagged(column, i);
     case RISING:
@@ -288,9 +344,7 @@ field(Column *column, Py_ssize_t i, PyObject *before)
         piece = piece_of(column, i);
         return entry(column->entries, piece, i - piece->first, column->kind, before);
     case NUMBERS:
-        memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number,
-               sizeof number);
-        return PyLong_FromLongLong(number);
+        return PyLong_FromLongLong(number_at(column, i));
     default:
         return pairs_of(column, i);
     }

@@ -241,6 +241,29 @@ rows_stop(PyObject *self, PyObject *Py_UNUSED(ignored))
     Py_RETURN_NONE;
 }
 
+/* Who asks for a row meanwhile would be handed one twice; nobody can, as no Python code runs. */
+static PyObject *
+rows_feed(PyObject *object, PyObject *capsule)
+{
+    Rows *self = (Rows *)object;
+    const AologSink *sink = PyCapsule_GetPointer(capsule, AOLOG_SINK);
+    if (sink == NULL)
+        return NULL;
+    AologField fields[WIDTH_MAX];
+    memset(fields, 0, sizeof fields);
+    for (Py_ssize_t k = 0; k < self->width; k++)
+        fields[k].object = self->shared[k];
+    while (self->at < self->end) {
+        for (Py_ssize_t k = 0; k < self->width; k++)
+            if (self->shared[k] == NULL && field_for_sink(&self->columns[k], self->at, &fields[k]) < 0)
+                return NULL;
+        if (!sink->take(sink->context, fields, self->width))
+            break;
+        self->at++;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *
 rows_self(PyObject *self)
 {
@@ -254,6 +277,7 @@ static PyMemberDef rows_members[] = {
 };
 
 static PyMethodDef rows_methods[] = {
+    {"feed", rows_feed, METH_O, "Hands rows to a sink, see _sink.h, up to one that it does not take."},
     {"stop", rows_stop, METH_NOARGS, "There are no more rows."},
     {NULL, NULL, 0, NULL},
 };

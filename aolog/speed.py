@@ -219,6 +219,10 @@ class PythonRows:
         """Of the next row."""
         return self._end - length_hint(self._left)
 
+    def feed(self, sink: object) -> None:
+        """Hands rows to a sink, see _sink.h, up to one that it does not take. In Python there is no
+        row that it could."""
+
     def stop(self) -> None:
         """There are no more rows."""
         deque(self._left, maxlen=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import inspect
 import os
@@ -468,6 +469,102 @@ def test_a_column_alone_knows_its_place_too(rows):
 def test_rows_refuse_what_does_not_fit(rows, kinds, columns):
     with pytest.raises((ValueError, KeyError)):
         list(rows(aolog.Record, kinds, columns, 0, 3))
+
+
+class Field(ctypes.Structure):
+    """As in `_sink.h`."""
+
+    _fields_ = (
+        ("object", ctypes.c_void_p), ("bytes", ctypes.c_void_p),
+        ("size", ctypes.c_ssize_t), ("number", ctypes.c_int64),
+    )  # fmt: skip  # one structure
+
+
+TAKE = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Field), ctypes.c_ssize_t
+)  # it keeps the lock that Python code needs
+
+
+class Sink:
+    """Takes so many rows: (object, bytes, number) of each field."""
+
+    def __init__(self, most: int, name: bytes = b"aolog.sink.1") -> None:
+        self.most, self.taken, self._name = most, list[tuple[Any, ...]](), name
+        self._take = TAKE(self.take)
+        address = ctypes.cast(self._take, ctypes.c_void_p).value or 0
+        self._sink = (ctypes.c_void_p * 2)(address, 0)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = (
+            ctypes.py_object,
+            [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+        )
+        self.capsule = new(ctypes.addressof(self._sink), self._name, None)
+
+    def take(self, context: None, fields: Any, width: int) -> int:
+        if len(self.taken) == self.most:
+            return 0
+        self.taken.append(tuple(self.said(fields[i]) for i in range(width)))
+        return 1
+
+    @staticmethod
+    def said(field: Field) -> tuple[Any, ...]:
+        one = ctypes.cast(field.object, ctypes.py_object).value if field.object else None
+        whole = None if field.bytes is None else ctypes.string_at(field.bytes, field.size)
+        return one, whole, field.number
+
+
+def test_a_sink_takes_what_stands_in_the_columns_up_to_where_it_stops():
+    pieces = [strings([b"a", None]), strings([]), strings([b"", b"d" * 9])]
+    columns = ("c", octets("q", [5, -1, 1 << 62, 0]), pieces, strings([b"w", b"x", b"", None]),
+               [b"o", None, 7, "o"], [("1", 2)] * 4, [(1, "2")] * 4, ("tag", 2, b"aabbccdd"))  # fmt: skip
+    rows = compiled.Rows(
+        tuple, "oqvb12hc", (columns[4], *columns[1:4], *columns[5:], columns[0]), 0, 4
+    )
+    plain = [
+        [row[0], None, None, None, row[4], row[5], "tag", "c"]
+        for row in compiled.Rows(
+            tuple, "oqvb12hc", (columns[4], *columns[1:4], *columns[5:], "c"), 0, 4
+        )
+    ]
+    sink = Sink(3)
+    assert rows.feed(sink.capsule) is None
+    assert rows.at == 3
+    assert [[one for one, _, _ in row] for row in sink.taken] == plain[:3]
+    assert [row[1][2] for row in sink.taken] == [5, -1, 1 << 62]
+    assert [row[2][1] for row in sink.taken] == [b"a", None, b""]
+    assert [row[3][1] for row in sink.taken] == [b"w", b"x", b""]
+    assert [row[6][1] for row in sink.taken] == [b"aa", b"bb", b"cc"]
+    row = next(rows)
+    assert (row[0], bytes(row[2]), row[3], row[6]) == ("o", b"d" * 9, None, [("tag", b"dd")])
+    sink.most = 9
+    rows.feed(sink.capsule)
+    assert (rows.at, len(sink.taken)) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "columns", "error"),
+    [
+        ("on", (["a"], 0), "a sink takes"),
+        ("ot", (["a"], strings([b"a"])), "a sink takes"),
+        ("ob", (["a"], (None, octets("I", [0, 9]), memoryview(b"a"))), "outside"),
+        ("1", (["no tuple"],), "is a tuple"),
+    ],
+)
+def test_a_sink_is_not_handed_what_does_not_stand_there(kinds, columns, error):
+    sink, rows = Sink(9), compiled.Rows(tuple, kinds, columns, 0, 1)
+    with pytest.raises((ValueError, TypeError), match=error):
+        rows.feed(sink.capsule)
+    assert (rows.at, sink.taken) == (0, [])
+
+
+def test_only_a_sink_is_fed_and_in_python_none():
+    rows = compiled.Rows(tuple, "o", (["a"],), 0, 1)
+    for other in (Sink(9, b"another").capsule, None, 7):
+        with pytest.raises(ValueError, match="PyCapsule"):
+            rows.feed(other)
+    sink, rows = Sink(9), speed.PythonRows(tuple, "o", (["a"],), 0, 1)
+    rows.feed(sink.capsule)
+    assert (rows.at, sink.taken, next(rows)) == (0, [], ("a",))
 
 
 def test_compiled_rows_look_before_they_read():
