@@ -10,7 +10,6 @@ import re
 import time
 from collections import deque
 from functools import partial
-from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -36,6 +35,7 @@ from bridge.librdkafka import (
     let_go,
     words,
 )
+from bridge.producing import RowProducer
 from bridge.read_back import ReadBack
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Cluster:
         self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
         self._servers = bootstrap_servers
         self._identity = identity or Identity()
-        self._producer: Producer | None = None
+        self._producer: RowProducer | None = None
         self._generation = 0
         self._careful = False
         self._met = False
@@ -213,7 +213,7 @@ class Cluster:
         self._generation += 1
         self._met = False
         self._made_s = time.monotonic()
-        self._producer = Producer(
+        self._producer = RowProducer(
             {
                 **DEFAULTS,
                 **self._settings,
@@ -263,8 +263,8 @@ class Cluster:
         """How many were queued, and why the next one was not unless the queue is full."""
         assert self._producer is not None
         first = messages.at
-        try:  # without a step of Python's a record
-            deque(starmap(self._producer.produce, messages), maxlen=0)
+        try:
+            self._producer.put(messages)
         except BufferError:
             return messages.at - 1 - first, None
         except KafkaException as error:

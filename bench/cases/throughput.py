@@ -192,7 +192,12 @@ def _bridge(delivery: str, to: _To, topic: str, records: _Records) -> Contender:
             if time.monotonic() > until_s:
                 raise Wrong(f"{BRIDGE[delivery]}: not connected after {_SOON_S:g} s")
             sending.turn(time.monotonic())
-        return lambda: forwarder.run().acknowledged
+
+        def work() -> int:
+            status = forwarder.run()
+            return status.acknowledged + status.skipped  # found there behind a cluster that paused
+
+        return work
 
     note = "reads the log, keeps its cursor"
     if delivery == "exactly_once":

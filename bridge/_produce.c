@@ -1,0 +1,168 @@
+/* Rows queued with the Kafka client as they stand in their columns: without objects for each, and
+ * without a call of Python's. It knows nothing of the log, and of the client only what librdkafka
+ * makes public: `rd_kafka_producev`, which the client's own `produce` ends in too, and interceptors,
+ * by which a plugin hears of a producer that is made. This module is such a plugin.
+ */
+#include "../aolog/_sink.h"
+
+#include <string.h>
+
+/* From rdkafka.h; the numbers are of librdkafka's ABI. */
+enum { OK = 0, COPY = 0x2 };
+enum { END, TOPIC, PARTITION = 3, VALUE, KEY, FLAGS = 7, TIMESTAMP, HEADER };
+typedef int (*Producev)(void *rk, ...);
+typedef int (*OnNew)(void *rk, const void *conf, void *opaque, char *errstr, size_t errstr_size);
+typedef int (*AddOnNew)(void *conf, const char *name, OnNew on_new, void *opaque);
+
+static Producev producev;
+static AddOnNew add_on_new;
+static _Thread_local void *made; /* the producer that this thread made last, unless it was taken */
+
+/* --- the plugin ---------------------------------------------------------------------------- */
+
+static int
+on_new(void *rk, const void *conf, void *opaque, char *errstr, size_t errstr_size)
+{
+    (void)conf, (void)opaque, (void)errstr, (void)errstr_size;
+    made = rk;
+    return OK;
+}
+
+/* librdkafka looks for this name. */
+Py_EXPORTED_SYMBOL int
+conf_init(void *conf, void **opaque, char *errstr, size_t errstr_size)
+{
+    (void)opaque, (void)errstr, (void)errstr_size;
+    return add_on_new == NULL ? OK : add_on_new(conf, "aolog", on_new, NULL);
+}
+
+/* --- a row --------------------------------------------------------------------------------- */
+
+/* As in Messages.part. */
+enum { F_TOPIC, F_VALUE, F_KEY, F_PARTITION, F_CALLBACK, F_NOTHING, F_TIME, F_STAMP, FIELDS };
+
+typedef struct {
+    AologSink sink;
+    void *rk; /* whoever has the capsule uses it no longer than the producer lives */
+} Queue;
+
+/* What a field's bytes are, NULL for None; 0 if it has none. */
+static int
+bytes_of(const AologField *field, const char **bytes, size_t *size)
+{
+    if (field->object == NULL) {
+        *bytes = field->bytes;
+        *size = (size_t)field->size;
+        return 1;
+    }
+    *bytes = NULL;
+    *size = 0;
+    if (field->object == Py_None)
+        return 1;
+    if (!PyBytes_CheckExact(field->object))
+        return 0;
+    *bytes = PyBytes_AsString(field->object);
+    *size = (size_t)PyBytes_Size(field->object);
+    return 1;
+}
+
+/* A string without a NUL in it; NULL of anything else. */
+static const char *
+text_of(PyObject *object)
+{
+    Py_ssize_t size;
+    const char *text = NULL;
+    if (object != NULL && PyUnicode_Check(object))
+        text = PyUnicode_AsUTF8AndSize(object, &size);
+    return text == NULL || strlen(text) != (size_t)size ? NULL : text;
+}
+
+/* What has a callback, or is refused, is not taken: the client's own call does that, and says why. */
+static int
+take(void *context, const AologField *fields, Py_ssize_t width)
+{
+    const Queue *queue = context;
+    const AologField *stamp = &fields[F_STAMP];
+    const char *topic, *name, *value, *key;
+    size_t value_size, key_size;
+    if (width != FIELDS || fields[F_CALLBACK].object != Py_None || stamp->bytes == NULL)
+        return 0;
+    topic = text_of(fields[F_TOPIC].object);
+    name = text_of(stamp->object);
+    long partition = PyLong_AsLong(fields[F_PARTITION].object);
+    if (topic == NULL || name == NULL || (partition == -1 && PyErr_Occurred())) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (!bytes_of(&fields[F_VALUE], &value, &value_size) ||
+        !bytes_of(&fields[F_KEY], &key, &key_size))
+        return 0;
+    return producev(queue->rk, TOPIC, topic, PARTITION, (int)partition, VALUE, value, value_size,
+                    KEY, key, key_size, TIMESTAMP, fields[F_TIME].number, FLAGS, COPY, HEADER, name,
+                    stamp->bytes, stamp->size, END) == OK;
+}
+
+/* --- the module ---------------------------------------------------------------------------- */
+
+static PyObject *
+bind(PyObject *module, PyObject *args)
+{
+    PyObject *first, *second;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO", &first, &second))
+        return NULL;
+    void *one = PyLong_AsVoidPtr(first), *other = PyLong_AsVoidPtr(second);
+    if (PyErr_Occurred())
+        return NULL;
+    producev = (Producev)one;
+    add_on_new = (AddOnNew)other;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+begin(PyObject *module, PyObject *nothing)
+{
+    (void)module, (void)nothing;
+    made = NULL;
+    Py_RETURN_NONE;
+}
+
+static void
+let_go(PyObject *capsule)
+{
+    PyMem_Free(PyCapsule_GetPointer(capsule, AOLOG_SINK));
+}
+
+static PyObject *
+sink(PyObject *module, PyObject *nothing)
+{
+    (void)module, (void)nothing;
+    if (made == NULL || producev == NULL)
+        Py_RETURN_NONE;
+    Queue *queue = PyMem_Malloc(sizeof *queue);
+    if (queue == NULL)
+        return PyErr_NoMemory();
+    *queue = (Queue){{take, queue}, made};
+    made = NULL;
+    PyObject *capsule = PyCapsule_New(&queue->sink, AOLOG_SINK, let_go);
+    if (capsule == NULL)
+        PyMem_Free(queue);
+    return capsule;
+}
+
+static PyMethodDef methods[] = {
+    {"bind", bind, METH_VARARGS, "Where rd_kafka_producev and rd_kafka_conf_interceptor_add_on_new are."},
+    {"begin", begin, METH_NOARGS, "This thread is about to make a producer."},
+    {"sink", sink, METH_NOARGS, "For Rows.feed: queues rows with the producer just made; None if there is none."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "bridge._produce", NULL, -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC
+PyInit__produce(void)
+{
+    return PyModule_Create(&definition);
+}
