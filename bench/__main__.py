@@ -93,10 +93,11 @@ def main(
 
     from bench import results
 
+    wrong = False
     if source is not None:
         found = results.load(source)
     else:
-        found = _measure(cases, size, record_bytes, repeat, parent, grown=publish)
+        found, wrong = _measure(cases, size, record_bytes, repeat, parent, grown=publish)
         if publish and only and json_path is not None:
             found = results.merged(results.load(json_path), found)
     if json_path is not None:
@@ -114,7 +115,7 @@ def main(
     lines = results.verdicts(found)
     if lines:
         click.echo("\n" + "\n".join(lines))
-    if check and (not lines or results.missed(found)):
+    if wrong or (check and (not lines or results.missed(found))):
         sys.exit(1)
 
 
@@ -126,15 +127,15 @@ def _measure(
     parent: str | None,
     *,
     grown: bool,
-) -> Document:
-    """Runs the cases and prints each group as it is done. grown: costs that grow at the sizes of
-    large."""
+) -> tuple[Document, bool]:
+    """Runs the cases and prints each group as it is done; and whether one went wrong, of which then
+    nothing counts. grown: costs that grow at the sizes of large."""
     import tempfile
 
     from bench import machine, panel, report, results
     from bench.cases import groups_of_case
     from bench.cases.plan import Plan
-    from bench.measure import Group, measure
+    from bench.measure import Group, Wrong, measure
 
     size = SIZES[size_name]
     if grown:
@@ -145,26 +146,32 @@ def _measure(
             scale_rounds=large.scale_rounds,
         )
     rounds = repeat or size.rounds
-    groups, panels = [], []
+    groups, panels, wrong = [], [], False
     with tempfile.TemporaryDirectory(prefix="aolog-bench-", dir=parent) as directory:
         about = machine.describe(directory)
         click.echo(report.head(about))
         plan = Plan(directory, size, record_bytes or size.record_bytes)
         for case in cases:
-            for one in groups_of_case(case, plan):
-                if not sys.stderr.isatty():
-                    click.echo(f"measuring: {one.title}", err=True)
-                if isinstance(one, Group):
-                    timed = measure(one, rounds=rounds, directory=directory, progress=_progress)
-                    text = report.table(one, timed, rounds)
-                    groups.append((one, timed))
-                else:
-                    readings, skipped = panel.read_panel(one, rounds=rounds, progress=_progress)
-                    text = panel.text(one, readings, skipped)
-                    panels.append((one, readings, skipped))
-                _progress("")
-                click.echo("\n" + text)
-    return results.document(about, size_name, rounds, groups, panels)
+            try:
+                for one in groups_of_case(case, plan):
+                    if not sys.stderr.isatty():
+                        click.echo(f"measuring: {one.title}", err=True)
+                    if isinstance(one, Group):
+                        timed = measure(one, rounds=rounds, directory=directory, progress=_progress)
+                        text = report.table(one, timed, rounds)
+                        groups.append((one, timed))
+                    else:
+                        readings, skipped = panel.read_panel(one, rounds=rounds, progress=_progress)
+                        text = panel.text(one, readings, skipped)
+                        panels.append((one, readings, skipped))
+                    _progress("")
+                    click.echo("\n" + text)
+            except Wrong as error:  # what other cases took an hour for is kept
+                wrong = True
+                click.echo(f"{case} went wrong, and counts for nothing: {error}", err=True)
+                groups = [found for found in groups if found[0].case != case]
+                panels = [found for found in panels if found[0].case != case]
+    return results.document(about, size_name, rounds, groups, panels), wrong
 
 
 def _progress(text: str) -> None:

@@ -13,8 +13,7 @@ import sys
 from bisect import bisect_right
 from contextlib import contextmanager
 from functools import partial
-from itertools import count
-from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from bench.bridges import Bridge, destinations, environment, new_topic, without_kafka
@@ -123,7 +122,7 @@ def panel_of(plan: Plan, to: Destination, directory: str) -> Panel:
         [
             Probe(
                 "log and bridge",
-                partial(_bridged, to, directory, records, count()),
+                partial(_bridged, to, directory, records),
                 {P99_MS: P99_MS_MAX},
                 f"flush_seconds={FLUSH_S:g}, else defaults; writer and bridge are two processes",
             ),
@@ -145,8 +144,8 @@ def percentiles(took_ns: Sequence[int]) -> dict[str, float]:
     return {name: ordered[round(last * share)] / 1e6 for name, share in at.items()}
 
 
-def _bridged(to: Destination, directory: str, records: int, number: count[int]) -> dict[str, float]:
-    log = str(Path(directory, f"latency-{next(number)}"))
+def _bridged(to: Destination, directory: str, records: int) -> dict[str, float]:
+    log = mkdtemp(prefix="latency-", dir=directory)  # a cursor is of one cluster
     with _child(_APPEND, log, records, RATE, _VALUE_BYTES, FLUSH_S) as writer:
         assert writer.stdin is not None
         assert writer.stdout is not None

@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from bench import measure, panel, results, target
-from bench.cases import CASES, CASES_ON_REQUEST, CASES_WITH_TARGETS, append_large
+from bench.__main__ import main
+from bench.cases import CASES, CASES_ON_REQUEST, CASES_WITH_TARGETS, append_large, read
 from bench.cases.arrow import VALUE_COLUMN
 from bench.cases.compression import _CODECS, make_messages, records_of
 from bench.cases.durability import SYNC, THREADS, threads_name
@@ -53,6 +55,22 @@ CASES_OF_RECORDS = [
 def run(tmp_path_factory):
     """Every case at the small size, through the command line: what it printed, and its JSON."""
     return run_small(CASES_RUN, tmp_path_factory.mktemp("bench"))
+
+
+def test_a_case_that_goes_wrong_is_named_and_what_others_measured_is_kept(tmp_path, monkeypatch):
+    def groups(plan):
+        yield from read_groups(plan)
+        raise measure.Wrong("it lost a record")
+
+    read_groups = read.groups
+    monkeypatch.setattr(read, "groups", groups)
+    cases = ("--only", "append", "--only", "read", "--only", "seek")
+    kept = tmp_path / "kept.json"
+    done = CliRunner().invoke(main, ["--size", "small", *cases, "--json", str(kept)])
+    assert done.exit_code == 1
+    assert "read went wrong, and counts for nothing: it lost a record" in done.stderr
+    found = {group["case"] for group in json.loads(kept.read_text())["groups"]}
+    assert found == {"append", "seek"}
 
 
 def test_all_cases_run_and_the_machine_is_named(run):

@@ -103,6 +103,13 @@ def test_latency_has_the_round_trip_in_it(broker, mock, plan, tmp_path):
         assert RTT_MS <= figures[latency.P50_MS][0] <= figures[latency.P99_MS][0], name
 
 
+def test_latency_to_one_cluster_after_another_has_logs_of_their_own(mock, plan, tmp_path):
+    """A cursor is of the first cluster that it met, and refuses another."""
+    with EmbeddedBroker() as other:
+        for to in (mock, Destination(KAFKA, other, isolates=False)):
+            assert read(latency.panel_of(plan, to, str(tmp_path)))["log and bridge"]
+
+
 def test_a_bridge_tells_what_is_acknowledged_and_when(mock, tmp_path):
     path = str(tmp_path / "log")
     with Writer(path) as writer:
