@@ -9,12 +9,16 @@
 
 /* From rdkafka.h; the numbers are of librdkafka's ABI. */
 enum { OK = 0, COPY = 0x2 };
-enum { END, TOPIC, PARTITION = 3, VALUE, KEY, FLAGS = 7, TIMESTAMP, HEADER };
+enum { END, TOPIC = 2, PARTITION, VALUE, KEY, FLAGS = 7, TIMESTAMP, HEADER };
 typedef int (*Producev)(void *rk, ...);
+typedef void *(*TopicNew)(void *rk, const char *name, void *conf);
+typedef void (*TopicDestroy)(void *topic);
 typedef int (*OnNew)(void *rk, const void *conf, void *opaque, char *errstr, size_t errstr_size);
 typedef int (*AddOnNew)(void *conf, const char *name, OnNew on_new, void *opaque);
 
 static Producev producev;
+static TopicNew topic_new;
+static TopicDestroy topic_destroy;
 static AddOnNew add_on_new;
 static _Thread_local void *made; /* the producer that this thread made last, unless it was taken */
 
@@ -41,9 +45,19 @@ conf_init(void *conf, void **opaque, char *errstr, size_t errstr_size)
 /* As in Messages.part. */
 enum { F_TOPIC, F_VALUE, F_KEY, F_PARTITION, F_CALLBACK, F_NOTHING, F_TIME, F_STAMP, FIELDS };
 
+/* The client's handle of a topic: by its name, each row would look for it behind a lock. */
+typedef struct {
+    PyObject *name;
+    void *handle;
+} Topic;
+
+#define TOPICS_MAX 16 /* of which rows may name others in turns */
+
 typedef struct {
     AologSink sink;
-    void *rk; /* whoever has the capsule uses it no longer than the producer lives */
+    void *rk; /* whoever has the capsule lets it go before the producer */
+    Topic topics[TOPICS_MAX];
+    int last, count;
 } Queue;
 
 /* What a field's bytes are, NULL for None; 0 if it has none. */
@@ -77,17 +91,46 @@ text_of(PyObject *object)
     return text == NULL || strlen(text) != (size_t)size ? NULL : text;
 }
 
+static void
+forget_topics(Queue *queue)
+{
+    for (; queue->count > 0; queue->count--) {
+        topic_destroy(queue->topics[queue->count - 1].handle);
+        Py_DECREF(queue->topics[queue->count - 1].name);
+    }
+}
+
+/* NULL for what can be no topic's name. */
+static void *
+topic_of(Queue *queue, PyObject *name)
+{
+    if (queue->count > 0 && queue->topics[queue->last].name == name)
+        return queue->topics[queue->last].handle;
+    for (queue->last = 0; queue->last < queue->count; queue->last++)
+        if (queue->topics[queue->last].name == name)
+            return queue->topics[queue->last].handle;
+    const char *text = text_of(name);
+    void *handle = text == NULL ? NULL : topic_new(queue->rk, text, NULL);
+    if (handle == NULL)
+        return NULL;
+    if (queue->count == TOPICS_MAX)
+        forget_topics(queue);
+    queue->last = queue->count++;
+    Py_INCREF(name);
+    queue->topics[queue->last] = (Topic){name, handle};
+    return handle;
+}
+
 /* What has a callback, or is refused, is not taken: the client's own call does that, and says why. */
 static int
 take(void *context, const AologField *fields, Py_ssize_t width)
 {
-    const Queue *queue = context;
     const AologField *stamp = &fields[F_STAMP];
-    const char *topic, *name, *value, *key;
+    const char *name, *value, *key;
     size_t value_size, key_size;
     if (width != FIELDS || fields[F_CALLBACK].object != Py_None || stamp->bytes == NULL)
         return 0;
-    topic = text_of(fields[F_TOPIC].object);
+    void *topic = topic_of(context, fields[F_TOPIC].object);
     name = text_of(stamp->object);
     long partition = PyLong_AsLong(fields[F_PARTITION].object);
     if (topic == NULL || name == NULL || (partition == -1 && PyErr_Occurred())) {
@@ -97,7 +140,7 @@ take(void *context, const AologField *fields, Py_ssize_t width)
     if (!bytes_of(&fields[F_VALUE], &value, &value_size) ||
         !bytes_of(&fields[F_KEY], &key, &key_size))
         return 0;
-    return producev(queue->rk, TOPIC, topic, PARTITION, (int)partition, VALUE, value, value_size,
+    return producev(((Queue *)context)->rk, TOPIC, topic, PARTITION, (int)partition, VALUE, value, value_size,
                     KEY, key, key_size, TIMESTAMP, fields[F_TIME].number, FLAGS, COPY, HEADER, name,
                     stamp->bytes, stamp->size, END) == OK;
 }
@@ -107,15 +150,19 @@ take(void *context, const AologField *fields, Py_ssize_t width)
 static PyObject *
 bind(PyObject *module, PyObject *args)
 {
-    PyObject *first, *second;
+    PyObject *given[4];
+    void *found[4];
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO", &first, &second))
+    if (!PyArg_ParseTuple(args, "OOOO", &given[0], &given[1], &given[2], &given[3]))
         return NULL;
-    void *one = PyLong_AsVoidPtr(first), *other = PyLong_AsVoidPtr(second);
+    for (int i = 0; i < 4; i++)
+        found[i] = PyLong_AsVoidPtr(given[i]);
     if (PyErr_Occurred())
         return NULL;
-    producev = (Producev)one;
-    add_on_new = (AddOnNew)other;
+    producev = (Producev)found[0];
+    topic_new = (TopicNew)found[1];
+    topic_destroy = (TopicDestroy)found[2];
+    add_on_new = (AddOnNew)found[3];
     Py_RETURN_NONE;
 }
 
@@ -130,7 +177,9 @@ begin(PyObject *module, PyObject *nothing)
 static void
 let_go(PyObject *capsule)
 {
-    PyMem_Free(PyCapsule_GetPointer(capsule, AOLOG_SINK));
+    Queue *queue = PyCapsule_GetPointer(capsule, AOLOG_SINK);
+    forget_topics(queue);
+    PyMem_Free(queue);
 }
 
 static PyObject *
@@ -142,7 +191,7 @@ sink(PyObject *module, PyObject *nothing)
     Queue *queue = PyMem_Malloc(sizeof *queue);
     if (queue == NULL)
         return PyErr_NoMemory();
-    *queue = (Queue){{take, queue}, made};
+    *queue = (Queue){.sink = {take, queue}, .rk = made};
     made = NULL;
     PyObject *capsule = PyCapsule_New(&queue->sink, AOLOG_SINK, let_go);
     if (capsule == NULL)
@@ -151,7 +200,7 @@ sink(PyObject *module, PyObject *nothing)
 }
 
 static PyMethodDef methods[] = {
-    {"bind", bind, METH_VARARGS, "Where rd_kafka_producev and rd_kafka_conf_interceptor_add_on_new are."},
+    {"bind", bind, METH_VARARGS, "Where librdkafka's functions are."},
     {"begin", begin, METH_NOARGS, "This thread is about to make a producer."},
     {"sink", sink, METH_NOARGS, "For Rows.feed: queues rows with the producer just made; None if there is none."},
     {NULL, NULL, 0, NULL},

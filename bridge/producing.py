@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["RowProducer"]
 
 _PLUGINS = "plugin.library.paths"
-_FUNCTIONS = "rd_kafka_producev", "rd_kafka_conf_interceptor_add_on_new"
+_FUNCTIONS = (
+    "rd_kafka_producev", "rd_kafka_topic_new", "rd_kafka_topic_destroy",
+    "rd_kafka_conf_interceptor_add_on_new",
+)  # fmt: skip  # in the order in which the compiled half takes them
 
 
 class RowProducer(Producer):
