@@ -1,7 +1,7 @@
 /* Rows queued with the Kafka client as they stand in their columns: without objects for each, and
  * without a call of Python's. It knows nothing of the log, and of the client only what librdkafka
- * makes public: `rd_kafka_producev`, which the client's own `produce` ends in too, and interceptors,
- * by which a plugin hears of a producer that is made. This module is such a plugin.
+ * makes public: `rd_kafka_producev`, in which the client's own `produce` ends, and interceptors, by
+ * which a plugin hears of a producer that is made. This module is such a plugin.
  */
 #include "../aolog/_sink.h"
 
@@ -9,7 +9,7 @@
 
 /* From rdkafka.h; the numbers are of librdkafka's ABI. */
 enum { OK = 0, COPY = 0x2 };
-enum { END, TOPIC = 2, PARTITION, VALUE, KEY, FLAGS = 7, TIMESTAMP, HEADER };
+enum { END, RKT = 2, PARTITION, VALUE, KEY, FLAGS = 7, TIMESTAMP, HEADER };
 typedef int (*Producev)(void *rk, ...);
 typedef void *(*TopicNew)(void *rk, const char *name, void *conf);
 typedef void (*TopicDestroy)(void *topic);
@@ -86,7 +86,7 @@ text_of(PyObject *object)
 {
     Py_ssize_t size;
     const char *text = NULL;
-    if (object != NULL && PyUnicode_Check(object))
+    if (object != NULL && PyUnicode_CheckExact(object))
         text = PyUnicode_AsUTF8AndSize(object, &size);
     return text == NULL || strlen(text) != (size_t)size ? NULL : text;
 }
@@ -106,9 +106,9 @@ topic_of(Queue *queue, PyObject *name)
 {
     if (queue->count > 0 && queue->topics[queue->last].name == name)
         return queue->topics[queue->last].handle;
-    for (queue->last = 0; queue->last < queue->count; queue->last++)
-        if (queue->topics[queue->last].name == name)
-            return queue->topics[queue->last].handle;
+    for (int i = 0; i < queue->count; i++)
+        if (queue->topics[i].name == name)
+            return queue->topics[queue->last = i].handle;
     const char *text = text_of(name);
     void *handle = text == NULL ? NULL : topic_new(queue->rk, text, NULL);
     if (handle == NULL)
@@ -121,28 +121,30 @@ topic_of(Queue *queue, PyObject *name)
     return handle;
 }
 
-/* What has a callback, or is refused, is not taken: the client's own call does that, and says why. */
+/* What has a callback, or is refused, is not taken: the client's call does that, and says why. */
 static int
 take(void *context, const AologField *fields, Py_ssize_t width)
 {
     const AologField *stamp = &fields[F_STAMP];
     const char *name, *value, *key;
     size_t value_size, key_size;
-    if (width != FIELDS || fields[F_CALLBACK].object != Py_None || stamp->bytes == NULL)
+    PyObject *number = fields[F_PARTITION].object;
+    if (width != FIELDS || fields[F_CALLBACK].object != Py_None || stamp->bytes == NULL ||
+        fields[F_TIME].object != NULL || number == NULL || !PyLong_CheckExact(number))
         return 0;
     void *topic = topic_of(context, fields[F_TOPIC].object);
     name = text_of(stamp->object);
-    long partition = PyLong_AsLong(fields[F_PARTITION].object);
-    if (topic == NULL || name == NULL || (partition == -1 && PyErr_Occurred())) {
+    long partition = PyLong_AsLong(number);
+    if (topic == NULL || name == NULL || partition != (int)partition || PyErr_Occurred()) {
         PyErr_Clear();
         return 0;
     }
     if (!bytes_of(&fields[F_VALUE], &value, &value_size) ||
         !bytes_of(&fields[F_KEY], &key, &key_size))
         return 0;
-    return producev(((Queue *)context)->rk, TOPIC, topic, PARTITION, (int)partition, VALUE, value, value_size,
-                    KEY, key, key_size, TIMESTAMP, fields[F_TIME].number, FLAGS, COPY, HEADER, name,
-                    stamp->bytes, stamp->size, END) == OK;
+    return producev(((Queue *)context)->rk, RKT, topic, PARTITION, (int)partition, VALUE, value,
+                    value_size, KEY, key, key_size, TIMESTAMP, fields[F_TIME].number, FLAGS, COPY,
+                    HEADER, name, stamp->bytes, stamp->size, END) == OK;
 }
 
 /* --- the module ---------------------------------------------------------------------------- */
@@ -202,7 +204,8 @@ sink(PyObject *module, PyObject *nothing)
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, "Where librdkafka's functions are."},
     {"begin", begin, METH_NOARGS, "This thread is about to make a producer."},
-    {"sink", sink, METH_NOARGS, "For Rows.feed: queues rows with the producer just made; None if there is none."},
+    {"sink", sink, METH_NOARGS,
+     "For Rows.feed: queues rows with the producer just made; None if there is none."},
     {NULL, NULL, 0, NULL},
 };
 

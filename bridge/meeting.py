@@ -2,14 +2,14 @@
 
 Of thousands of logs most are so when the process starts, and fall asleep without a connection
 each. That the servers are another cluster's would be seen with the next record only; so one
-question is asked for all of them, beside everything else, and whose cursor is of another cluster
-asks by itself then.
+question is asked for all of them, beside everything else.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -29,17 +29,17 @@ _TOPIC = "__consumer_offsets"  # any will do, and this one is nobody's: the answ
 
 
 class Meeting:
-    """One cluster's, from now on, in a thread of its own. told: where it is put at
-    its end.
+    """One cluster's, from now on, in a thread of its own.
 
-    patient: whether it asks until there is an answer, now and then. found: the cluster's id, ""
-    where it is not known, or the cluster has none.
+    told: where it is put at its end. patient: whether it asks until there is an answer, once a
+    minute. found: the cluster's id, "" where it has none, None where there is no answer.
     """
 
     def __init__(self, plan: Plan, told: queue.SimpleQueue[object], *, patient: bool) -> None:
         self.cluster = plan.cluster
-        self.found = ""
-        self._servers = plan.options["bootstrap_servers"]
+        self.servers = str(plan.options["bootstrap_servers"])
+        self.begun_s = time.monotonic()
+        self.found: str | None = None
         self._settings = plan.options["settings"]
         self._told = told
         self._patient = patient
@@ -53,17 +53,23 @@ class Meeting:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self.found = self._ask()
-            if self.found or not self._patient:
+            if self.found is not None or not self._patient:
                 break
             self._stopped.wait(_PAUSE_S)
         self._told.put(self)
 
-    def _ask(self) -> str:
+    @property
+    def is_old(self) -> bool:
+        """Whether the servers may lead elsewhere by now."""
+        return self.found is not None and time.monotonic() - self.begun_s > _PAUSE_S
+
+    def _ask(self) -> str | None:
         identity = Identity()
-        settings = {"bootstrap.servers": self._servers, **self._settings}
+        settings = {"bootstrap.servers": self.servers, **self._settings}
         try:
             with closing(ReadBack(settings, self._stopped.is_set, identity)) as reader:
                 reader.leaders(_TOPIC)
+                return identity.known
         except Exception as error:  # noqa: BLE001 -- whoever has something to send is told why
             _log.debug("%s: which cluster it is, is not known: %s", self.cluster, error)
-        return identity.known
+        return None

@@ -132,7 +132,7 @@ class Outlet:
                 failure = error  # what was taken before is flushed
                 break
             taken.append(item)
-        failed = self._provider.flush()
+        failed = self._provider.flush() if taken else ()
         left = {taken[position] for position in failed}
         for item in taken:
             item.done = item not in left

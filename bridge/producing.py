@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import logging
 from collections import deque
 from functools import cache
 from itertools import starmap
@@ -21,12 +22,12 @@ from aolog.speed import backend
 from bridge.librdkafka import CLIENT_LOG
 
 if TYPE_CHECKING:
-    import logging
-
     from aolog.speed import Rows
 
 __all__ = ["RowProducer"]
 
+_log = logging.getLogger("bridge.kafka")
+_REFUSED_MAX = 2
 _PLUGINS = "plugin.library.paths"
 _FUNCTIONS = (
     "rd_kafka_producev", "rd_kafka_topic_new", "rd_kafka_topic_destroy",
@@ -47,7 +48,7 @@ class RowProducer(Producer):
         self._sink: object = None
         if compiled is not None:
             others = settings.get(_PLUGINS)
-            settings = {**settings, _PLUGINS: f"{others};{path}" if others else path}
+            settings = {**settings, _PLUGINS: f"{path};{others}" if others else path}
             compiled.begin()
         super().__init__(settings, logger=logger)
         if compiled is not None:
@@ -56,15 +57,19 @@ class RowProducer(Producer):
     def put(self, rows: Rows) -> None:
         """Queues all of them, in order; each is what `produce` takes. Raises what that raises, of
         the row before `rows.at`."""
-        if self._sink is None:  # without a step of Python's a record
-            deque(starmap(self.produce, rows), maxlen=0)
-            return
-        while True:
+        refused = 0  # in succession: then the next will be too, for its headers or its callback
+        while self._sink is not None and refused < _REFUSED_MAX:
+            at = rows.at
             rows.feed(self._sink)
+            refused = refused + 1 if rows.at == at else 0
             row = next(rows, None)
             if row is None:
                 return
             self.produce(*row)
+        deque(starmap(self.produce, rows), maxlen=0)  # without a step of Python's a record
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self, *arguments: Any) -> Any:
         """Ends it: nothing can be put any more."""
@@ -87,5 +92,6 @@ def _compiled() -> tuple[Any, str]:
         compiled.begin()
         Producer({_PLUGINS: path, "log_level": 0}, logger=CLIENT_LOG)
         return (compiled if compiled.sink() is not None else None), path
-    except (ImportError, OSError, AttributeError, KafkaException):
+    except (ImportError, OSError, AttributeError, KafkaException) as error:
+        _log.debug("records are queued by a call each: %s", error)
         return None, ""

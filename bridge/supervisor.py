@@ -380,26 +380,28 @@ class Supervisor:
         else:
             task.phase = Phase.QUEUED
         task.since_s = time.monotonic()  # of what it does now; `waits` asks how long it ran
-        if task.unmet and task.phase in {Phase.PARKED, Phase.DONE} and self._stop_at_s is None:
+        if self._tasks.get(key) is task and self._stop_at_s is None:
             self._meet(task)
 
     def _meet(self, task: Task) -> None:
-        """It had nothing to do, and asked no cluster: one question is asked for all of them."""
+        """Where it had nothing to do, and asked no cluster: one question is asked for all such."""
         cluster = task.plan.cluster
+        if task.unmet is None or task.phase not in {Phase.PARKED, Phase.DONE}:
+            return
         meeting = self._meetings.get(cluster)
-        if meeting is None:
+        if meeting is None or meeting.is_old:
             meeting = Meeting(task.plan, self._told, patient=not self._drain)
             self._meetings[cluster] = meeting
             self._unanswered.add(meeting)
-        elif not task.meets(meeting.found):
-            task.phase = Phase.QUEUED
+        elif meeting not in self._unanswered:
+            task.meet(meeting.found, meeting.servers, drain=self._drain)
 
     def _take_meeting(self, meeting: Meeting) -> None:
         if meeting not in self._unanswered or self._stop_at_s is not None:
             return
         self._unanswered.discard(meeting)
         for task in self._tasks.values():
-            if task.plan.cluster == meeting.cluster and task.phase in {Phase.PARKED, Phase.DONE}:
+            if task.plan.cluster == meeting.cluster:
                 self._meet(task)
 
     def _meet_anew(self) -> None:
@@ -467,7 +469,7 @@ class Supervisor:
             changed = plan is not None and plan != task.plan  # one that is gone the scan lets go
             if plan is not None:
                 task.plan = plan
-            if task.phase == Phase.RUNNING and task.ending is None:
+            if task.phase == Phase.RUNNING and task.ending in {None, "park"}:
                 if changed:
                     task.stop("reload")
                 else:
@@ -476,7 +478,7 @@ class Supervisor:
                 task.phase, task.last_error, task.attempts = Phase.QUEUED, None, 0
             elif task.phase == Phase.PARKED and changed:  # it may go to another cluster now
                 task.phase = Phase.QUEUED
-            elif task.phase == Phase.PARKED and task.unmet:
+            elif plan is not None:
                 self._meet(task)
 
 

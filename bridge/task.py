@@ -29,6 +29,7 @@ from aolog.errors import (
 from aolog.losses import Losses
 from aolog.retention import prune
 from aolog.storage import Storage
+from bridge.errors import OtherCluster
 from bridge.lanes import LaneNotes
 from bridge.loglines import naming
 from bridge.overview import LogStatus, Phase, state_of
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from aolog import Gap, Lag
     from bridge.forwarder import Forwarder
+    from bridge.identity import Identity
     from bridge.plans import Plan
     from bridge.status import Status
 
@@ -61,7 +63,7 @@ class Task:
     those that its forwarders met, by where they begin; the next turn may meet one again.
     counting: held while counts go from the status to the totals. lag: see LogStatus. drain_to: the
     log's end at its first turn. unmet: the cluster that its cursor is of, where it had nothing to do
-    and did not ask the one that is there. strange: that one is another, so it has to.
+    and did not ask the one that is there.
     """
 
     name: str
@@ -87,8 +89,7 @@ class Task:
     idle_s: float | None = None
     lag: Lag | None = None
     drain_to: int | None = None
-    unmet: str = ""
-    strange: bool = False
+    unmet: Identity | None = None
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     # --- the supervisor's side ----------------------------------------------------------------
@@ -147,7 +148,7 @@ class Task:
         if self.forwarder is not None:
             self.gaps |= self.forwarder.gaps
         self.thread = self.forwarder = None
-        if self.error is None:
+        if self.error is None and self.unmet is None:
             self.last_error = None
         return self.error
 
@@ -245,7 +246,8 @@ class Task:
         with naming(self.name):
             try:
                 self.plan.check_cursor(self.path)
-                if not self.strange and self._has_nothing_to_do():
+                self.unmet = None
+                if self._has_nothing_to_do():
                     self.ending = self.ending or "park"
                     return
                 forwarder = self.plan.forwarder(
@@ -253,12 +255,10 @@ class Task:
                 )
                 self.drain_to = forwarder.drain_to
                 self.status = None
-                self.unmet = ""
                 self.forwarder = forwarder
                 if self.ending is not None:  # told before there was one to tell
                     forwarder.stop()
                 forwarder.run(self._report, status_s)
-                self.strange = False
             except BaseException as error:  # noqa: BLE001 -- the supervisor judges it
                 self.error = error
             finally:
@@ -274,15 +274,23 @@ class Task:
             return False
         storage, cursor = Storage(), self.plan.options["cursor"]
         notes = LaneNotes.load(self.path, cursor, storage, topic_uuid=None, begun=False)
-        self.unmet = notes.cluster.known
+        self.unmet = notes.cluster if notes.cluster.known else None
         if retention := self.plan.options["prune_delivered"]:
             prune(self.path, storage, retention)
         return True
 
-    def meets(self, found: str) -> bool:
-        """Where it sleeps, or is done, and did not ask: whether this may be its cluster."""
-        self.strange = bool(self.unmet and found) and found != self.unmet
-        return not self.strange
+    def meet(self, found: str | None, servers: str, *, drain: bool) -> None:
+        """Where it sleeps, or is done, and did not ask: it fails where that is not its cluster."""
+        assert self.unmet is not None
+        try:
+            self.unmet.meet(found, servers)
+            self.last_error = None
+        except OtherCluster as error:
+            self.error = error
+            if drain:
+                self.stands(error)
+            else:
+                self.waits(error)
 
     def measure(self) -> bool:
         """Asks the files how much is pending, where no forwarder tells; whether there is a cursor

@@ -18,14 +18,16 @@ import pytest
 
 from aolog import Gap, Reader, Writer
 from aolog.errors import CursorLocked, PermissionDenied, StorageFull
-from bridge import meeting
+from bridge import kafka, meeting
 from bridge import supervisor as supervisor_module
 from bridge import task as task_module
 from bridge.config import Config
 from bridge.configfile import load, load_text
 from bridge.embedded import EmbeddedBroker
 from bridge.errors import OtherCluster, WrongConfiguration
+from bridge.forwarder import Forwarder
 from bridge.overview import LogStatus, Overview
+from bridge.plans import Plan
 from bridge.seeking import seek
 from bridge.status import Status
 from bridge.supervisor import Supervisor
@@ -749,6 +751,118 @@ def test_sleeping_logs_are_asked_anew_behind_a_reload(
     run.supervisor.reload()
     run.until(is_asleep)
     assert run.stop() == 0
+
+
+def test_a_reload_of_a_drain_loses_no_answer(
+    supervise: Callable[..., Running],
+    other: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(root / "a", 10)
+    assert supervise(drain=True).end() == 0
+    entered, gate = threading.Event(), threading.Event()
+
+    class Slow(meeting.ReadBack):
+        def leaders(self, topic: str) -> dict[int, int]:
+            entered.set()
+            gate.wait(SOON_S)
+            return super().leaders(topic)
+
+    monkeypatch.setattr(meeting, "ReadBack", Slow)
+    run = supervise(drain=True, **{"clusters.bootstrap_servers": other.bootstrap_servers})
+    assert entered.wait(SOON_S)
+    before = list(run.supervisor._meetings.values())
+    run.supervisor.reload()
+    wait_until(lambda: list(run.supervisor._meetings.values()) not in (before, []))
+    gate.set()
+    assert run.end() == OtherCluster.exit_status
+
+
+def test_a_reload_meets_a_log_that_is_about_to_sleep(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    other: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(root / "a", 10)
+    gate = threading.Event()
+
+    def let_go(producer: Any) -> None:
+        gate.wait(SOON_S)
+        let_go_at_once(producer)
+
+    let_go_at_once = kafka.let_go
+    monkeypatch.setattr(kafka, "let_go", let_go)
+    over = {
+        "root": str(root), "topic": TOPIC, "park_seconds": 0.05, "status_seconds": 0.05,
+        "clusters.bootstrap_servers": broker.bootstrap_servers,
+    }  # fmt: skip  # options
+    run = supervise(read=lambda: load(None, over), **over)
+    wait_until(lambda: any(t.ending == "park" for t in run.supervisor._tasks.values()))
+    over["clusters.bootstrap_servers"] = other.bootstrap_servers
+    run.supervisor.reload()
+    wait_until(lambda: any(t.ending == "reload" for t in run.supervisor._tasks.values()))
+    gate.set()
+    run.until(lambda logs: logs["a"].code == "other_cluster")
+
+
+def test_a_cluster_that_a_reload_removes_is_not_asked_any_more(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(root / "a", 10)
+    assert supervise(drain=True).end() == 0
+    asked: list[str] = []
+
+    class Counted(meeting.ReadBack):
+        def leaders(self, topic: str) -> dict[int, int]:
+            asked.append(self._servers)
+            return super().leaders(topic)
+
+    monkeypatch.setattr(meeting, "ReadBack", Counted)
+    monkeypatch.setattr(meeting, "_PAUSE_S", 0.01)
+    over: dict[str, Any] = {"clusters": {"old": {"bootstrap_servers": NOWHERE}}, "cluster": "old"}
+    both = {"root": str(root), "topic": TOPIC, "status_seconds": 0.05, "rescan_seconds": 0.2}
+    run = Running(
+        Supervisor(load(None, {**both, **over}), read=lambda: load(None, {**both, **over}))
+    )
+    wait_until(lambda: NOWHERE in asked)
+    new = {"bootstrap_servers": broker.bootstrap_servers, "cursor": "bridge"}
+    over.update(clusters={"new": new}, cluster="new")
+    run.supervisor.reload()
+    wait_until(lambda: broker.bootstrap_servers in asked)
+    assert {met.cluster for met in run.supervisor._meetings.values()} == {"new"}
+    assert run.stop() == 0
+
+
+def test_a_wrong_cluster_costs_its_sleeping_logs_no_connections(
+    supervise: Callable[..., Running],
+    other: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number in range(20):
+        fill(root / str(number), 1)
+    assert supervise(drain=True).end() == 0
+    made: list[str] = []
+
+    def forwarder(self: Plan, name: str, path: str, **more: Any) -> Forwarder:
+        made.append(name)
+        return as_ever(self, name, path, **more)
+
+    as_ever = Plan.forwarder
+    monkeypatch.setattr(Plan, "forwarder", forwarder)
+    run = supervise(**{"clusters.bootstrap_servers": other.bootstrap_servers})
+    run.until(lambda logs: logs and all(log.restarts > 1 for log in logs.values()))
+    assert {log.code for log in run.supervisor.look() if log.phase == "waiting"} == {
+        "other_cluster"
+    }
+    assert made == []
+    assert run.stop() == OtherCluster.exit_status
 
 
 def test_a_cluster_that_does_not_answer_holds_up_no_drain_without_anything_to_do(
