@@ -37,7 +37,9 @@ Py_EXPORTED_SYMBOL int
 conf_init(void *conf, void **opaque, char *errstr, size_t errstr_size)
 {
     (void)opaque, (void)errstr, (void)errstr_size;
-    return add_on_new == NULL ? OK : add_on_new(conf, "aolog", on_new, NULL);
+    if (add_on_new != NULL)
+        add_on_new(conf, "aolog", on_new, NULL); /* refused where it is there already */
+    return OK;
 }
 
 /* --- a row --------------------------------------------------------------------------------- */

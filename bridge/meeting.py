@@ -36,6 +36,7 @@ class Meeting:
     """
 
     def __init__(self, plan: Plan, told: queue.SimpleQueue[object], *, patient: bool) -> None:
+        self.plan = plan
         self.cluster = plan.cluster
         self.servers = str(plan.options["bootstrap_servers"])
         self.begun_s = time.monotonic()

@@ -79,7 +79,7 @@ class Outlet:
         self._retry_max_s = retry_max_s
         self._clock = clock
         self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
-        self._open = False
+        self._open = self._sets_aside = False
         self._failures = 0
         self._retry_at_s = self.healthy_since_s = -float("inf")
         self.error: str | None = None
@@ -104,8 +104,9 @@ class Outlet:
                 self._open = True  # also where it fails half-way: it is closed then
                 self._provider.open()
             items = iter(batch)
-            while (refused := self._send(items)) is not None:
-                self._set_aside(*refused)
+            while refused := self._send(items):
+                for item, why in refused:
+                    self._set_aside(item, why)
         except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
             failure = error
         if failure is None:
@@ -117,16 +118,21 @@ class Outlet:
             del failure  # its traceback holds this frame, and the provider's: a cycle
         return self.error
 
-    def _send(self, items: Iterator[Item]) -> tuple[Item, str] | None:
-        """Delivers up to the end, or to one that is rejected, and why: what stands ahead is done
-        by then, or a stop here would have it set aside once more. Raises where something is not."""
+    def _send(self, items: Iterator[Item]) -> list[tuple[Item, str]]:
+        """Delivers them; which are rejected, and why. What stands ahead of those is done by then, or
+        a stop here would have them set aside once more. Up to the first of them only, unless the
+        one before could be set aside: what was sent behind one that cannot be would be sent again.
+        Raises where something is not done."""
         taken: list[Item] = []
-        refused = failure = None
+        refused: list[tuple[Item, str]] = []
+        failure: Exception | None = None
         for item in items:
             try:
                 self._provider.send(item.message)
             except Rejected as error:
-                refused = item, _words(error)
+                refused.append((item, _words(error)))
+                if self._sets_aside:
+                    continue
                 break
             except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
                 failure = error  # what was taken before is flushed
@@ -148,8 +154,9 @@ class Outlet:
 
     def _set_aside(self, item: Item, why: str) -> None:
         _log.error("%s: a message is rejected: %s", self.name, why)
+        self._sets_aside = False
         self._on_rejected(item.message, why)
-        item.done = True
+        self._sets_aside = item.done = True
         self.rejected += 1
 
     def _succeed(self) -> None:

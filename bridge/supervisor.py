@@ -33,7 +33,7 @@ from bridge.task import Task
 from bridge.tree import Tree, is_gone, missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from bridge.config import Config
 
@@ -126,7 +126,7 @@ class Supervisor:
         finally:
             self._over = True
             self._tree.close()
-            self._meet_anew()
+            self._meet_anew({})
         if report is not None:
             report(self.overview())
         late = [task for task in self._tasks.values() if task.thread is not None]
@@ -404,11 +404,13 @@ class Supervisor:
             if task.plan.cluster == meeting.cluster:
                 self._meet(task)
 
-    def _meet_anew(self) -> None:
-        for meeting in self._unanswered:
-            meeting.stop()
-        self._unanswered.clear()
-        self._meetings.clear()
+    def _meet_anew(self, plans: Mapping[str, Plan]) -> None:
+        """What is asked already, of a cluster that did not change, is asked no second time."""
+        for cluster, meeting in list(self._meetings.items()):
+            if meeting not in self._unanswered or meeting.plan != plans.get(cluster):
+                meeting.stop()
+                self._unanswered.discard(meeting)
+                del self._meetings[cluster]
 
     def _begin_to_stop(self) -> None:
         if self._stop_at_s is not None:
@@ -463,7 +465,7 @@ class Supervisor:
         return plans(config, self._pace)
 
     def _replan(self) -> None:
-        self._meet_anew()
+        self._meet_anew(self._plans)
         for task in self._tasks.values():
             plan = self._plans.get(task.plan.cluster)
             changed = plan is not None and plan != task.plan  # one that is gone the scan lets go

@@ -761,22 +761,23 @@ def test_a_reload_of_a_drain_loses_no_answer(
 ) -> None:
     fill(root / "a", 10)
     assert supervise(drain=True).end() == 0
-    entered, gate = threading.Event(), threading.Event()
+    asked, gate = [], threading.Event()
 
     class Slow(meeting.ReadBack):
         def leaders(self, topic: str) -> dict[int, int]:
-            entered.set()
+            asked.append(topic)
             gate.wait(SOON_S)
             return super().leaders(topic)
 
     monkeypatch.setattr(meeting, "ReadBack", Slow)
     run = supervise(drain=True, **{"clusters.bootstrap_servers": other.bootstrap_servers})
-    assert entered.wait(SOON_S)
-    before = list(run.supervisor._meetings.values())
-    run.supervisor.reload()
-    wait_until(lambda: list(run.supervisor._meetings.values()) not in (before, []))
+    wait_until(lambda: asked)
+    for _ in range(20):
+        run.supervisor.reload()
+    wait_until(run.supervisor._told.empty)
     gate.set()
     assert run.end() == OtherCluster.exit_status
+    assert len(asked) == 1
 
 
 def test_a_reload_meets_a_log_that_is_about_to_sleep(
