@@ -68,7 +68,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
     class Mine(Client):
         made: list[Client] = []
 
-    monkeypatch.setattr(kafka, "Producer", Mine)
+    monkeypatch.setattr(kafka, "RowProducer", Mine)
     return Mine
 
 
