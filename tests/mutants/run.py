@@ -37,6 +37,7 @@ COPIED = (
 COPIED_FILES = ("pyproject.toml", "README.md", "tests/conftest.py")
 OURS = {"aolog", "bridge", "fuzz", "tests"}
 TIMEOUT_S = 20  # of one test
+CLEAN_TIMEOUT_S = 120  # without a mutant nothing hangs, but on a machine that is starved
 PATIENCE_S = 100  # with a child that not even that ends
 NOT_THE_COPY = 99  # exit status: the code that ran was not the copy's
 
@@ -77,7 +78,7 @@ def _copy(target: Path) -> None:
         shutil.copy2(ROOT / name, target / name)
 
 
-def _test(tree: Path, tests: Sequence[str], output: Path) -> int:
+def _test(tree: Path, tests: Sequence[str], output: Path, timeout_s: int = TIMEOUT_S) -> int:
     """Forks a child that runs tests in a tree; its process id."""
     if pid := os.fork():
         return pid
@@ -92,7 +93,7 @@ def _test(tree: Path, tests: Sequence[str], output: Path) -> int:
         for name in [name for name in sys.modules if name.split(".")[0] in OURS]:
             del sys.modules[name]
         sys.dont_write_bytecode = False  # whatever the environment says
-        options = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", "-o", f"timeout={TIMEOUT_S}"]
+        options = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", "-o", f"timeout={timeout_s}"]
         options += ["-W", "ignore:Module already imported"]  # hypothesis, above
         tried = pytest.main([*options, f"--basetemp={tree}.tmp", *tests])
         ran = getattr(sys.modules.get("aolog"), "__file__", None) or ""
@@ -134,7 +135,7 @@ def run_all(mutants: Sequence[Mutant], jobs: int | None = None) -> Iterator[Outc
         clean = work / "clean"
         _copy(clean)
         tests = sorted({test_path(test) for mutant in mutants for test in mutant.tests})
-        _, status = os.waitpid(_test(clean, tests, work / "clean.txt"), 0)
+        _, status = os.waitpid(_test(clean, tests, work / "clean.txt", CLEAN_TIMEOUT_S), 0)
         if status:
             raise RuntimeError(f"without a mutant:\n{(work / 'clean.txt').read_text()}")
         waiting = list(reversed(mutants))
