@@ -255,7 +255,8 @@ rows_feed(PyObject *object, PyObject *capsule)
         fields[k].object = self->shared[k];
     while (self->at < self->end) {
         for (Py_ssize_t k = 0; k < self->width; k++)
-            if (self->shared[k] == NULL && field_for_sink(&self->columns[k], self->at, &fields[k]) < 0)
+            if (self->shared[k] == NULL &&
+                field_for_sink(&self->columns[k], self->at, &fields[k]) < 0)
                 return NULL;
         if (!sink->take(sink->context, fields, self->width))
             break;
@@ -277,7 +278,8 @@ static PyMemberDef rows_members[] = {
 };
 
 static PyMethodDef rows_methods[] = {
-    {"feed", rows_feed, METH_O, "Hands rows to a sink, see _sink.h, up to one that it does not take."},
+    {"feed", rows_feed, METH_O,
+     "Hands rows to a sink, see _sink.h, up to one that it does not take."},
     {"stop", rows_stop, METH_NOARGS, "There are no more rows."},
     {NULL, NULL, 0, NULL},
 };

@@ -14,8 +14,9 @@
 
 #define AOLOG_SINK "aolog.sink.1"
 
-/* A field of a row, of a column of a kind (see speed.PythonRows). object: of c, o, 1 and 2, and the
- * tag of h, borrowed; else NULL. bytes: of b, v and h, NULL where the entry is None. number: of q. */
+/* A field of a row, of a column of a kind (see speed.PythonRows). object: of c, o, 1 and 2, and
+ * the tag of h, borrowed; else NULL. bytes: of b, v and h, NULL where the entry is None. number: of
+ * q. */
 typedef struct {
     PyObject *object;
     const char *bytes;

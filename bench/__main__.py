@@ -11,6 +11,9 @@ from bench.cases import CASES, CASES_ON_REQUEST, CASES_WITH_TARGETS
 from bench.sizes import SIZES
 
 if TYPE_CHECKING:
+    from bench.cases.plan import Plan
+    from bench.measure import Group, Measured, Skipped
+    from bench.panel import Panel, Reading
     from bench.results import Document
 
 __all__ = ["main"]
@@ -128,14 +131,13 @@ def _measure(
     *,
     grown: bool,
 ) -> tuple[Document, bool]:
-    """Runs the cases and prints each group as it is done; and whether one went wrong, of which then
-    nothing counts. grown: costs that grow at the sizes of large."""
+    """Runs the cases; and whether one went wrong, of which then nothing counts. grown: costs that
+    grow at the sizes of large."""
     import tempfile
 
-    from bench import machine, panel, report, results
-    from bench.cases import groups_of_case
+    from bench import machine, report, results
     from bench.cases.plan import Plan
-    from bench.measure import Group, Wrong, measure
+    from bench.measure import Wrong
 
     size = SIZES[size_name]
     if grown:
@@ -146,32 +148,49 @@ def _measure(
             scale_rounds=large.scale_rounds,
         )
     rounds = repeat or size.rounds
-    groups, panels, wrong = [], [], False
+    groups: list[tuple[Group, list[Measured]]] = []
+    panels: list[tuple[Panel, list[Reading], list[Skipped]]] = []
+    wrong = False
     with tempfile.TemporaryDirectory(prefix="aolog-bench-", dir=parent) as directory:
         about = machine.describe(directory)
         click.echo(report.head(about))
         plan = Plan(directory, size, record_bytes or size.record_bytes)
         for case in cases:
             try:
-                for one in groups_of_case(case, plan):
-                    if not sys.stderr.isatty():
-                        click.echo(f"measuring: {one.title}", err=True)
-                    if isinstance(one, Group):
-                        timed = measure(one, rounds=rounds, directory=directory, progress=_progress)
-                        text = report.table(one, timed, rounds)
-                        groups.append((one, timed))
-                    else:
-                        readings, skipped = panel.read_panel(one, rounds=rounds, progress=_progress)
-                        text = panel.text(one, readings, skipped)
-                        panels.append((one, readings, skipped))
-                    _progress("")
-                    click.echo("\n" + text)
+                its_groups, its_panels = _run(case, plan, rounds)
             except Wrong as error:  # what other cases took an hour for is kept
                 wrong = True
                 click.echo(f"{case} went wrong, and counts for nothing: {error}", err=True)
-                groups = [found for found in groups if found[0].case != case]
-                panels = [found for found in panels if found[0].case != case]
+            else:
+                groups += its_groups
+                panels += its_panels
     return results.document(about, size_name, rounds, groups, panels), wrong
+
+
+def _run(
+    case: str, plan: Plan, rounds: int
+) -> tuple[list[tuple[Group, list[Measured]]], list[tuple[Panel, list[Reading], list[Skipped]]]]:
+    """Runs a case and prints each group, or panel, as it is done. Raises Wrong."""
+    from bench import panel, report
+    from bench.cases import groups_of_case
+    from bench.measure import Group, measure
+
+    groups: list[tuple[Group, list[Measured]]] = []
+    panels: list[tuple[Panel, list[Reading], list[Skipped]]] = []
+    for one in groups_of_case(case, plan):
+        if not sys.stderr.isatty():
+            click.echo(f"measuring: {one.title}", err=True)
+        if isinstance(one, Group):
+            timed = measure(one, rounds=rounds, directory=plan.directory, progress=_progress)
+            text = report.table(one, timed, rounds)
+            groups.append((one, timed))
+        else:
+            readings, skipped = panel.read_panel(one, rounds=rounds, progress=_progress)
+            text = panel.text(one, readings, skipped)
+            panels.append((one, readings, skipped))
+        _progress("")
+        click.echo("\n" + text)
+    return groups, panels
 
 
 def _progress(text: str) -> None:

@@ -32,16 +32,15 @@ class Meeting:
     """One cluster's, from now on, in a thread of its own.
 
     told: where it is put at its end. patient: whether it asks until there is an answer, once a
-    minute. found: the cluster's id, "" where it has none, None where there is no answer.
+    minute. found: the cluster's id, "" where it has none, None where there is no answer. heard: set
+    by whoever was told.
     """
 
     def __init__(self, plan: Plan, told: queue.SimpleQueue[object], *, patient: bool) -> None:
         self.plan = plan
-        self.cluster = plan.cluster
-        self.servers = str(plan.options["bootstrap_servers"])
-        self.begun_s = time.monotonic()
         self.found: str | None = None
-        self._settings = plan.options["settings"]
+        self.heard = False
+        self._begun_s = time.monotonic()
         self._told = told
         self._patient = patient
         self._stopped = threading.Event()
@@ -51,6 +50,16 @@ class Meeting:
         """It asks no more."""
         self._stopped.set()
 
+    @property
+    def servers(self) -> str:
+        """Which are asked."""
+        return str(self.plan.options["bootstrap_servers"])
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the servers may lead elsewhere by now."""
+        return self.found is not None and time.monotonic() - self._begun_s > _PAUSE_S
+
     def _run(self) -> None:
         while not self._stopped.is_set():
             self.found = self._ask()
@@ -59,18 +68,13 @@ class Meeting:
             self._stopped.wait(_PAUSE_S)
         self._told.put(self)
 
-    @property
-    def is_old(self) -> bool:
-        """Whether the servers may lead elsewhere by now."""
-        return self.found is not None and time.monotonic() - self.begun_s > _PAUSE_S
-
     def _ask(self) -> str | None:
         identity = Identity()
-        settings = {"bootstrap.servers": self.servers, **self._settings}
+        settings = {"bootstrap.servers": self.servers, **self.plan.options["settings"]}
         try:
             with closing(ReadBack(settings, self._stopped.is_set, identity)) as reader:
                 reader.leaders(_TOPIC)
                 return identity.known
         except Exception as error:  # noqa: BLE001 -- whoever has something to send is told why
-            _log.debug("%s: which cluster it is, is not known: %s", self.cluster, error)
+            _log.debug("%s: which cluster it is, is not known: %s", self.plan.cluster, error)
         return None

@@ -98,9 +98,9 @@ class Messages(NamedTuple):
         end: int,
         callbacks: list[Callback] | Callback = None,
     ) -> Rows:
-        """What the client's `produce` takes for each in [begin, end): topic, value, key,
-        partition, callback, None, milliseconds, headers. lanes, callbacks: of all, or one callback
-        for each. Made as they go: thousands that are kept cost the collector dearly."""
+        """What the client's `produce` takes for each in [begin, end), and `_produce.c`: topic,
+        value, key, partition, callback, None, milliseconds, headers. lanes, callbacks: of all, or
+        one callback for each. Made as they go: thousands that are kept cost the collector dearly."""
         stamped = (HEADER_NAME, STAMP.size, self.stamps)
         kinds = f"1{self._kind_of_values}o2{'co'[isinstance(callbacks, list)]}cq"
         kinds += "oh"[self.headers is None]

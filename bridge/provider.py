@@ -47,8 +47,8 @@ class Provider(Protocol):
     same topic and key may be, until it was told by `flush`. A call may block, but not for ever: a
     Buffer that is closed waits for it. Any exception but Rejected means "not now": the Buffer
     closes the provider, waits `retry_wait_s` and longer each time, opens it again, and sends
-    again what was not delivered. What is rejected is set aside once all that
-    stands ahead of it was delivered.
+    again what was not delivered. What is rejected is set aside once all that stands ahead of it was
+    delivered.
 
     name: for logs and errors. retry_wait_s: seconds before the first new try, a hundredth at
     least.

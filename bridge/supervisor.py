@@ -84,7 +84,6 @@ class Supervisor:
         self._unmeasured: list[Task] = []
         self._measure_due_s = 0.0
         self._meetings: dict[str, Meeting] = {}
-        self._unanswered: set[Meeting] = set()
 
     def stop(self) -> None:
         """Asks everything to end soon."""
@@ -204,7 +203,7 @@ class Supervisor:
             return True
         if self._stop_at_s is None and not self._drain:
             return False
-        if self._stop_at_s is None and self._unanswered:
+        if self._stop_at_s is None and not all(m.heard for m in self._meetings.values()):
             return False
         return not {Phase.QUEUED, Phase.RUNNING} & self._by_phase().keys()
 
@@ -385,31 +384,30 @@ class Supervisor:
 
     def _meet(self, task: Task) -> None:
         """Where it had nothing to do, and asked no cluster: one question is asked for all such."""
-        cluster = task.plan.cluster
         if task.unmet is None or task.phase not in {Phase.PARKED, Phase.DONE}:
             return
-        meeting = self._meetings.get(cluster)
+        plan = task.plan
+        meeting = self._meetings.get(plan.cluster)
         if meeting is None or meeting.is_old:
-            meeting = Meeting(task.plan, self._told, patient=not self._drain)
-            self._meetings[cluster] = meeting
-            self._unanswered.add(meeting)
-        elif meeting not in self._unanswered:
+            meeting = Meeting(plan, self._told, patient=not self._drain)
+            self._meetings[plan.cluster] = meeting
+        elif meeting.heard:
             task.meet(meeting.found, meeting.servers, drain=self._drain)
 
     def _take_meeting(self, meeting: Meeting) -> None:
-        if meeting not in self._unanswered or self._stop_at_s is not None:
+        cluster = meeting.plan.cluster
+        if self._meetings.get(cluster) is not meeting or self._stop_at_s is not None:
             return
-        self._unanswered.discard(meeting)
+        meeting.heard = True
         for task in self._tasks.values():
-            if task.plan.cluster == meeting.cluster:
+            if task.plan.cluster == cluster:
                 self._meet(task)
 
     def _meet_anew(self, plans: Mapping[str, Plan]) -> None:
         """What is asked already, of a cluster that did not change, is asked no second time."""
         for cluster, meeting in list(self._meetings.items()):
-            if meeting not in self._unanswered or meeting.plan != plans.get(cluster):
+            if meeting.heard or meeting.plan != plans.get(cluster):
                 meeting.stop()
-                self._unanswered.discard(meeting)
                 del self._meetings[cluster]
 
     def _begin_to_stop(self) -> None:

@@ -245,8 +245,8 @@ class Task:
     def _run(self, more: dict[str, Any], status_s: float) -> None:
         with naming(self.name):
             try:
-                self.plan.check_cursor(self.path)
                 self.unmet = None
+                self.plan.check_cursor(self.path)
                 if self._has_nothing_to_do():
                     self.ending = self.ending or "park"
                     return

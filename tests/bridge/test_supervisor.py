@@ -695,24 +695,37 @@ def test_counts_are_seen_once_while_a_task_ends(root: Path) -> None:
 # --- which cluster it is --------------------------------------------------------------------
 
 
+class Asked(list[str]):
+    """The servers that were asked which cluster they are, in one question for all sleeping logs;
+    each is answered while `answers` is set."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.answers.set()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    asked = Asked()
+
+    class Told(meeting.ReadBack):
+        def leaders(self, topic: str) -> dict[int, int]:
+            asked.append(self._servers)
+            asked.answers.wait(SOON_S)
+            return super().leaders(topic)
+
+    monkeypatch.setattr(meeting, "ReadBack", Told)
+    monkeypatch.setattr(meeting, "_PAUSE_S", 10 * SOON_S)  # none is old, however slow the machine
+    return asked
+
+
 def test_sleeping_logs_are_asked_for_their_cluster_in_one_question_for_all(
-    supervise: Callable[..., Running],
-    other: EmbeddedBroker,
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    supervise: Callable[..., Running], other: EmbeddedBroker, root: Path, asked: Asked
 ) -> None:
     """Nothing is to be sent, so nobody would be told before the next record comes."""
     for name in "abc":
         fill(root / name, 10)
     assert supervise(drain=True).end() == 0
-    asked: list[str] = []
-
-    class Counted(meeting.ReadBack):
-        def leaders(self, topic: str) -> dict[int, int]:
-            asked.append(topic)
-            return super().leaders(topic)
-
-    monkeypatch.setattr(meeting, "ReadBack", Counted)
     elsewhere = {"clusters.bootstrap_servers": other.bootstrap_servers}
     drained = supervise(drain=True, **elsewhere)
     assert drained.end() == OtherCluster.exit_status
@@ -754,28 +767,17 @@ def test_sleeping_logs_are_asked_anew_behind_a_reload(
 
 
 def test_a_reload_of_a_drain_loses_no_answer(
-    supervise: Callable[..., Running],
-    other: EmbeddedBroker,
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    supervise: Callable[..., Running], other: EmbeddedBroker, root: Path, asked: Asked
 ) -> None:
     fill(root / "a", 10)
     assert supervise(drain=True).end() == 0
-    asked, gate = [], threading.Event()
-
-    class Slow(meeting.ReadBack):
-        def leaders(self, topic: str) -> dict[int, int]:
-            asked.append(topic)
-            gate.wait(SOON_S)
-            return super().leaders(topic)
-
-    monkeypatch.setattr(meeting, "ReadBack", Slow)
+    asked.answers.clear()
     run = supervise(drain=True, **{"clusters.bootstrap_servers": other.bootstrap_servers})
     wait_until(lambda: asked)
     for _ in range(20):
         run.supervisor.reload()
     wait_until(run.supervisor._told.empty)
-    gate.set()
+    asked.answers.set()
     assert run.end() == OtherCluster.exit_status
     assert len(asked) == 1
 
@@ -813,18 +815,11 @@ def test_a_cluster_that_a_reload_removes_is_not_asked_any_more(
     supervise: Callable[..., Running],
     broker: EmbeddedBroker,
     root: Path,
+    asked: Asked,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fill(root / "a", 10)
     assert supervise(drain=True).end() == 0
-    asked: list[str] = []
-
-    class Counted(meeting.ReadBack):
-        def leaders(self, topic: str) -> dict[int, int]:
-            asked.append(self._servers)
-            return super().leaders(topic)
-
-    monkeypatch.setattr(meeting, "ReadBack", Counted)
     monkeypatch.setattr(meeting, "_PAUSE_S", 0.01)
     over: dict[str, Any] = {"clusters": {"old": {"bootstrap_servers": NOWHERE}}, "cluster": "old"}
     both = {"root": str(root), "topic": TOPIC, "status_seconds": 0.05, "rescan_seconds": 0.2}
@@ -836,7 +831,7 @@ def test_a_cluster_that_a_reload_removes_is_not_asked_any_more(
     over.update(clusters={"new": new}, cluster="new")
     run.supervisor.reload()
     wait_until(lambda: broker.bootstrap_servers in asked)
-    assert {met.cluster for met in run.supervisor._meetings.values()} == {"new"}
+    assert run.supervisor._meetings.keys() == {"new"}
     assert run.stop() == 0
 
 
