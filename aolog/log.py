@@ -353,13 +353,14 @@ class Log:
         """Where the slab's file is, or was just now, if it is published and being renamed."""
         return f"{self.path}/{self.published.get(base) or slab_name(base)}"
 
-    def _open(self, base: int) -> File:
+    def open_file(self, base: int) -> File:
+        """The slab's file, opened for the caller. Raises FileNotFoundError if it was pruned."""
         try:
             return self.storage.open_read(self.slab_path(base))
         except FileNotFoundError:
             if self.published.pop(base, None) is None:
                 raise
-        return self._open(base)  # it has its own name by now
+        return self.open_file(base)  # it has its own name by now
 
     def position(self, address: int) -> int:
         """Which slab in `bases` holds the address; -1 if it lies before the first."""
@@ -391,7 +392,7 @@ class Log:
         base = self.bases[i]
         if (opened := self._slabs.pop(base, None)) is not None:
             return opened
-        file = self._open(base)
+        file = self.open_file(base)
         try:
             return Slab(file, base, limit=self._limit(i), log_format=self._first_format)
         except BaseException:
@@ -422,7 +423,7 @@ class Log:
         if known is not None:
             return known
         try:  # nothing is intact: a format-2 slab is born with its prelude, however short its life
-            file = self._open(self.bases[0])
+            file = self.open_file(self.bases[0])
         except FileNotFoundError:
             return 2
         try:
@@ -443,7 +444,7 @@ class Log:
 
     def _format_said_by(self, base: int) -> int | None:
         try:
-            file = self._open(base)
+            file = self.open_file(base)
         except FileNotFoundError:
             return None
         try:

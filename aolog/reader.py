@@ -6,7 +6,6 @@ lock but its own cursor's.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from datetime import datetime
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from aolog import lifetime, seek
 from aolog.batch import Batch, FrameRecords, RecordFrame
+from aolog.committing import Commits
 from aolog.cursor import CursorFile, Position
 from aolog.epoch import microseconds
 from aolog.errors import (
@@ -91,12 +91,14 @@ class Reader:
         self._reading: FrameRecords | None = None  # a frame that is read record by record
         self._held: RecordFrame | None = None
         self._cursor: CursorFile | None = None
+        self._commits: Commits | None = None
         self._log = Log(self.path, self.storage)
         try:
             self._log.require_slabs()
             position = None
             if cursor is not None:
                 self._cursor = CursorFile(self.path, cursor, self.storage)
+                self._commits = Commits(self._log, self._cursor)
                 position = self._cursor.position
             if position is None:
                 place = self._place(start)
@@ -403,22 +405,17 @@ class Reader:
     def commit_at(self, address: int, ordinal: int | None) -> None:
         """As `commit`, for a position that this reader has passed: what was acknowledged may be
         less than what was read. ordinal: records of the log before it, None if unknown."""
+        self.committing(address, ordinal)()
+
+    def committing(self, address: int, ordinal: int | None) -> Callable[[], None]:
+        """`commit_at` in two halves: it commits when what is returned is called, which another
+        thread may do while this one reads on. One at a time, in their order, before `close`."""
         self._check()
-        if self._cursor is None:
+        if self._commits is None:
             raise UsageError(
                 "the reader has no cursor to commit", hint='open it with cursor="name"'
             )
-        if self._log.published:  # by a job that may have been killed before that was durable
-            from aolog.manifest import sync_roots
-
-            sync_roots(self.path, self._log.published.values(), self.storage)
-        i = self._log.position(address)
-        if i >= 0 and i + 1 == len(self._log.bases):
-            with contextlib.suppress(FileNotFoundError):
-                slab = self._log.slab(i)
-                if slab.header is None or slab.header.synced:  # format 1 does not say: as if
-                    slab.file.datasync()
-        self._cursor.commit(self.position_at(address, ordinal))
+        return self._commits.prepare(self.position_at(address, ordinal))
 
     def position_at(self, address: int, ordinal: int | None) -> Position:
         """What a cursor there says: whose position it is, and of which epoch."""
@@ -453,8 +450,8 @@ class Reader:
 
     def _release(self) -> None:
         self._drop_frames()  # what is asked next is refused
-        if self._cursor is not None:
-            self._cursor.close()
+        if self._commits is not None:
+            self._commits.close()
         if self._watch is not None:
             self._watch.close()
             self._watch = None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from aolog import cursor, opening, recovery, retention
 from aolog.chain import SlabChain
-from aolog.reader import Reader
+from aolog.committing import Commits
 from aolog.storage import Directory, File, Storage
 from aolog.walk import Damage, Frame, Tail
 
@@ -74,14 +74,7 @@ def _cursor_without_sync() -> None:
 
 
 def _commit_before_log_is_durable() -> None:
-    real = Reader.commit_at
-
-    def commit_at(self: Reader, address: int, ordinal: int | None) -> None:
-        slab = self._log.slab(self._log.position(address))
-        slab.file.datasync = lambda: None  # type: ignore[method-assign]  # the reader's own
-        real(self, address, ordinal)
-
-    Reader.commit_at = commit_at  # type: ignore[method-assign]
+    Commits._last_slab = lambda self, address: None  # type: ignore[method-assign]
 
 
 def _nothing_kept_aside() -> None:
