@@ -2,7 +2,7 @@
 before a crash is read back and not sent again.
 
 It owns the cluster, the lane notes, the feed and the dead letters; it carries out the engine's
-commands and reports events to it. One thread does everything.
+commands and reports events to it. One thread does everything but wait for commits.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import StorageError, SyncFailed
 from bridge.arrivals import read_back
+from bridge.committer import Committer
 from bridge.dead_letter import DeadLetters
 from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverable
-from bridge.engine import Command, Commit, Connect, Engine, Poison, Position, SetAside, State
+from bridge.engine import Command, Commit, Connect, Engine, Poison, SetAside, State
 from bridge.feed import Feed
 from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent
 from bridge.librdkafka import NotReachable
@@ -91,6 +92,7 @@ class AtLeastOnce:
             until=until,
             in_doubt=not notes.clean,
         )
+        self._committer = Committer(source, self._engine.committed_at, self._saving)
         for key, note in notes.lanes.items():
             if note.distrusted:
                 lane = self._engine.lane(key)
@@ -141,6 +143,7 @@ class AtLeastOnce:
     def turn(self, now_s: float) -> None:
         """As Delivery says."""
         engine, feed = self._engine, self._feed
+        self._committer.go_on()
         self._do(engine.tick(now_s))
         if engine.over:
             return
@@ -182,10 +185,11 @@ class AtLeastOnce:
 
     def finish(self) -> None:
         """The last word of the notes: whether anything may still be in flight."""
+        self._committer.finish()
         engine = self._engine
         under_way = engine.outstanding > 0 or engine.in_doubt
         self._notes.clean = engine.state is State.STOPPED and not under_way
-        self._save_notes()
+        self._saving()()
         self._source.prune()
 
     def error(self) -> DestinationError | None:
@@ -208,6 +212,7 @@ class AtLeastOnce:
 
     def close(self) -> None:
         """As Delivery says."""
+        self._committer.close()
         self._cluster.disconnect()
         self._dead.close()
 
@@ -263,7 +268,8 @@ class AtLeastOnce:
             if isinstance(command, Connect):
                 self._connect(careful=command.careful)
             elif isinstance(command, Commit):
-                self._commit(command.position)
+                if command.position.address > self._engine.committed.address:
+                    self._committer.want(command.position)
             elif isinstance(command, SetAside):
                 self._set_aside(command)
             else:
@@ -299,22 +305,15 @@ class AtLeastOnce:
         self._engine.set_aside(aside.position.address for aside in command.records)
         self._do(self._feed.send())
 
-    def _commit(self, position: Position) -> None:
-        """Cursor durable, then notes, then pruning: in this order."""
-        if position.address > self._engine.committed.address:
-            self._source.commit(position)
-            self._engine.committed_at(position)
-            self._save_notes()
-            self._source.prune()
-
-    def _save_notes(self) -> None:
+    def _saving(self) -> Callable[[], None]:
+        """What saves the notes, with what the lanes are known to hold by now."""
         for key, lane in self._engine.lanes.items():
             note = self._notes.lanes.get(key)
             if note is not None:
                 note.address = max(note.address, lane.last_address)
                 note.offset = max(note.offset, lane.last_offset)
                 note.distrusted = lane.distrusted
-        self._notes.save_if_possible()
+        return self._notes.saving()
 
     def _connect(self, *, careful: bool) -> None:
         self._cluster.connect(careful=careful)
@@ -339,7 +338,7 @@ class AtLeastOnce:
         finally:
             reader.close()
         self._notes.clean = False  # before anything is sent: a crash is no clean stop
-        self._save_notes()
+        self._saving()()
         self._do(self._engine.connected(arrivals.held))
         self._topics.heard(arrivals)
 

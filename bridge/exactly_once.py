@@ -23,6 +23,7 @@ from aolog.errors import (
     SyncFailed,
 )
 from bridge.ahead import Ahead
+from bridge.committer import Committer
 from bridge.cursor_record import CursorName, CursorRecord
 from bridge.dead_letter import DeadLetters
 from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, Progress, undeliverable
@@ -130,6 +131,7 @@ class ExactlyOnce:
             stop_s=stop_s,
             in_doubt=not notes.clean,
         )
+        self._committer = Committer(source, self._engine.saved_at)
         self._ahead = Ahead(
             source, self._partitions, self._cluster, routing=routing, uuid=uuid, records=records
         )
@@ -165,6 +167,7 @@ class ExactlyOnce:
     def turn(self, now_s: float) -> None:
         """As Delivery says."""
         engine = self._engine
+        self._committer.go_on()
         self._do(engine.tick(now_s))
         if engine.over:
             return
@@ -211,6 +214,7 @@ class ExactlyOnce:
 
     def finish(self) -> None:
         """The last word of the notes: whether the local cursor says all that the cluster has."""
+        self._committer.finish()
         self._notes.clean = not self._engine.in_doubt
         if self._connections:
             self._notes.unsure = self._unsure or not self._engine.intact
@@ -234,6 +238,7 @@ class ExactlyOnce:
 
     def close(self) -> None:
         """As Delivery says."""
+        self._committer.close()
         self._cluster.disconnect()
         self._dead.close()
 
@@ -283,7 +288,8 @@ class ExactlyOnce:
             elif isinstance(command, Settle):
                 self._settle(command.position)
             elif isinstance(command, Save):
-                self._save(command.position)
+                if command.position.address > self._engine.saved.address:
+                    self._committer.want(command.position)
             else:
                 cluster.disconnect()
                 if not self._engine.over:
@@ -409,12 +415,6 @@ class ExactlyOnce:
         if self._notes.clean:
             self._notes.clean, self._notes.unsure = False, True
         self._notes.save()
-
-    def _save(self, position: Position) -> None:
-        if position.address > self._engine.saved.address:
-            self._source.commit(position)
-            self._engine.saved_at(position)
-            self._source.prune()
 
     def _go_back(self, position: Position) -> None:
         self._ahead.forget()

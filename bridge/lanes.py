@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from aolog.errors import StorageError, StorageFailed, SyncFailed
 from bridge.identity import Identity
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aolog import Reader
     from aolog.storage import Storage
     from bridge.engine import LaneKey
@@ -64,6 +67,9 @@ class LaneNotes:
     lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
     cluster: Identity = field(default_factory=Identity)
     aside_from: int = 0
+    _told: int = field(default=0, init=False, repr=False)  # how often it was said what to save
+    _saved: int = field(default=0, init=False, repr=False)  # the last of those that is saved
+    _saves: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @classmethod
     def of(cls, reader: Reader, cursor: str, storage: Storage) -> LaneNotes:
@@ -116,18 +122,44 @@ class LaneNotes:
             fresh.lost = True
             return fresh
 
+    def saving(self) -> Callable[[], None]:
+        """What saves the notes as they are now when it is called, in whichever thread, unless later
+        ones are saved by then. Older notes only make a restart read more, so no room is no reason
+        to stop. Raises SyncFailed."""
+        save = self._saving()
+
+        def save_if_possible() -> None:
+            try:
+                save()
+            except SyncFailed:
+                raise
+            except StorageError as error:
+                _log.warning("lane notes were not saved: %s", error)
+
+        return save_if_possible
+
     def save_if_possible(self) -> None:
-        """Older notes only make a restart read more, so no room is no reason to stop. Raises
-        SyncFailed."""
-        try:
-            self.save()
-        except SyncFailed:
-            raise
-        except StorageError as error:
-            _log.warning("lane notes were not saved: %s", error)
+        """See `saving`."""
+        self.saving()()
 
     def save(self) -> None:
         """Durable on return. Raises StorageFull and the like; what was saved before stays."""
+        self._saving()()
+
+    def _saving(self) -> Callable[[], None]:
+        text = self._text()
+        self._told += 1
+        number = self._told
+
+        def save() -> None:
+            with self._saves:
+                if number > self._saved:
+                    self._write(text)
+                    self._saved = number
+
+        return save
+
+    def _text(self) -> bytes:
         lanes = [
             {
                 "topic": topic,
@@ -150,8 +182,11 @@ class LaneNotes:
             "aside_from": self.aside_from,
             "lanes": lanes,
         }
+        return json.dumps(saved, indent=1).encode()
+
+    def _write(self, text: bytes) -> None:
         directory = os.path.dirname(self.path)  # noqa: PTH120 -- as in storage
         if not self.storage.exists(os.path.dirname(directory)):  # noqa: PTH120 -- as above
             raise StorageFailed("the log was removed", path=self.path)
         self.storage.make_directory(directory)
-        self.storage.write_file(self.path, [json.dumps(saved, indent=1).encode()])
+        self.storage.write_file(self.path, [text])

@@ -16,6 +16,7 @@ from bridge.pace import Paces
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from aolog.batch import Batch
 
@@ -71,12 +72,12 @@ class Source:
             self._record_bytes = sum(frame.size for frame in batch.frames) / len(batch)
         return batch
 
-    def commit(self, position: Position) -> None:
-        """The local cursor is durable there on return."""
-        self.reader.commit_at(*position)
+    def committing(self, position: Position) -> Callable[[], None]:
+        """What makes the local cursor durable there, called in whichever thread: see Reader."""
+        return self.reader.committing(*position)
 
     def prune(self) -> None:
-        """Lets go what every cursor has passed, if that was asked for."""
+        """Lets go what every cursor has passed, if that was asked for. In any thread."""
         if self._retention is None:
             return
         pruned = prune(self.reader.path, self.storage, self._retention)

@@ -3,6 +3,7 @@ owes nothing to the bridge's own code."""
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +24,7 @@ from confluent_kafka import Consumer, TopicPartition
 from aolog import Reader, Record, Writer
 from aolog.cursor import read_position
 from aolog.storage import Storage
+from aolog.system import RealSystem
 from bridge import arrivals, kafka, provider, read_back
 from bridge.embedded import EmbeddedBroker
 from bridge.forwarder import Forwarder
@@ -267,6 +270,30 @@ def wait_until(reached: Callable[[], object], seconds: float = SOON_S) -> None:
         time.sleep(0.01)
 
 
+class StallingSystem(RealSystem):
+    """A disk that sometimes takes nothing. errno: what its syncs fail with, if they do."""
+
+    def __init__(self) -> None:
+        self._flows = threading.Event()
+        self._flows.set()
+        self.errno: int | None = None
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        self._flows.clear()
+        try:
+            yield
+        finally:
+            self._flows.set()
+
+    def fdatasync(self, fd: int, /) -> None:  # type: ignore[override]  # a method for a function
+        if not self._flows.wait(SOON_S):
+            raise OSError(errno.ETIMEDOUT, "stalled for too long for a test")
+        if self.errno is not None:
+            raise OSError(self.errno, os.strerror(self.errno))
+        os.fdatasync(fd)
+
+
 @pytest.fixture
 def other() -> Iterator[EmbeddedBroker]:
     """Another cluster than `broker`."""
@@ -298,14 +325,19 @@ def forward(
     """Starts a forwarder on the log; whatever becomes of it, each commit is checked: nothing
     before the cursor is missing from the broker."""
     runs: list[Run] = []
-    commit = Source.commit
+    committing = Source.committing
 
-    def watched(self: Source, position: Any) -> None:
-        commit(self, position)
-        name = f"{self.reader.path} {self.cursor}"
-        committed.setdefault(name, []).append(position.address)
+    def watched(self: Source, position: Any) -> Callable[[], None]:
+        commit = committing(self, position)
 
-    monkeypatch.setattr(Source, "commit", watched)
+        def watched_commit() -> None:
+            commit()
+            name = f"{self.reader.path} {self.cursor}"
+            committed.setdefault(name, []).append(position.address)
+
+        return watched_commit
+
+    monkeypatch.setattr(Source, "committing", watched)
     monkeypatch.setattr(arrivals, "SETTLE_S", 0.05)
     answer_within(monkeypatch, 1.0)
 

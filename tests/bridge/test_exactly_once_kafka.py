@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from aolog import Reader, Writer
 from aolog.errors import CursorDiverged, CursorForeign
+from aolog.storage import Storage
 from bridge.cursor_record import CursorRecord, decode_cursor, encode_cursor
 from bridge.dead_letter import read_dead_letter
 from bridge.delivery import BUSY_S
@@ -38,7 +39,16 @@ from tests.bridge.against_kafka import (
     raw_committed,
     set_limit,
 )
-from tests.bridge.conftest import Process, Run, append, assert_arrived, cursor_of, records_of
+from tests.bridge.conftest import (
+    Process,
+    Run,
+    StallingSystem,
+    append,
+    assert_arrived,
+    cursor_of,
+    fill,
+    records_of,
+)
 
 if TYPE_CHECKING:
     from tests.kafka.plugin import TopicFactory
@@ -187,6 +197,23 @@ def test_a_drain_ends_with_its_last_commit_and_waits_for_no_more_of_the_log(
         append(writer, range(300))
     assert exactly(name, transaction_records=100).end().acknowledged == 300
     assert max(waited_s) <= BUSY_S
+
+
+def test_transactions_go_on_while_the_disk_of_the_local_cursor_stalls(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
+) -> None:
+    name, disk = topic(1), StallingSystem()
+    fill(log, 10)
+    run = exactly(name, storage=Storage(disk), drain=False, commit_s=0.05)
+    run.until(lambda s: s.committed == s.position > 0)
+    with disk.stalled():
+        for total in range(20, 50, 10):
+            fill(log, 10)
+            run.until(lambda s, n=total: s.acknowledged == n)  # type: ignore[misc]  # mypy: no defaults
+        assert cursor_of(log) < run.status.position
+    run.until(lambda s: s.committed == s.position)
+    assert run.stop().acknowledged == 40
+    assert cursor_of(log) == run.status.position
 
 
 def test_an_older_bridge_on_a_copy_of_the_log_is_fenced_and_says_so(

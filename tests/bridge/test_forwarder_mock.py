@@ -963,11 +963,16 @@ def test_with_prune_only_delivered_slabs_go_and_the_cursor_is_durable_before(
     RecordingStorage.calls.clear()
     order: list[tuple[str, int]] = []
     monkeypatch.setattr(source_module, "Storage", RecordingStorage)
-    commit_at = Reader.commit_at
+    committing = Reader.committing
 
-    def committing(self: Reader, address: int, ordinal: int | None) -> None:
-        commit_at(self, address, ordinal)
-        order.append(("commit", address))
+    def watched(self: Reader, address: int, ordinal: int | None) -> Callable[[], None]:
+        commit = committing(self, address, ordinal)
+
+        def watched_commit() -> None:
+            commit()
+            order.append(("commit", address))
+
+        return watched_commit
 
     def pruning(path: str, storage: Storage, retention: Retention) -> object:
         before = {int(slab.stem) for slab in Path(path).glob("*.slab")}
@@ -976,7 +981,7 @@ def test_with_prune_only_delivered_slabs_go_and_the_cursor_is_durable_before(
         order.extend(("prune", base) for base in sorted(gone))
         return pruned
 
-    monkeypatch.setattr(Reader, "commit_at", committing)
+    monkeypatch.setattr(Reader, "committing", watched)
     monkeypatch.setattr(source_module, "prune", pruning)
     broker.set_rtt_ms(20)
     run = forward(

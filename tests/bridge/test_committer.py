@@ -1,0 +1,142 @@
+"""The cursor follows in a thread of its own: what a disk that stalls holds up, and what it does not.
+Against the embedded broker; exactly once in test_exactly_once_kafka.py. 5 s."""
+
+from __future__ import annotations
+
+import errno
+import io
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aolog.cursor import read_position
+from aolog.errors import StorageFull, SyncFailed
+from aolog.storage import Storage
+from bridge import committer, loglines
+from bridge.embedded import EmbeddedBroker
+from bridge.engine import Position
+from bridge.lanes import LaneNote, LaneNotes
+from bridge.source import Source
+from tests.bridge.conftest import Run, StallingSystem, consume, fill, wait_until
+
+Forward = Callable[..., Run]
+
+
+@pytest.fixture
+def disk() -> StallingSystem:
+    return StallingSystem()
+
+
+@pytest.fixture
+def run(forward: Forward, log: Path, disk: StallingSystem) -> Run:
+    """A forwarder whose log is on the disk; ten records are delivered and committed."""
+    fill(log, 10)
+    run = forward(storage=Storage(disk))
+    run.until(lambda s: s.committed == s.position > 0)
+    return run
+
+
+def cursor(log: Path) -> int:
+    return read_position(str(log), "bridge", Storage()).address
+
+
+def test_records_go_on_while_the_disk_stalls_and_the_newest_position_is_next(
+    run: Run,
+    broker: EmbeddedBroker,
+    log: Path,
+    disk: StallingSystem,
+    committed: dict[str, list[int]],
+) -> None:
+    commits = committed[f"{log} bridge"]
+    begun = len(commits)
+    with disk.stalled():
+        for total in range(20, 70, 10):
+            fill(log, 10)
+            run.until(lambda s, n=total: s.acknowledged == n)  # type: ignore[misc]  # mypy: no defaults
+        assert cursor(log) == commits[begun - 1] < run.status.position
+        assert len(consume(broker.bootstrap_servers)) == 60
+    run.until(lambda s: s.committed == s.position)
+    assert len(commits) <= begun + 2  # the one that stalled, and the newest
+
+
+def test_a_stop_waits_for_the_disk_and_for_the_last_position(
+    run: Run, log: Path, disk: StallingSystem
+) -> None:
+    with disk.stalled():
+        fill(log, 10)
+        end = run.until(lambda s: s.acknowledged == 20).position
+        run.forwarder.stop()
+        run._thread.join(0.5)
+        assert run.alive
+        assert cursor(log) < end
+    assert run.end().committed == end == cursor(log)
+
+
+def test_a_disk_that_takes_too_long_holds_up_the_rest_so_that_it_is_seen(
+    run: Run, log: Path, disk: StallingSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "PATIENCE_S", 0.1)
+
+    def silent() -> bool:
+        moved_s = run.forwarder.moved_s
+        run._thread.join(0.5)
+        return moved_s == run.forwarder.moved_s
+
+    assert not silent()
+    with disk.stalled():
+        fill(log, 10)
+        wait_until(silent)
+    run.until(lambda s: s.committed == s.position)
+    assert not silent()
+
+
+def test_a_commit_that_fails_ends_it_and_the_cursor_stays(
+    run: Run, log: Path, disk: StallingSystem
+) -> None:
+    before = cursor(log)
+    disk.errno = errno.EIO
+    fill(log, 10)
+    with pytest.raises(SyncFailed):
+        run.end()
+    assert run.status.committed == before == cursor(log)
+
+
+def test_what_a_commit_logs_is_about_its_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(log, 10)
+    source = Source(str(log), cursor="bridge")
+    notes = LaneNotes.of(source.reader, "bridge", source.storage)
+
+    def full(_: LaneNotes, text: bytes) -> None:
+        raise StorageFull(f"no room for {len(text)} bytes", path=notes.path)
+
+    monkeypatch.setattr(LaneNotes, "_write", full)
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    handler.setFormatter(loglines._Text("%(message)s"))
+    monkeypatch.setattr(logging.getLogger("bridge"), "handlers", [handler])
+    told: list[Position] = []
+    commits = committer.Committer(source, told.append, notes.saving)
+    with loglines.naming("some/log"):
+        commits.want(source.position)
+    commits.finish()
+    source.close()
+    assert told == [source.position]  # older notes are no reason to stop
+    assert said.getvalue().startswith("lane notes were not saved: ")
+    assert said.getvalue().endswith(" [some/log]\n")
+
+
+def test_older_notes_are_not_saved_over_newer_ones(log: Path) -> None:
+    fill(log, 10)
+    source = Source(str(log), cursor="bridge")
+    notes = LaneNotes.of(source.reader, "bridge", source.storage)
+    older = notes.saving()
+    notes.lanes["t", 1] = LaneNote(7)
+    notes.save()
+    older()
+    assert LaneNotes.of(source.reader, "bridge", source.storage).lanes == {("t", 1): LaneNote(7)}
+    notes.lanes["t", 2] = LaneNote(8)
+    notes.saving()()
+    assert LaneNotes.of(source.reader, "bridge", source.storage).lanes.keys() == notes.lanes.keys()
+    source.close()
