@@ -50,7 +50,7 @@ class Committer:
         """Takes note of what is done, and begins what is next."""
         if self._under_way is not None:
             if self._under_way.late:
-                self._under_way.join()
+                self._under_way.wait()
             if self._under_way.is_alive():
                 return
             done, self._under_way = self._under_way, None
@@ -67,17 +67,18 @@ class Committer:
     def finish(self) -> None:
         """Returns when all that was wanted is done."""
         while self._under_way is not None:
-            self._under_way.join()
+            self._under_way.wait()
             self.go_on()
 
     def close(self) -> None:
         """Waits for what is under way, and for nothing else; nobody is told whether it failed."""
         if self._under_way is not None:
-            self._under_way.join()
+            self._under_way.wait()
 
 
 class _Commit(threading.Thread):
-    """One, from now on. error: what it failed with, to be looked at when it has ended."""
+    """One, from now on; in the thread that asks, where no other is to be had. error: what it failed
+    with, to be looked at when it has ended."""
 
     def __init__(self, position: Position, steps: list[Callable[[], None]]) -> None:
         super().__init__(name="aolog-bridge-commit", daemon=True)
@@ -86,7 +87,15 @@ class _Commit(threading.Thread):
         self._steps = steps
         self._context = contextvars.copy_context()  # of which log it is, for what is logged
         self._late_at_s = time.monotonic() + PATIENCE_S
-        self.start()
+        try:
+            self.start()
+        except RuntimeError:
+            self.run()
+
+    def wait(self) -> None:
+        """Returns when it has ended."""
+        if self.ident is not None:  # else it was never begun as a thread
+            self.join()
 
     @property
     def late(self) -> bool:

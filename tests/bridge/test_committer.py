@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import io
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +73,20 @@ def test_a_stop_waits_for_the_disk_and_for_the_last_position(
         assert run.alive
         assert cursor(log) < end
     assert run.end().committed == end == cursor(log)
+
+
+def test_where_no_thread_is_to_be_had_it_commits_all_the_same(
+    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(committer._Commit, "start", no_thread)
+    fill(log, 10)
+    end = run.until(lambda s: s.acknowledged == 20 and s.committed == s.position).committed
+    assert cursor(log) == end
+    run.forwarder.stop()
+    assert run.end().committed == end
 
 
 def test_a_disk_that_takes_too_long_holds_up_the_rest_so_that_it_is_seen(
