@@ -111,6 +111,7 @@ class StoreForward:
         self._bytes = 0
         self._read: list[Item] = []
         self._carried: list[Item] = []  # of the backlog, into memory where live began
+        self._unsettled = False  # all else that was read is delivered, and the cursor is to follow
         self._go_back_to: list[int] = []  # carried, and not known to be delivered where live ended
         self._leave_out: set[int] = set()
         self._given_back: list[Message] = []
@@ -190,7 +191,7 @@ class StoreForward:
         if self._go_back_to:
             done = (item.address for item in self._carried if item.done)
             self._leave_out.update(address for address in done if address is not None)
-        self._carried = []
+        self._carried, self._unsettled = [], False
         self._live = False  # last: `turn` looks without the lock
 
     def _pour(self) -> None:
@@ -265,13 +266,17 @@ class StoreForward:
         return 0.0
 
     def _settle(self) -> None:
-        """Once all that live began with is delivered, the backlog lets it go."""
-        carried = self._carried  # live may end meanwhile
-        if carried and all(item.done for item in carried):
-            assert self._backlog is not None
-            self._commit(self._backlog)
-            self._carried = []
-            self._backlog.free()
+        """Once all that was read is delivered, the backlog lets it go. The disk is waited for
+        without the lock."""
+        with self.changed:  # live may end meanwhile, and what it began with is read again
+            if not self._unsettled or not all(item.done for item in self._carried):
+                return
+        assert self._backlog is not None
+        self._commit(self._backlog)
+        self._backlog.free()
+        with self.changed:
+            self._carried, self._unsettled = [], False
+            self.changed.notify_all()
 
     def _forget(self, batch: Sequence[Item]) -> None:
         """Drops what is done of the batch that memory begins with."""
@@ -296,14 +301,16 @@ class StoreForward:
                     self.full = None
                 while self._read_on(backlog):
                     pass  # to its end: no more than its writer held
-                if not self._read:
-                    self._drained(backlog)
+                if not self._read:  # everything in it is delivered
+                    self._unsettled |= self._stored
+                    self._stored = False
                 wait_s = self._until_live_s()
                 if wait_s <= 0:
-                    self._begin_live(backlog)
+                    self._begin_live()
                     return 0.0
-                if not self._read:
-                    return wait_s
+            if not self._read:
+                self._settle()
+                return wait_s
         self.outlet.deliver(self._read)
         left = [item for item in self._read if not item.done]
         with self.changed:
@@ -340,12 +347,6 @@ class StoreForward:
         self._go_back_to = []
         self._leave_out = {a for a in self._leave_out if a >= backlog.address}
 
-    def _drained(self, backlog: Backlog) -> None:
-        """Everything in it is delivered."""
-        self._stored = False
-        self._commit(backlog)
-        self.changed.notify_all()
-
     def _until_live_s(self) -> float:
         """How long still, with the backlog read to its end: until the destination has been well
         for a while; not at all where memory holds what a full disk did not take."""
@@ -361,8 +362,9 @@ class StoreForward:
             return NOTHING_DUE_S  # live would end as soon as it began
         return self.outlet.healthy_since_s + self.settings.live_after_s - self._clock()
 
-    def _begin_live(self, backlog: Backlog) -> None:
-        """From now on from memory, which begins with what was read last."""
+    def _begin_live(self) -> None:
+        """From now on from memory, which begins with what was read last. The next turn settles what
+        was delivered before, ahead of everything else."""
         _log.info("%s: live", self.name)
         for item in reversed(self._read):
             item.since_s = self._clock()
@@ -372,9 +374,8 @@ class StoreForward:
         self._carried += self._read
         self._read = []
         self._stored = False
+        self._unsettled = True
         self._live = True
-        if not self._carried:
-            backlog.free()
 
     def _commit(self, backlog: Backlog) -> None:
         """What was read is delivered."""
@@ -403,7 +404,7 @@ class StoreForward:
     @property
     def all_delivered(self) -> bool:
         """Whether nothing is left, in memory and on disk. With the lock."""
-        return not (self._memory or self._stored or self._carried)
+        return not (self._memory or self._stored or self._unsettled)
 
     @property
     def due(self) -> bool:

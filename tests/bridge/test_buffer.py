@@ -16,12 +16,13 @@ from typing import Any, get_args
 import pytest
 
 from aolog.errors import Forked, LogClosed, LogLocked, RecordRefused, RecordTooLarge, UsageError
+from aolog.storage import Storage
 from bridge.buffer import Buffer
 from bridge.errors import NotDelivered
 from bridge.outlet import Item, Outlet
 from bridge.provider import FaultyProvider, FileProvider, MemoryProvider, Message
 from bridge.store_forward import Mode
-from tests.bridge.conftest import Limited, wait_until
+from tests.bridge.conftest import Limited, StallingSystem, wait_until
 
 QUICK: dict[str, Any] = {"live_after_s": 0.1, "retry_max_s": 0.05, "close_s": 20.0}
 
@@ -110,6 +111,27 @@ def test_mode_buffer_leaves_live_where_the_destination_does_not_keep_up(
         assert buffer.status().state == "buffering"
         destination.delay_s = 0.0
     assert destination.values == numbered(range(200)), "nothing twice: it was only slow"
+
+
+def test_a_disk_that_stalls_holds_up_no_send(destination: Destination, tmp_path: Path) -> None:
+    """Each time the log is found empty, its cursor follows; only who delivers waits for that."""
+
+    def send_slowly() -> None:
+        for n in range(10, 20):
+            send(buffer, [n])
+            time.sleep(0.02)  # so that the one before was delivered, or is held up
+
+    disk = StallingSystem()
+    log = tmp_path / "log"
+    with Buffer(destination, log, mode="always", storage=Storage(disk), **QUICK) as buffer:
+        send(buffer, range(10))
+        wait_until(lambda: len(destination.values) == 10)
+        with disk.stalled():
+            sender = threading.Thread(target=send_slowly)
+            sender.start()
+            sender.join(5)
+            assert not sender.is_alive()
+    assert destination.values == numbered(range(20))
 
 
 def test_mode_block_waits_and_delivers_all(destination: Destination) -> None:
@@ -687,6 +709,7 @@ def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
 
 PROGRAM = """
 import sys
+from aolog.storage import Storage
 from bridge.buffer import Buffer
 from bridge.provider import FaultyProvider, FileProvider
 mode, log, out, down = sys.argv[1:]
