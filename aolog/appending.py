@@ -46,7 +46,7 @@ class Appending(Gate):
 
     path: str
     _chain: SlabChain
-    _flush_due_s: float  # when the writer's own thread is to do what (upkeep.py)
+    _flush_due_s: float  # when the writer's own threads are to do what (upkeep.py)
     _sync_due_s: float
     _looks_s: float
     _arm: Callable[[], None]

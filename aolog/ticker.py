@@ -1,41 +1,38 @@
-"""The writer's own thread: flushes and syncs when nobody calls.
+"""A thread of the writer's own: for what is to be done when nobody calls.
 
 It holds the writer weakly, so that a forgotten writer can go; it sleeps without waking while
-there is nothing to do. What it does and when is the writer's `_tick`.
+there is nothing to do. What it does and when is a method of the writer's.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Ticker"]
 
 
-class Ticked(Protocol):
-    """What the ticker drives."""
-
-    def _tick(self) -> float | None:
-        """Does what is due; seconds until the next call, None to sleep until `wake`."""
-
-
 class Ticker:
-    """Calls `_tick` of an object from a thread of its own, which `wake` starts and wakes."""
+    """Calls a method from a thread of its own, which `wake` starts and wakes. tick: does what is
+    due; seconds until the next call, None to sleep until `wake`."""
 
-    def __init__(self, ticked: Ticked, name: str) -> None:
+    def __init__(self, tick: Callable[[], float | None], name: str) -> None:
         self._event = threading.Event()
         self._stopped = False
-        self._ticked = weakref.ref(ticked, lambda _: self._event.set())
+        self._tick = weakref.WeakMethod(tick, lambda _: self._event.set())
         self._name = name
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """There is something to do: ask when."""
+        """There is something to do: ask when. Raises RuntimeError where no thread is to be had."""
         if self._thread is None and not self._stopped:
             thread = threading.Thread(
                 target=_run,
-                args=(self._ticked, self._event, self),
+                args=(self._tick, self._event, self),
                 name=self._name,
                 daemon=True,
             )
@@ -53,16 +50,20 @@ class Ticker:
         self._thread = None
 
 
-def _run(ticked: weakref.ref[Ticked], event: threading.Event, ticker: Ticker) -> None:
+def _run(
+    method: weakref.WeakMethod[Callable[[], float | None]],
+    event: threading.Event,
+    ticker: Ticker,
+) -> None:
     delay: float | None = None
     while True:
         if event.wait(delay):
             event.clear()
-        target = ticked()
-        if target is None or ticker._stopped:  # noqa: SLF001 -- the thread's own half of Ticker
+        tick = method()
+        if tick is None or ticker._stopped:  # noqa: SLF001 -- the thread's own half of Ticker
             event.set()  # for another one: where a signal ended `wake`, the next one started it
             return
-        delay = target._tick()  # noqa: SLF001 -- as above
+        delay = tick()
         if delay is not None:
             delay = min(delay, threading.TIMEOUT_MAX)  # a longer one would end this thread
-        del target
+        del tick

@@ -1,7 +1,8 @@
-"""What a writer's own thread does, and when: flushes, syncs, seals what has aged, marks, prunes.
+"""What a writer's own threads do, and when: flush, sync, seal what has aged, mark, prune.
 
 Each `_…_due_s` is when something is to be done, by `time.monotonic`; whoever brings one forward
-wakes the thread (ticker.py), which sleeps until the first of them.
+wakes the first thread (ticker.py), which sleeps until the first of them. It leaves syncs to the
+second, since a disk may take long for one, and flushes wait for no disk.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Upkeep(Appending):
 
     _flush_seconds: float | None
     _ticker: Ticker
+    _syncer: Ticker
 
     def _begin_upkeep(self, flush_seconds: float | None) -> None:
         self._flush_seconds = flush_seconds
@@ -35,7 +37,13 @@ class Upkeep(Appending):
     def _begin_ticking(self) -> None:
         self._looks_s = _NEVER_S  # when the thread looks next; never: when it is woken
         self._is_busy = False  # something was appended since it looked last
-        self._ticker = Ticker(self, f"aolog-writer {self.path}")
+        self._ticker = Ticker(self._tick, f"aolog-writer {self.path}")
+        self._syncer = Ticker(self._sync_written, f"aolog-sync {self.path}")
+
+    def _end_ticking(self) -> None:
+        """Waits for what is going on."""
+        self._ticker.stop()
+        self._syncer.stop()
 
     def _look_after_age(self) -> None:
         self._age_due_s = time.monotonic() + _AGE_CHECK_S
@@ -82,12 +90,15 @@ class Upkeep(Appending):
             if is_due and self._trouble is not None:
                 self._flush_due_s = min(self._flush_due_s, now + _RETRY_S)
             self._tick_slab(now)
-            written = self._chain.written
-            unsynced = self._sync_policy == "interval" and self._chain.durable < written
+            unsynced = self._sync_policy == "interval" and self._chain.durable < self._chain.written
             if not unsynced:  # by a call of the user's, for instance
                 self._sync_due_s = _NEVER_S
         if unsynced and now >= self._sync_due_s:
-            self._quietly(self._sync_and_forget, written)
+            self._sync_due_s = _NEVER_S
+            try:
+                self._syncer.wake()
+            except RuntimeError:  # no other thread is to be had
+                self._sync_written()
         with self._lock:
             self._tick_mark(now)
             due_s = self._next_due_s()
@@ -99,9 +110,11 @@ class Upkeep(Appending):
             self._looks_s = due_s
             return None if due_s == _NEVER_S else max(0.0, due_s - time.monotonic())
 
-    def _sync_and_forget(self, target: int) -> None:
-        self._sync_due_s = _NEVER_S
-        self._sync_to(target)
+    def _sync_written(self) -> None:
+        self._quietly(self._sync_to, self._chain.written)
+        with self._lock:
+            self._tick_mark(time.monotonic())
+            self._wake_in_time()
 
     def _tick_slab(self, now: float) -> None:
         """Seals an aged slab, lets go what is too old."""

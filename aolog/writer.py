@@ -1,8 +1,8 @@
 """Writer: appends to a log. Batches in memory, frames in the page cache, records on the device.
 
 This is what a user calls, and how a writer begins and ends. What becomes of records is in
-appending.py, what the writer's own thread does in upkeep.py, slabs and what is durable in
-chain.py. Errors of the writer's own thread surface at the next call.
+appending.py, what the writer's own threads do in upkeep.py, slabs and what is durable in
+chain.py. Errors of the writer's own threads surface at the next call.
 """
 
 from __future__ import annotations
@@ -335,12 +335,12 @@ class Writer(Upkeep):
     def close(self) -> None:
         """Flushes, seals, syncs, gives the log free. Idempotent. Raises StorageFull or
         StorageFailed with the log still open: nothing is lost, free space and call again. Raises
-        SyncFailed, also for one that the writer's own thread met, with the log given free."""
+        SyncFailed, also for one that a thread of the writer's own met, with the log given free."""
         if isinstance(self._trouble, LogClosed | Forked):
             return
         self._refuse_nested()
-        self._chain.refuse_nested()  # the writer's own thread may wait for this one's sync
-        self._ticker.stop()
+        self._chain.refuse_nested()  # a thread of the writer's own may wait for this one's sync
+        self._end_ticking()
         with self._lock:
             if isinstance(self._trouble, LogClosed):  # by another thread meanwhile
                 return
@@ -363,7 +363,7 @@ class Writer(Upkeep):
         in memory only. The address behind those frames: records before it are in the log, and
         durable if `durable` says so; others are not, and may be appended again. Idempotent; never
         raises."""
-        self._ticker.stop()
+        self._end_ticking()
         with self._lock:
             if isinstance(self._trouble, LogClosed | Forked):
                 return self._chain.durable

@@ -481,11 +481,11 @@ def test_a_log_is_made_once_by_threads_that_race(tmp_path: Path) -> None:
 
 def test_a_ticker_may_be_stopped_while_its_thread_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ticked:
-        def _tick(self) -> None:
+        def tick(self) -> None:
             return None
 
     ticked, begun = Ticked(), []
-    ticker = Ticker(ticked, "ticker under test")
+    ticker = Ticker(ticked.tick, "ticker under test")
     start = threading.Thread.start
 
     def stopped_first(thread: threading.Thread) -> None:

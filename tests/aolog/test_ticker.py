@@ -1,4 +1,4 @@
-"""The writer's own thread ends when it is told to."""
+"""A thread of the writer's own ends when it is told to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Ticked:
         self.ticks = 0
         self.go = threading.Semaphore(0)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         self.ticks += 1
         if self.ticks == 1:
             assert self.go.acquire(timeout=SOON_S)
@@ -23,7 +23,7 @@ class Ticked:
 
 def test_all_threads_end_where_a_signal_came_before_the_first_was_known() -> None:
     ticked = Ticked()
-    ticker = Ticker(ticked, "test")
+    ticker = Ticker(ticked.tick, "test")
     ticker.wake()
     eventually(lambda: ticked.ticks == 1)
     first = ticker._thread

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ import aolog
 from aolog.frame import KIND_RECORDS
 from aolog.record import Record
 from aolog.slab import DATA_BEGIN, HEADER_LEN, decode_slab_header
+from aolog.storage import Storage
 from tests.aolog.conftest import (
     ROOT,
     Child,
@@ -35,6 +37,7 @@ from tests.aolog.conftest import (
     slab_files,
     values,
 )
+from tests.stalling import StallingSystem
 
 # --- records ---------------------------------------------------------------------------------
 
@@ -336,6 +339,38 @@ def test_what_is_due_later_delays_no_flush(log_path: str, options: dict[str, obj
 
 
 def test_records_are_synced_in_time_when_nobody_calls(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=0.05, sync_seconds=0.05) as writer:
+        for _ in range(3):
+            address = writer.append(b"a")
+            eventually(lambda address=address: writer.durable > address)
+
+
+def test_a_disk_that_stalls_holds_up_no_flush(log_path: str) -> None:
+    disk = StallingSystem()
+    quick = {"flush_seconds": 0.01, "sync_seconds": 0.01, "storage": Storage(disk)}
+    with aolog.Writer(log_path, **quick) as writer:
+        first = writer.append(b"a")
+        eventually(lambda: writer.durable > first)
+        with disk.stalled():
+            for i in range(2, 30):
+                writer.append(b"x")
+                eventually(lambda i=i: len(values(log_path)) == i)
+            assert writer.durable < writer.end
+        end = writer.end
+        eventually(lambda: writer.durable >= end)
+
+
+def test_where_no_second_thread_is_to_be_had_the_first_one_syncs(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("aolog-sync"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
     with aolog.Writer(log_path, flush_seconds=0.05, sync_seconds=0.05) as writer:
         for _ in range(3):
             address = writer.append(b"a")

@@ -3,7 +3,6 @@ owes nothing to the bridge's own code."""
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
@@ -14,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +22,6 @@ from confluent_kafka import Consumer, TopicPartition
 from aolog import Reader, Record, Writer
 from aolog.cursor import read_position
 from aolog.storage import Storage
-from aolog.system import RealSystem
 from bridge import arrivals, kafka, provider, read_back
 from bridge.embedded import EmbeddedBroker
 from bridge.forwarder import Forwarder
@@ -268,30 +265,6 @@ def wait_until(reached: Callable[[], object], seconds: float = SOON_S) -> None:
     while not reached():
         assert time.monotonic() < until_s, "it did not come to that"
         time.sleep(0.01)
-
-
-class StallingSystem(RealSystem):
-    """A disk that sometimes takes nothing. errno: what its syncs fail with, if they do."""
-
-    def __init__(self) -> None:
-        self._flows = threading.Event()
-        self._flows.set()
-        self.errno: int | None = None
-
-    @contextmanager
-    def stalled(self) -> Iterator[None]:
-        self._flows.clear()
-        try:
-            yield
-        finally:
-            self._flows.set()
-
-    def fdatasync(self, fd: int, /) -> None:  # type: ignore[override]  # a method for a function
-        if not self._flows.wait(SOON_S):
-            raise OSError(errno.ETIMEDOUT, "stalled for too long for a test")
-        if self.errno is not None:
-            raise OSError(self.errno, os.strerror(self.errno))
-        os.fdatasync(fd)
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from bridge.errors import NotDelivered
 from bridge.outlet import Item, Outlet
 from bridge.provider import FaultyProvider, FileProvider, MemoryProvider, Message
 from bridge.store_forward import Mode
-from tests.bridge.conftest import Limited, StallingSystem, wait_until
+from tests.bridge.conftest import Limited, wait_until
+from tests.stalling import StallingSystem
 
 QUICK: dict[str, Any] = {"live_after_s": 0.1, "retry_max_s": 0.05, "close_s": 20.0}
 

@@ -20,7 +20,8 @@ from bridge.embedded import EmbeddedBroker
 from bridge.engine import Position
 from bridge.lanes import LaneNote, LaneNotes
 from bridge.source import Source
-from tests.bridge.conftest import Run, StallingSystem, consume, fill, wait_until
+from tests.bridge.conftest import Run, consume, fill, wait_until
+from tests.stalling import StallingSystem
 
 Forward = Callable[..., Run]
 

@@ -42,13 +42,13 @@ from tests.bridge.against_kafka import (
 from tests.bridge.conftest import (
     Process,
     Run,
-    StallingSystem,
     append,
     assert_arrived,
     cursor_of,
     fill,
     records_of,
 )
+from tests.stalling import StallingSystem
 
 if TYPE_CHECKING:
     from tests.kafka.plugin import TopicFactory
