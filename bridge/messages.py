@@ -14,14 +14,14 @@ from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np  # here: to load it takes 150 ms, for which no record is to wait
+
 from aolog.columns import BinaryColumn, lone
 from aolog.speed import Rows
 from bridge.stamp import HEADER_NAME, STAMP, encode_stamp, encode_stamps, stamp_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    import numpy as np
 
     from aolog import Record
     from aolog.batch import Batch, RecordFrame
@@ -155,8 +155,6 @@ def _is_plain(frame: RecordFrame) -> bool:
 
 def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
     """Numbers of all frames at once: numpy's calls cost as much as some hundred records."""
-    import numpy as np
-
     values: list[BinaryColumn] = []
     keys: list[BinaryColumn] = []
     topics: list[str | None] = []
@@ -204,8 +202,6 @@ def _nothing(count: int) -> BinaryColumn:
 
 def _sizes(values: list[BinaryColumn], keys: list[BinaryColumn], behind: np.ndarray) -> np.ndarray:
     """Of value and key, i64. behind: entries up to the end of each piece."""
-    import numpy as np
-
     of_values, of_keys = (
         np.frombuffer(b"".join([piece.offsets for piece in column]), np.uint32)
         for column in (values, keys)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections import deque
 from itertools import starmap
@@ -172,6 +174,13 @@ def test_how_far_the_client_took_a_part_is_known(tmp_path: Path) -> None:
 )
 def test_kafkas_timestamp_is_rounded_down_and_never_before_1970(us: int | None, ms: int) -> None:
     assert milliseconds(us) == ms
+
+
+def test_no_record_waits_until_a_large_library_is_loaded() -> None:
+    """They are loaded with the forwarder: numpy takes as long as ten flushes of a writer."""
+    code = "import sys, bridge.forwarder; print({'numpy', 'confluent_kafka'} <= sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
 
 
 def test_a_lone_record_among_large_frames_is_a_column_too(tmp_path: Path) -> None:
