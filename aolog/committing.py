@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aolog.errors import LogClosed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,20 +21,33 @@ __all__ = ["Commits"]
 
 
 class Commits:
-    """Those of a reader's cursor. To be closed once none is under way."""
+    """Those of a reader's cursor, which it owns. To be closed once none is under way."""
 
     def __init__(self, log: Log, cursor: CursorFile) -> None:
         self._log = log
         self._cursor = cursor
-        self._last: tuple[int, File] | None = None  # slab: base and a file that only this closes
+        self._last: tuple[int, File] | None = None  # slab: its base, and a file of our own
+        self._closed = False
+
+    @property
+    def position(self) -> Position | None:
+        """What is committed; None if nothing ever was."""
+        return self._cursor.position
 
     def prepare(self, position: Position) -> Callable[[], None]:
         """What makes the position durable when it is called: one at a time, in their order.
-        Raises StorageError, as does what it returns."""
+        Raises StorageError, as does what it returns, which raises LogClosed behind `close`, and
+        where it is the cursor's first CursorLocked."""
         published = list(self._log.published.values())
         last = self._last_slab(position.address)
 
         def commit() -> None:
+            if self._closed:
+                raise LogClosed(
+                    "the reader of the cursor is closed",
+                    hint="commit before it is",
+                    path=self._log.path,
+                )
             if published:  # by a job that may have been killed before that was durable
                 from aolog.manifest import sync_roots
 
@@ -46,7 +61,7 @@ class Commits:
     def _last_slab(self, address: int) -> File | None:
         """The log's last, if the position is there; those before it are sealed, and durable. None
         where the writer does not sync: format 1 does not say whether it does, and counts as if."""
-        log = self._log
+        log, last, self._last = self._log, self._last, None  # one that is removed keeps its room
         i = log.position(address)
         if i < 0 or i + 1 < len(log.bases):
             return None
@@ -54,15 +69,15 @@ class Commits:
             slab = log.slab(i)
             if slab.header is not None and not slab.header.synced:
                 return None
-            if self._last is None or self._last[0] != slab.base:
-                self._last = slab.base, log.open_file(slab.base)
+            if last is None or last[0] != slab.base:
+                last = slab.base, log.open_file(slab.base)
         except FileNotFoundError:  # pruned since it was listed
             return None
-        return self._last[1]
+        self._last = last
+        return last[1]
 
     def close(self) -> None:
         """Idempotent; gives the cursor to the next reader."""
-        if self._last is not None:
-            self._last[1].close()
-            self._last = None
+        self._closed = True
+        self._last = None
         self._cursor.close()

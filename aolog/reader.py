@@ -90,16 +90,14 @@ class Reader:
         self._watch: Watch | None = None
         self._reading: FrameRecords | None = None  # a frame that is read record by record
         self._held: RecordFrame | None = None
-        self._cursor: CursorFile | None = None
         self._commits: Commits | None = None
         self._log = Log(self.path, self.storage)
         try:
             self._log.require_slabs()
             position = None
             if cursor is not None:
-                self._cursor = CursorFile(self.path, cursor, self.storage)
-                self._commits = Commits(self._log, self._cursor)
-                position = self._cursor.position
+                self._commits = Commits(self._log, CursorFile(self.path, cursor, self.storage))
+                position = self._commits.position
             if position is None:
                 place = self._place(start)
             else:
@@ -204,7 +202,7 @@ class Reader:
     @property
     def has_cursor_position(self) -> bool:
         """Whether the named cursor was ever committed."""
-        return self._cursor is not None and self._cursor.position is not None
+        return self._commits is not None and self._commits.position is not None
 
     def _last_header(self) -> SlabHeader | None:
         for i in reversed(range(len(self._log.bases))):

@@ -1,8 +1,8 @@
 """What a writer's own threads do, and when: flush, sync, seal what has aged, mark, prune.
 
 Each `_…_due_s` is when something is to be done, by `time.monotonic`; whoever brings one forward
-wakes the first thread (ticker.py), which sleeps until the first of them. It leaves syncs to the
-second, since a disk may take long for one, and flushes wait for no disk.
+wakes the first thread (ticker.py), which sleeps until the first of them. It leaves the interval's
+syncs to the second: a disk may take long for one, and flushes go on. Who seals a slab waits.
 """
 
 from __future__ import annotations

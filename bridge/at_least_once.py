@@ -2,7 +2,7 @@
 before a crash is read back and not sent again.
 
 It owns the cluster, the lane notes, the feed and the dead letters; it carries out the engine's
-commands and reports events to it. One thread does everything but wait for commits.
+commands and reports events to it. One thread does everything but the cursor's commits.
 """
 
 from __future__ import annotations

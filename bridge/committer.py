@@ -8,8 +8,11 @@ cursor, then the lane notes, then pruning: in this order, each durable before th
 from __future__ import annotations
 
 import contextvars
+import logging
 import threading
 import time
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from bridge.source import Source
 
 __all__ = ["Committer"]
+
+_log = logging.getLogger("bridge")
 
 PATIENCE_S = 10.0  # a disk that takes longer holds up the rest as well, so that it is seen
 
@@ -48,21 +53,22 @@ class Committer:
 
     def go_on(self) -> None:
         """Takes note of what is done, and begins what is next."""
-        if self._under_way is not None:
-            if self._under_way.late:
-                self._under_way.wait()
-            if self._under_way.is_alive():
+        under_way = self._under_way
+        if under_way is not None:
+            if under_way.late:
+                under_way.wait()
+            if not under_way.done.done():
                 return
-            done, self._under_way = self._under_way, None
-            if done.error is not None:
-                raise done.error
-            self._told(done.position)
+            self._under_way = None
+            under_way.done.result()
+            self._told(under_way.position)
         if self._wanted is not None:
             position, self._wanted = self._wanted, None
             steps = [self._source.committing(position)]
             if self._notes is not None:
                 steps.append(self._notes())
             self._under_way = _Commit(position, [*steps, self._source.prune])
+            self._under_way.begin()
 
     def finish(self) -> None:
         """Returns when all that was wanted is done."""
@@ -71,39 +77,54 @@ class Committer:
             self.go_on()
 
     def close(self) -> None:
-        """Waits for what is under way, and for nothing else; nobody is told whether it failed."""
+        """Waits for what is under way, and for nothing else. What it fails with is logged."""
         if self._under_way is not None:
-            self._under_way.wait()
+            error = self._under_way.wait()
+            if error is not None:
+                _log.error("a commit failed: %s", error)
 
 
-class _Commit(threading.Thread):
-    """One, from now on; in the thread that asks, where no other is to be had. error: what it failed
-    with, to be looked at when it has ended."""
+class _Commit:
+    """One, in a thread of its own, or in the caller's where no other is to be had. done: its end,
+    and what it failed with."""
 
     def __init__(self, position: Position, steps: list[Callable[[], None]]) -> None:
-        super().__init__(name="aolog-bridge-commit", daemon=True)
         self.position = position
-        self.error: BaseException | None = None
+        self.done: Future[None] = Future()
         self._steps = steps
-        self._context = contextvars.copy_context()  # of which log it is, for what is logged
         self._late_at_s = time.monotonic() + PATIENCE_S
-        try:
-            self.start()
-        except RuntimeError:
-            self.run()
 
-    def wait(self) -> None:
-        """Returns when it has ended."""
-        if self.ident is not None:  # else it was never begun as a thread
-            self.join()
+    def begin(self) -> None:
+        """Once. In the context of the caller: it says of which log is what is logged."""
+        run = contextvars.copy_context().run
+        thread = threading.Thread(
+            target=run, args=(self._run,), name="aolog-bridge-commit", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            self._run()
+        except BaseException:  # of a signal's handler: there may be a thread, or none
+            self.done.cancel()
+            raise
 
     @property
     def late(self) -> bool:
         return time.monotonic() > self._late_at_s
 
-    def run(self) -> None:
+    def wait(self) -> BaseException | None:
+        """Returns when it has ended: what it failed with."""
+        with suppress(CancelledError):
+            return self.done.exception()
+        return None
+
+    def _run(self) -> None:
+        if not self.done.set_running_or_notify_cancel():
+            return
         try:
             for step in self._steps:
-                self._context.run(step)
+                step()
         except BaseException as error:  # noqa: BLE001 -- raised in the caller's thread
-            self.error = error
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(None)

@@ -410,8 +410,9 @@ class Engine:
                 return self.failed("lanes that take nothing fill the client's queue", now_s=now_s)
         if now_s >= self._commit_due_s:
             self._commit_due_s = now_s + self._commit_s
-            if self.position.address > self.committed.address:
-                return [Commit(self.position)]
+            position = self.position
+            if position.address > self.committed.address:
+                return [Commit(position)]
         return []
 
     def committed_at(self, position: Position) -> None:
@@ -430,12 +431,12 @@ class Engine:
 
     def _look(self, now_s: float) -> bool:
         """Holds lanes that would hold up the others; whether those that are held do so yet."""
-        late = [
-            lane
-            for lane in self.lanes.values()
-            if not lane.held and lane.waits_s(now_s) > self._hold_s
-        ]
-        others = any(lane.flows for lane in self.lanes.values() if lane not in late)
+        late, others = [], False
+        for lane in self.lanes.values():
+            if not lane.held and lane.waits_s(now_s) > self._hold_s:
+                late.append(lane)
+            else:
+                others = others or lane.flows
         for lane in late:
             if others or lane.stuck_s(now_s) > self._hold_s:
                 lane.hold()

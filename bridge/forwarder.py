@@ -1,7 +1,7 @@
 """Forwarder: one log to one cluster. The shell around a way of delivering.
 
 It owns the log's reader with its cursor and the clock; `at_least_once` and `exactly_once` carry
-the records. One thread does everything, but for calls to the cluster that may block.
+the records. One thread does everything, but for commits, and calls to the cluster that may block.
 """
 
 from __future__ import annotations

@@ -67,9 +67,15 @@ class LaneNotes:
     lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
     cluster: Identity = field(default_factory=Identity)
     aside_from: int = 0
-    _told: int = field(default=0, init=False, repr=False)  # how often it was said what to save
-    _saved: int = field(default=0, init=False, repr=False)  # the last of those that is saved
-    _saves: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    _told: int = field(
+        default=0, init=False, repr=False, compare=False
+    )  # how often it was said what to save
+    _saved: int = field(
+        default=0, init=False, repr=False, compare=False
+    )  # the last of those that is saved
+    _saves: threading.Lock = field(
+        default_factory=threading.Lock, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, reader: Reader, cursor: str, storage: Storage) -> LaneNotes:
@@ -137,10 +143,6 @@ class LaneNotes:
                 _log.warning("lane notes were not saved: %s", error)
 
         return save_if_possible
-
-    def save_if_possible(self) -> None:
-        """See `saving`."""
-        self.saving()()
 
     def save(self) -> None:
         """Durable on return. Raises StorageFull and the like; what was saved before stays."""

@@ -273,7 +273,8 @@ class StoreForward:
                 return
         assert self._backlog is not None
         self._commit(self._backlog)
-        self._backlog.free()
+        if self._live:  # else it frees itself now and then
+            self._backlog.free()
         with self.changed:
             self._carried, self._unsettled = [], False
             self.changed.notify_all()
@@ -363,15 +364,15 @@ class StoreForward:
         return self.outlet.healthy_since_s + self.settings.live_after_s - self._clock()
 
     def _begin_live(self) -> None:
-        """From now on from memory, which begins with what was read last. The next turn settles what
-        was delivered before, ahead of everything else."""
+        """From now on from memory, which begins with what was read last: that is delivered, and the
+        backlog settled, before anything that comes."""
         _log.info("%s: live", self.name)
         for item in reversed(self._read):
             item.since_s = self._clock()
             self._memory.appendleft(item)
             self._bytes += item.bytes
         self._on_disk -= len(self._read)
-        self._carried += self._read
+        self._carried = self._read
         self._read = []
         self._stored = False
         self._unsettled = True
@@ -404,7 +405,7 @@ class StoreForward:
     @property
     def all_delivered(self) -> bool:
         """Whether nothing is left, in memory and on disk. With the lock."""
-        return not (self._memory or self._stored or self._unsettled)
+        return not (self._memory or self._stored)
 
     @property
     def due(self) -> bool:

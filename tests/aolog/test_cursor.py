@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import aolog
 from aolog.cursor import COPIES, read_copies
+from aolog.retention import prune
 from aolog.storage import Storage
 from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import (
@@ -219,6 +221,63 @@ def test_a_commit_is_durable_and_the_log_before_it(log_path: str) -> None:
                 Operation("write", "c.cursor"),
                 Operation("datasync", "c.cursor"),
             ]
+
+
+def test_a_commit_in_the_next_slab_makes_that_one_durable_first(log_path: str) -> None:
+    storage = WatchedStorage()
+    with aolog.Writer(log_path, slab_bytes=8300, flush_seconds=None) as writer:
+        writer.append_many([b"x" * 1000])
+        with aolog.Reader(log_path, cursor="c", storage=storage) as reader:
+            for rolled in range(3):
+                writer.append_many([b"y" * 1000])
+                writer.flush()
+                assert len(slab_files(log_path)) == rolled + 2
+                while reader.read() is not None:
+                    pass
+                storage.operations.clear()
+                reader.commit()
+                assert storage.operations[0] == Operation("datasync", slab_files(log_path)[-1].name)
+
+
+def open_paths() -> list[str]:
+    """What this process has open."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # what listed them
+            found.append(str(link.readlink()))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nothing tells what is open")
+def test_a_cursor_keeps_no_slab_that_is_removed(log_path: str) -> None:
+    """Its room would not be free before the reader is closed."""
+    with aolog.Writer(log_path, slab_bytes=8300, flush_seconds=None) as writer:
+        writer.append_many([b"x" * 1000] * 2)
+        writer.flush()
+        with aolog.Reader(log_path, cursor="c") as reader:
+            reader.read_batch(1)
+            reader.commit()
+            for _ in range(4):
+                writer.append_many([b"y" * 1000])
+            writer.flush()
+            reader.read_batch(1)
+            reader.read_batch(1)
+            reader.commit()  # in a slab that is not the last
+            assert prune(log_path, Storage(), aolog.Retention(max_slabs=1)).slabs > 0
+            reader.end()  # it looks at the log anew
+            assert not [path for path in open_paths() if log_path in path and "deleted" in path]
+
+
+def test_a_commit_that_was_prepared_is_refused_behind_the_close(log: str) -> None:
+    reader = aolog.Reader(log, cursor="c")
+    reader.commit()
+    reader.read()
+    late = reader.committing(reader.tell(), reader.ordinal)
+    reader.close()
+    with pytest.raises(aolog.LogClosed, match="the reader of the cursor is closed"):
+        late()
+    with aolog.Reader(log, cursor="c") as reader:
+        assert reader.tell() == aolog.Reader(log).tell()
 
 
 def test_commits_take_turns_so_that_the_one_before_stays(log: str) -> None:

@@ -360,6 +360,17 @@ def test_a_disk_that_stalls_holds_up_no_flush(log_path: str) -> None:
         eventually(lambda: writer.durable >= end)
 
 
+def test_a_close_ends_both_threads(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=0.01, sync_seconds=0.01) as writer:
+        for _ in range(2):
+            address = writer.append(b"a")
+            eventually(lambda address=address: writer.durable > address)
+        names = {thread.name for thread in threading.enumerate()}
+        own = {f"aolog-writer {writer.path}", f"aolog-sync {writer.path}"}
+        assert own <= names
+    assert not own & {thread.name for thread in threading.enumerate()}
+
+
 def test_where_no_second_thread_is_to_be_had_the_first_one_syncs(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,6 +446,13 @@ def test_an_idle_writer_uses_no_processor(log_path: str) -> None:
         begun = time.process_time()
         time.sleep(1.0)
         assert time.process_time() - begun < 0.2
+
+
+def test_a_mark_follows_a_sync_though_nothing_is_to_be_flushed(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=None, sync_seconds=0.05) as writer:
+        address = writer.append(b"a")
+        writer.flush()
+        eventually(lambda: aolog.verify(log_path).durable > address)
 
 
 def test_an_idle_writer_marks_what_is_durable_once(log_path: str) -> None:

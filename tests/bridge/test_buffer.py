@@ -710,7 +710,6 @@ def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
 
 PROGRAM = """
 import sys
-from aolog.storage import Storage
 from bridge.buffer import Buffer
 from bridge.provider import FaultyProvider, FileProvider
 mode, log, out, down = sys.argv[1:]

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -79,10 +80,14 @@ def test_a_stop_waits_for_the_disk_and_for_the_last_position(
 def test_where_no_thread_is_to_be_had_it_commits_all_the_same(
     run: Run, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_thread(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+    start = threading.Thread.start
 
-    monkeypatch.setattr(committer._Commit, "start", no_thread)
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "aolog-bridge-commit":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
     fill(log, 10)
     end = run.until(lambda s: s.acknowledged == 20 and s.committed == s.position).committed
     assert cursor(log) == end
@@ -100,12 +105,12 @@ def test_a_disk_that_takes_too_long_holds_up_the_rest_so_that_it_is_seen(
         run._thread.join(0.5)
         return moved_s == run.forwarder.moved_s
 
-    assert not silent()
+    wait_until(lambda: not silent())
     with disk.stalled():
         fill(log, 10)
         wait_until(silent)
     run.until(lambda s: s.committed == s.position)
-    assert not silent()
+    wait_until(lambda: not silent())
 
 
 def test_a_commit_that_fails_ends_it_and_the_cursor_stays(
@@ -117,6 +122,90 @@ def test_a_commit_that_fails_ends_it_and_the_cursor_stays(
     with pytest.raises(SyncFailed):
         run.end()
     assert run.status.committed == before == cursor(log)
+
+
+class Steps:
+    """A source, and notes: whose steps are written down, and wait until they may go on."""
+
+    def __init__(self) -> None:
+        self.did: list[object] = []
+        self.go = threading.Event()
+        self.error: Exception | None = None
+
+    def committing(self, position: Position) -> Callable[[], None]:
+        def commit() -> None:
+            assert self.go.wait(60)
+            if self.error is not None:
+                raise self.error
+            self.did.append(position.address)
+
+        return commit
+
+    def notes(self) -> Callable[[], None]:
+        return lambda: self.did.append("notes")
+
+    def prune(self) -> None:
+        self.did.append("prune")
+
+
+@pytest.fixture
+def steps() -> Steps:
+    return Steps()
+
+
+@pytest.fixture
+def commits(steps: Steps) -> committer.Committer:
+    return committer.Committer(cast("Source", steps), lambda _: None, steps.notes)
+
+
+def test_the_cursor_is_first_and_pruning_last_and_none_is_repeated(
+    steps: Steps, commits: committer.Committer
+) -> None:
+    for address in (8, 8, 16, 24, 24):
+        commits.want(Position(address, None))
+    steps.go.set()
+    commits.finish()
+    assert steps.did == [8, "notes", "prune", 24, "notes", "prune"]
+
+
+def test_a_close_waits_for_what_is_under_way_and_tells_what_it_failed_with(
+    steps: Steps, commits: committer.Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    commits.want(Position(8, None))
+    steps.error = StorageFull("no room for it", path="/log")
+    closing = threading.Thread(target=commits.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive()
+    steps.go.set()
+    closing.join(60)
+    assert not closing.is_alive()
+    assert "a commit failed: /log: no room for it" in caplog.text
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_close_behind_an_interrupted_begin_waits_if_there_is_something_to_wait_for(
+    steps: Steps,
+    commits: committer.Committer,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    begun: bool,
+) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if begun:
+            start(thread)
+            wait_until(lambda: commits._under_way is not None and commits._under_way.done.running())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            commits.want(Position(8, None))
+    steps.go.set()
+    commits.close()
+    assert steps.did == [8, "notes", "prune"] * begun
 
 
 def test_what_a_commit_logs_is_about_its_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

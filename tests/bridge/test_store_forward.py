@@ -317,6 +317,27 @@ def test_a_kill_after_live_began_does_not_repeat_the_old_behind_the_new() -> Non
     machine.teardown()
 
 
+def test_where_live_ends_as_a_turn_begins_nothing_that_it_began_with_is_let_go() -> None:
+    """Whoever offers ends live between two steps of who delivers."""
+    machine = Sending()
+    machine.begin(1, "buffer")
+    machine.provider.down = True
+    machine.send(6)
+    machine.turn(1, 0)
+    machine.provider.down = False
+    machine.provider.takes_s = 1.0
+    while machine.core.status().state != "live":
+        machine.provider.meanwhile = [machine.new()]
+        machine.now_s += min(max(machine.core.turn(), 0.1), 1.0)
+    assert machine.core._carried
+    with machine.core.changed:
+        machine.core._end_live("another thread")
+    machine.core._turn_live()  # it was live when this turn began
+    machine.flush()
+    machine.kill()
+    machine.teardown()
+
+
 def test_what_was_delivered_while_it_went_to_the_log_is_not_repeated_behind_a_close() -> None:
     machine = Sending()
     machine.begin(0, "buffer")
