@@ -27,7 +27,7 @@ from pydantic import (
 from aolog.errors import AologError
 from aolog.retention import Retention
 from bridge.errors import WrongSetting
-from bridge.names import check_cursor
+from bridge.names import check_cursor, check_servers
 from bridge.routing import TOPIC_NAME, PartitionRule, Rule
 from bridge.settings import Setting, nearest, read_settings
 
@@ -47,6 +47,14 @@ class _Table(BaseModel):
 def _servers(value: object) -> object:
     if isinstance(value, list) and value and all(isinstance(v, str) and v for v in value):
         return ",".join(value)
+    return value
+
+
+def _are_servers(value: str) -> str:
+    try:
+        check_servers(value)
+    except WrongSetting as error:
+        raise ValueError(str(error).removeprefix("bootstrap_servers: ")) from None
     return value
 
 
@@ -114,7 +122,8 @@ class Cluster(_Table):
     bootstrap_servers: Annotated[
         str,
         BeforeValidator(_servers),
-        Field(min_length=1, description="HOST:PORT, several by commas or as a list"),
+        AfterValidator(_are_servers),
+        Field(description="HOST:PORT, several by commas or as a list"),
         WithJsonSchema(
             {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
         ),

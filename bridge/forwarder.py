@@ -214,6 +214,10 @@ class Forwarder:
             raise error
         return status
 
+    def drained(self, status: Status) -> bool:
+        """Of the last status: whether it came to where it was to drain."""
+        return self.drain_to is None or status.position >= self.drain_to
+
     def check_whole(self) -> None:
         """After a drain: raises GapFound if gaps of the log were passed on the way. What could
         not be read was not delivered; the cursor is behind it, so the next run says nothing."""

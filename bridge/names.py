@@ -1,11 +1,22 @@
-"""Names that a bridge's cursor may have."""
+"""Names that a bridge's cursor, and a cluster's servers, may have."""
 
 from __future__ import annotations
 
+import re
+
 from aolog.cursor import check_name
 from aolog.errors import UsageError
+from bridge.errors import WrongSetting
 
-__all__ = ["REPLAY", "check_cursor"]
+__all__ = ["REPLAY", "check_cursor", "check_servers"]
+
+# As librdkafka reads them: a protocol, which it ignores if it is ours, and a port may be missing.
+_SERVER = re.compile(
+    r"((plaintext|ssl|sasl_plaintext|sasl_ssl)://)?"
+    r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+)(:(?P<port>[0-9]{1,5}))?",
+    re.IGNORECASE,
+)
+_PORT_MAX = 65_535
 
 REPLAY = "replay"  # of a replay, which moves and removes it
 
@@ -15,3 +26,14 @@ def check_cursor(name: str) -> None:
     check_name(name)
     if name == REPLAY:
         raise UsageError(f"the cursor {name!r} is that of a replay", hint="use another name")
+
+
+def check_servers(servers: str) -> None:
+    """Raises WrongSetting if it is no list of HOST:PORT, by commas."""
+    for server in servers.split(","):
+        found = _SERVER.fullmatch(server.strip())
+        if found is None or not 0 < int(found["port"] or 9092) <= _PORT_MAX:
+            raise WrongSetting(
+                f"bootstrap_servers: {server.strip()!r} is no HOST:PORT",
+                hint="name brokers as kafka:9092, several by commas",
+            )

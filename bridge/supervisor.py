@@ -108,6 +108,11 @@ class Supervisor:
         missed = sorted(self._missed)
         return f"there is no log at {missed[0]} yet; waiting for it" if missed else None
 
+    @property
+    def drained(self) -> bool:
+        """At the end: whether each log was read to its end, as it was in its first turn."""
+        return all(task.drained for task in self._tasks.values())
+
     def run(self, report: Callable[[Overview], None] | None = None, every_s: float = 1.0) -> int:
         """Until the end; the exit status: 0, or that of the worst failure that is left, and of a
         drain that of what could not be looked at. Raises NotALog where there is no root to

@@ -62,7 +62,7 @@ class Task:
     ended: where the task is put when its thread ends. ending: why it was told to stop. gaps:
     those that its forwarders met, by where they begin; the next turn may meet one again.
     counting: held while counts go from the status to the totals. lag: see LogStatus. drain_to: the
-    log's end at its first turn. unmet: the cluster that its cursor is of, where it had nothing to do
+    log's end at its first turn. drained: whether the last turn came to there. unmet: the cluster that its cursor is of, where it had nothing to do
     and did not ask the one that is there.
     """
 
@@ -89,6 +89,7 @@ class Task:
     idle_s: float | None = None
     lag: Lag | None = None
     drain_to: int | None = None
+    drained: bool = False
     unmet: Identity | None = None
     counting: threading.Lock = field(default_factory=threading.Lock)
 
@@ -247,7 +248,8 @@ class Task:
             try:
                 self.unmet = None
                 self.plan.check_cursor(self.path)
-                if self._has_nothing_to_do():
+                self.drained = self._has_nothing_to_do()
+                if self.drained:
                     self.ending = self.ending or "park"
                     return
                 forwarder = self.plan.forwarder(
@@ -258,7 +260,7 @@ class Task:
                 self.forwarder = forwarder
                 if self.ending is not None:  # told before there was one to tell
                     forwarder.stop()
-                forwarder.run(self._report, status_s)
+                self.drained = forwarder.drained(forwarder.run(self._report, status_s))
             except BaseException as error:  # noqa: BLE001 -- the supervisor judges it
                 self.error = error
             finally:

@@ -115,8 +115,11 @@ def chosen(
     WrongConfiguration, and WrongSetting."""
     from bridge.configfile import load
     from bridge.kafka import check
+    from bridge.names import check_servers
     from bridge.routing import Routing
 
+    if servers is not None:
+        check_servers(servers)
     if file is None:
         if cluster is not None:
             raise UsageError("--cluster names one of a configuration's", hint="give its --config")

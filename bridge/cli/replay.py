@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -23,11 +23,10 @@ from bridge.cli.options import (
     settings_option,
     topic_name,
 )
+from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from bridge.engine import Poison
     from bridge.forwarder import Forwarder
     from bridge.status import Status
@@ -47,7 +46,7 @@ Examples:
   aolog-bridge replay REJECTED --dead-letter --bootstrap-servers kafka:9092
 
 Exit status: 0 all was acknowledged, 2 usage, 3 gaps of the log were passed, 5 a replay
-runs already, 6 records were refused.""",
+runs already, 6 records were refused, 130 and 143 interrupted, terminated, before all was sent.""",
 )
 @click.argument("log", type=click.Path())
 @click.option("--from", "begin", metavar="PLACE", help="The first record's place.")
@@ -211,14 +210,12 @@ def _run(forwarder: Forwarder, *, as_json: bool) -> Status:
     from bridge.loglines import set_up
 
     set_up(as_json=as_json, quiet=True)
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        forwarder.stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    signals = on_signals(forwarder.stop)
     with reporter(as_json=as_json, drain=True, stop=forwarder.stop) as report:
         status = forwarder.run(report)
-    if status.lag_records and forwarder.stop_asked:
-        raise click.exceptions.Exit(130)
+    if signals and not forwarder.drained(status):
+        if not as_json:
+            sent = counted(status.acknowledged, "record", ",")
+            click.echo(f"stopped: {sent} sent again, not all", err=True)
+        sys.exit(INTERRUPTED + signals[-1])
     return status

@@ -133,4 +133,5 @@ class _Said:
         self._due_s = now_s + _EVERY_S
         if status.error is not None:
             self._error_due_s = now_s + _EVERY_S
-        _log.info("%s: %s", status.state, _words(status))
+        level = logging.INFO if status.error is None else logging.WARNING
+        _log.log(level, "%s: %s", status.state, _words(status))

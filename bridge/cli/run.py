@@ -127,10 +127,11 @@ def run(
 
     \b
     Exit status:
-      0  stopped; with --drain: all that was there is acknowledged
+      0  stopped; with --drain: all that was there is acknowledged, or was set
+         aside or dropped as --poison says
       2  usage; nothing was started
-      3  a damaged cursor; with --drain: gaps of the log were passed, all else is
-         acknowledged
+      3  a damaged cursor; with --drain: gaps of the log were passed by this run,
+         all else is acknowledged
       4  storage: the disk, a permission; with --drain: a directory could not be
          listed, all else is as told above
       5  the log's cursor is in use
@@ -138,6 +139,7 @@ def run(
          else, or is another one than the cursor is of
       7  fenced: another bridge delivers this log exactly once
       8  the cluster, or its cursor topic, does not do for exactly_once
+      130, 143  with --drain: interrupted, or terminated, before that was done
       141  standard output was closed by its reader
     With many logs: the greatest of theirs.
     """

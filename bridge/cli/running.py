@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
     from bridge.config import Config
 
-__all__ = ["run_many", "run_one"]
+__all__ = ["INTERRUPTED", "on_signals", "run_many", "run_one"]
 
 _CURSOR = "bridge"
+INTERRUPTED = 128  # and the signal's number: an exit status, as of other programs
 
 
 def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, verbose: bool) -> None:
@@ -24,13 +25,14 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
     from bridge.forwarder import OPTIONS, Forwarder
     from bridge.kafka import check
     from bridge.loglines import set_up
-    from bridge.names import check_cursor
+    from bridge.names import check_cursor, check_servers
     from bridge.one import One
     from bridge.pace import Pace
 
     set_up(as_json=given.get("log_format") == "json", verbose=verbose)
     settings, cursor = given.get("settings", {}), given.get("cursor", _CURSOR)
     check(settings)
+    check_servers(given["bootstrap_servers"])
     check_cursor(cursor)
     forwarder = Forwarder(
         path,
@@ -48,7 +50,7 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
         ),
         **{name: given[name] for name in OPTIONS if name in given},
     )
-    _on_signals(forwarder.stop, forwarder.reopen)
+    signals = on_signals(forwarder.stop, forwarder.reopen)
     one = One(path, forwarder)
     with ExitStack() as stack:
         report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=forwarder.stop))
@@ -56,8 +58,10 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
             from bridge.web import serving
 
             stack.enter_context(serving(given["http"], one.look))
-        forwarder.run(one.through(report), every_s=given.get("status_seconds", 1.0))
+        status = forwarder.run(one.through(report), every_s=given.get("status_seconds", 1.0))
     if drain:
+        if signals and not forwarder.drained(status):
+            sys.exit(INTERRUPTED + signals[-1])
         forwarder.check_whole()
 
 
@@ -78,7 +82,7 @@ def run_many(
     config = read()
     set_up(as_json=config.log_format == "json", verbose=verbose)
     supervisor = Supervisor(config, drain=drain, read=None if file is None else read)
-    _on_signals(supervisor.stop, supervisor.reload)
+    signals = on_signals(supervisor.stop, supervisor.reload)
     with ExitStack() as stack:
         report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=supervisor.stop))
         if config.http is not None:
@@ -86,19 +90,27 @@ def run_many(
 
             stack.enter_context(serving(config.http, supervisor.look, supervisor.waits))
         status = supervisor.run(report, every_s=config.status_seconds)
-    sys.exit(status)
+    short = drain and signals and not supervisor.drained
+    sys.exit(INTERRUPTED + signals[-1] if short else status)
 
 
 _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}
 
 
-def _on_signals(stop: Callable[[], None], reload: Callable[[], None]) -> None:
-    def stopping(_signal: int, _frame: FrameType | None) -> None:
+def on_signals(stop: Callable[[], None], reload: Callable[[], None] | None = None) -> list[int]:
+    """What SIGTERM and SIGINT, and SIGHUP, do from now on. Those of the former that came."""
+    came: list[int] = []
+
+    def stopping(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
         stop()
 
     def reloading(_signal: int, _frame: FrameType | None) -> None:
+        assert reload is not None
         reload()
 
     signal.signal(signal.SIGTERM, stopping)
     signal.signal(signal.SIGINT, stopping)
-    signal.signal(signal.SIGHUP, reloading)
+    if reload is not None:
+        signal.signal(signal.SIGHUP, reloading)
+    return came

@@ -73,9 +73,13 @@ def _ask(where: str) -> dict[str, Any]:
     try:
         connection.request("GET", "/status")
         answer = connection.getresponse()
-        found = json.loads(answer.read(_ANSWER_BYTES_MAX))
+        body = answer.read(_ANSWER_BYTES_MAX)
+        try:
+            found = json.loads(body)
+        except ValueError:
+            found = None
         if answer.status != 200 or not isinstance(found, dict) or "logs" not in found:
-            raise ValueError("it is no bridge")
+            raise ValueError("what answers there is none")
     except (OSError, http.client.HTTPException, ValueError) as error:
         said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
         raise NotRunning(
@@ -125,6 +129,7 @@ def _tell(found: dict[str, Any]) -> None:
             f"{whole['state']}: {counted(whole['logs'], 'log')}, "
             f"{whole['acknowledged']:,} acknowledged, "
             f"{'?' if left is None else f'{left:,}'} pending"
+            + (f" ({whole['error']})" if whole.get("error") else "")
         )
     head = ("LOG", "CLUSTER", "STATE", "LAG RECORDS", "LAG", "AGE", "ERROR")
     rows = [

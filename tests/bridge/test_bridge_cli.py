@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Producer
 
 import aolog
 from aolog import Reader, Writer
@@ -27,6 +28,7 @@ from bridge.cli.report import reporter
 from bridge.errors import WrongSetting
 from bridge.kafka import check
 from bridge.librdkafka import away
+from bridge.names import check_servers
 from bridge.status import Status
 from tests.bridge.conftest import Process, append, cursor_of, fill, wait_until
 
@@ -230,6 +232,48 @@ def test_a_tree_is_drained_by_options_alone(
     )  # fmt: skip  # as above
     assert text.end() == 0
     assert "stopped: 0 acknowledged, 0 pending" in text.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("where", ["--log", "--root"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_drain_that_is_stopped_before_its_time_does_not_say_that_it_is_done(
+    bridge: Callable[..., Process], tmp_path: Path, where: str, number: int, status: int
+) -> None:
+    """Else who removes what is drained removes what is not."""
+    log = tmp_path / "root" / "log"
+    fill(log, 10)
+    path = log if where == "--log" else log.parent
+    process = bridge(
+        "run", where, path, "--topic", "t", "--drain", "--json", "--bootstrap-servers", NOWHERE
+    )
+    process.until(lambda s: s["lag_records"] == 10)
+    process.popen.send_signal(number)
+    assert process.end() == status
+    assert process.statuses[-1]["acknowledged"] == 0
+
+
+@pytest.mark.parametrize(
+    "servers", ["k:abc", "k:99999", "k:0", "http://k:9092", "k:1:2", "a:1,,b:2", "k k:1", "k/x", ""]
+)
+def test_what_names_no_broker_is_refused(log: Path, servers: str) -> None:
+    fill(log, 1)
+    named = f"{servers.split(',')[1 if ',' in servers else 0]!r} is no HOST:PORT"
+    for command in (
+        ["run", "--log", str(log)],
+        ["run", "--root", str(log.parent)],
+        ["replay", str(log), "--from", "earliest", "--to", "latest"],
+    ):
+        result = CliRunner().invoke(main, [*command, "--bootstrap-servers", servers])
+        assert result.exit_code == 2
+        assert named in result.output
+
+
+@pytest.mark.parametrize(
+    "servers", ["k", "k:1", "a:1,b:65535", "a:1, b:2", "ssl://k:9093", "SASL_SSL://k", "[::1]:9092"]
+)
+def test_what_the_client_takes_for_brokers_is_taken(servers: str) -> None:
+    check_servers(servers)
+    Producer({"bootstrap.servers": servers, "log_level": 0})
 
 
 @pytest.mark.parametrize("missing", ["--log", "--bootstrap-servers"])

@@ -27,6 +27,7 @@ from tests.bridge.conftest import (
     cursor_of,
     fill,
     records_of,
+    wait_until,
 )
 
 Forward = Callable[..., Run]
@@ -302,6 +303,19 @@ def test_a_replay_over_a_gap_says_so_with_its_own_status_and_is_over_all_the_sam
     warned, ended = map(json.loads, machine.stderr.splitlines())
     assert "gap in the log" in warned["message"]
     assert ended["error"]["records_lost"] == whole - rest
+
+
+def test_a_replay_that_cannot_send_says_why_and_how_far_it_came_when_it_is_stopped(
+    bridge: Callable[..., Process], log: Path, delivered: list[int]
+) -> None:
+    del delivered
+    process = bridge(
+        "replay", log, "--from", "earliest", "--to", "latest", "--topic", TOPIC,
+        "--bootstrap-servers", NOWHERE,
+    )  # fmt: skip  # a command line
+    wait_until(lambda: f"{NOWHERE}: " in process.stderr)
+    assert process.terminate() == 143
+    assert process.stderr.splitlines()[-1] == "stopped: 0 records sent again, not all"
 
 
 def test_what_the_bridge_has_not_passed_is_not_replayed(

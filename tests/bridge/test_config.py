@@ -159,6 +159,15 @@ def test_what_is_wrong_with_a_setting_is_told_with_its_key(setting: str, problem
     assert said.startswith(f"clusters.main.settings{problem}")
 
 
+@pytest.mark.parametrize("servers", ["http://k:9092", "k:99999", "", "a:1,:2"])
+def test_servers_that_are_none_are_told_with_their_key(servers: str) -> None:
+    (said,) = problems_of(LEAST.replace("kafka:9092", servers))
+    named = repr(servers.rsplit(",", maxsplit=1)[-1])
+    assert said.startswith(
+        f"clusters.main.bootstrap_servers: {named} is no HOST:PORT; name brokers"
+    )
+
+
 def test_all_problems_are_told_at_once() -> None:
     told = problems_of(
         'rot = 1\ntopic = 3\ncluster = "b"\n[clusters.main]\nbootstrap_server = "x"\n'

@@ -3,11 +3,13 @@ are started."""
 
 from __future__ import annotations
 
+import http.server
 import json
 import logging
 import re
 import signal
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -354,6 +356,33 @@ def test_where_nobody_answers_status_says_so(bridge: Callable[..., Process]) -> 
     assert json.loads(process.stderr)["error"]["code"] == "not_running"
     for arguments in ([], ["--http", ":1", "--log", "x"]):
         assert bridge("status", *arguments).end(30) == 2
+
+
+def test_what_is_no_bridge_is_said_to_be_none(bridge: Callable[..., Process]) -> None:
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        process = bridge("status", "--http", f"127.0.0.1:{server.server_port}")
+        assert process.end(30) == 6
+    assert "what answers there is none" in process.stderr
+
+
+def test_status_says_what_a_bridge_waits_for(
+    bridge: Callable[..., Process], tmp_path: Path
+) -> None:
+    running = bridge(
+        "run", "--root", tmp_path / "nowhere", "--http", ":0", "--bootstrap-servers", NOWHERE
+    )
+    at = where(running)
+    process = bridge("status", "--http", f"{at[0]}:{at[1]}")
+    assert process.end(30) == 0
+    assert process.lines[0].startswith("blocked: 0 logs, 0 acknowledged, 0 pending (no such dir")
+    assert running.terminate() == 0
 
 
 def test_secrets_are_in_no_answer_and_no_line(
