@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import child
+from bench.measure import Wrong
 from bench.panel import Panel, Probe, Unavailable
 
 if TYPE_CHECKING:
@@ -90,8 +91,9 @@ def _count(
         path = Path(parent, "subject")
         if writes is not None:
             _run([*child.command(writes, str(n), str(path))], cache)
-        else:  # bytecode is cached by a run that does not count
-            _run([*child.command(code, "0", str(path))], cache)
+        # What is compiled for it is cached by a run that does not count.
+        _run([*child.command(code, str(n), str(path))], cache)
+        if writes is None:
             _remove(path)
         told = _run(
             [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null",
@@ -102,6 +104,8 @@ def _count(
         if found is None:
             raise Unavailable(f"valgrind counted nothing: {told[-200:]}")
         counts.append(int(found[1]))
+    if counts[1] <= counts[0]:
+        raise Wrong(f"twice the records took {counts[1]:,} instructions, once {counts[0]:,}")
     return {A_RECORD: (counts[1] - counts[0]) / (1000 * thousands)}
 
 
