@@ -344,7 +344,8 @@ class Cluster:
         if error.code() in _AWAY:
             self.last_error = self._away = away(error.str())
         elif error.code() != ALL_DOWN or self.last_error is None:
-            self.last_error = error.str()  # how many are down says less than why one is
+            # How many are down says less than why one is.
+            self.last_error = f"{self._servers}: {error.str()}"
         if generation != self._generation:
             return
         if error.code() == ALL_DOWN:

@@ -68,7 +68,9 @@ def address_in_kafka(
     try:
         stamp = looking.stamp_at(lane, offset)
     except NotReachable as error:
-        raise DestinationError(f"{where}: {error}", hint="try again later") from error
+        raise DestinationError(
+            f"{where} at {bootstrap_servers}: {error}", hint="try again later"
+        ) from error
     finally:
         looking.close()
     if stamp is None or stamp.topic_uuid != notes.source:

@@ -122,6 +122,8 @@ class Supervisor:
             self._scan()
             if self._drain and self._no_root is not None:
                 raise NotALog(self._no_root, path=self._config.root)
+            if self._drain and not self._tasks:
+                _log.warning("there is no log below %s", self._config.root)
             while not self._ended():
                 self._turn()
                 if report is not None and time.monotonic() >= report_due_s:

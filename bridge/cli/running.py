@@ -7,6 +7,8 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from aolog.errors import NotALog
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -34,6 +36,7 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
     check(settings)
     check_servers(given["bootstrap_servers"])
     check_cursor(cursor)
+    _refuse_a_tree(path)
     forwarder = Forwarder(
         path,
         topic=given.get("topic"),
@@ -95,6 +98,22 @@ def run_many(
 
 
 _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}
+
+
+def _refuse_a_tree(path: str) -> None:
+    """Raises NotALog for a directory that is none and has some below it."""
+    from aolog import Reader
+    from bridge.tree import find_logs
+
+    try:
+        Reader(path).close()
+    except NotALog:
+        if below := find_logs(path):
+            raise NotALog(
+                f"no log, but there are logs below it ({min(below)})",
+                hint="for a tree of logs, name it with --root",
+                path=path,
+            ) from None
 
 
 def on_signals(stop: Callable[[], None], reload: Callable[[], None] | None = None) -> list[int]:

@@ -234,6 +234,23 @@ def test_a_tree_is_drained_by_options_alone(
     assert "stopped: 0 acknowledged, 0 pending" in text.stderr.splitlines()[-1]
 
 
+def test_a_tree_that_is_named_as_a_log_is_told_so(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    fill(log, 1)
+    process = bridge("run", "--log", log.parent, "--bootstrap-servers", NOWHERE)
+    assert process.end(30) == 2
+    assert f"no log, but there are logs below it ({log.name}); for a tree" in process.stderr
+
+
+def test_a_tree_without_logs_is_drained_with_a_warning(
+    bridge: Callable[..., Process], tmp_path: Path
+) -> None:
+    process = bridge("run", "--root", tmp_path, "--drain", "--bootstrap-servers", NOWHERE)
+    assert process.end() == 0
+    assert f"there is no log below {tmp_path}" in process.stderr
+
+
 @pytest.mark.parametrize("where", ["--log", "--root"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_drain_that_is_stopped_before_its_time_does_not_say_that_it_is_done(
