@@ -216,8 +216,9 @@ class Appending(Gate):
         if self._batch is not None:  # begun by another thread while this one waited for room
             self._close_batch_to_values()
             return self._batch
-        self._batch = batch = OpenBatch(slab.base + slab.offset, clock.now_us())
-        self._arm()
+        batch = OpenBatch(slab.base + slab.offset, clock.now_us())
+        self._arm()  # first: where no thread is to be had, nothing was begun
+        self._batch = batch
         return batch
 
     def _cut_batch(self) -> None:

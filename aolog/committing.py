@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.errors import LogClosed
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -27,7 +25,6 @@ class Commits:
         self._log = log
         self._cursor = cursor
         self._last: tuple[int, File] | None = None  # slab: its base, and a file of our own
-        self._closed = False
 
     @property
     def position(self) -> Position | None:
@@ -42,12 +39,6 @@ class Commits:
         last = self._last_slab(position.address)
 
         def commit() -> None:
-            if self._closed:
-                raise LogClosed(
-                    "the reader of the cursor is closed",
-                    hint="commit before it is",
-                    path=self._log.path,
-                )
             if published:  # by a job that may have been killed before that was durable
                 from aolog.manifest import sync_roots
 
@@ -78,6 +69,5 @@ class Commits:
 
     def close(self) -> None:
         """Idempotent; gives the cursor to the next reader."""
-        self._closed = True
         self._last = None
         self._cursor.close()

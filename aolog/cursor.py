@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import xxhash
 
 from aolog import clock
-from aolog.errors import CursorCorrupt, CursorLocked, NoSuchCursor, UsageError
+from aolog.errors import CursorCorrupt, CursorLocked, LogClosed, NoSuchCursor, UsageError
 from aolog.log import CURSOR_DIRECTORY
 from aolog.storage import parent_of
 
@@ -216,6 +216,7 @@ class CursorFile:
         self._storage = storage
         self._log_path = log_path
         self._file: File | None = None
+        self._closed = False
         self._sequence = 0
         # Whether what was found is durable, the name too: whoever wrote it may have been killed.
         self._settled = False
@@ -242,7 +243,14 @@ class CursorFile:
         self._file = file
 
     def commit(self, position: Position) -> None:
-        """The position is durable on return. Nothing is written if it is the same already."""
+        """The position is durable on return. Nothing is written if it is the same already. Raises
+        LogClosed behind `close`, which may come from another thread."""
+        if self._closed:  # no file, as where none was created yet
+            raise LogClosed(
+                "the reader of the cursor is closed",
+                hint="commit before it is",
+                path=self._log_path,
+            )
         same = self.position is not None and position[:5] == self.position[:5]
         if same and self._settled:
             return
@@ -297,6 +305,7 @@ class CursorFile:
 
     def close(self) -> None:
         """Idempotent; gives the cursor to the next reader."""
+        self._closed = True
         if self._file is not None:
             self._file.close()
             self._file = None

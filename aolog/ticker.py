@@ -6,8 +6,10 @@ there is nothing to do. What it does and when is a method of the writer's.
 
 from __future__ import annotations
 
+import queue
 import threading
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,9 +23,11 @@ class Ticker:
     due; seconds until the next call, None to sleep until `wake`."""
 
     def __init__(self, tick: Callable[[], float | None], name: str) -> None:
-        self._event = threading.Event()
+        # Its `put` is reentrant, which no Event's `set` is: what is collected in the middle of a wait,
+        # and calls `close`, wakes whoever waits.
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._stopped = False
-        self._tick = weakref.WeakMethod(tick, lambda _: self._event.set())
+        self._tick = weakref.WeakMethod(tick, lambda _: self._wakes.put(None))
         self._name = name
         self._thread: threading.Thread | None = None
 
@@ -32,18 +36,18 @@ class Ticker:
         if self._thread is None and not self._stopped:
             thread = threading.Thread(
                 target=_run,
-                args=(self._tick, self._event, self),
+                args=(self._tick, self._wakes, self),
                 name=self._name,
                 daemon=True,
             )
             thread.start()
             self._thread = thread  # not before: `stop` may come from another thread and join it
-        self._event.set()
+        self._wakes.put(None)
 
     def stop(self) -> None:
         """The thread ends; waits for a tick that is going on, unless called from it."""
         self._stopped = True
-        self._event.set()
+        self._wakes.put(None)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -52,16 +56,18 @@ class Ticker:
 
 def _run(
     method: weakref.WeakMethod[Callable[[], float | None]],
-    event: threading.Event,
+    wakes: queue.SimpleQueue[None],
     ticker: Ticker,
 ) -> None:
     delay: float | None = None
     while True:
-        if event.wait(delay):
-            event.clear()
+        with suppress(queue.Empty):
+            wakes.get(timeout=delay)
+            while True:  # several are one
+                wakes.get_nowait()
         tick = method()
         if tick is None or ticker._stopped:  # noqa: SLF001 -- the thread's own half of Ticker
-            event.set()  # for another one: where a signal ended `wake`, the next one started it
+            wakes.put(None)  # for another one: where a signal ended `wake`, the next one started it
             return
         delay = tick()
         if delay is not None:

@@ -63,8 +63,8 @@ class Upkeep(Appending):
         """The ticker may sleep for longer than what is due now allows."""
         due_s = self._next_due_s()
         if due_s < self._looks_s:
-            self._looks_s = due_s
             self._ticker.wake()
+            self._looks_s = due_s  # behind it: where no thread is to be had, the next asks again
 
     def _next_due_s(self) -> float:
         due_s = min(self._flush_due_s, self._sync_due_s, self._mark_due_s, self._age_due_s)

@@ -212,9 +212,11 @@ class AtLeastOnce:
 
     def close(self) -> None:
         """As Delivery says."""
-        self._committer.close()
-        self._cluster.disconnect()
-        self._dead.close()
+        try:
+            self._committer.close()
+        finally:
+            self._cluster.disconnect()
+            self._dead.close()
 
     def progress(self) -> Progress:
         """As Delivery says."""

@@ -79,11 +79,15 @@ class Backlog:
         self._told_to = 0
         try:
             self._reader = Reader(path, cursor=CURSOR, on_gap=self._on_gap, storage=self._storage)
+            try:
+                self._reader.commit()  # from now on it protects what it has not passed
+            except BaseException:
+                self._reader.close()
+                raise
         except BaseException:
             self._writer.close()
             raise
         self._freed_to = self._reader.tell()
-        self._reader.commit()  # from now on it protects what it has not passed
 
     def _on_gap(self, gap: Gap) -> None:
         if gap.end > self._told_to:  # else it went back, and meets it again

@@ -133,8 +133,8 @@ class Buffer:
         self._close_at_s = float("inf")
         self._idle = False
         self._broken: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="bridge-buffer", daemon=True)
-        self._thread.start()
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()
         atexit.register(self._at_exit)
 
     # --- what a program calls -----------------------------------------------------------------
@@ -217,7 +217,7 @@ class Buffer:
                     self._close_at_s = time.monotonic() + self._close_s
                 core.closing = True
                 core.changed.notify_all()
-            self._thread.join()
+            self._ended.wait()  # not a join: one that was interrupted says that it has ended
             refused = None
             with core.changed:
                 try:
@@ -304,3 +304,5 @@ class Buffer:
         except BaseException as error:  # told to whoever calls next
             self._broken = error
             raise
+        finally:
+            self._ended.set()

@@ -207,8 +207,10 @@ class Forwarder:
             if report is not None:
                 report(status)
         finally:
-            delivery.close()
-            self._source.close()
+            try:
+                delivery.close()
+            finally:
+                self._source.close()
         error = delivery.error()
         if error is not None:
             raise error

@@ -24,7 +24,7 @@ import logging
 import threading
 import time
 from collections import deque
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull, nested_call
@@ -184,13 +184,16 @@ class StoreForward:
         goes back to it, and leaves out what of it is delivered."""
         _log.warning("%s: through the backlog from now on: %s", self.name, why)
         self._stored = True
-        while self._memory and (address := self._memory[0].address) is not None:
-            self._go_back_to.append(address)
-            self._on_disk += 1
-            self._bytes -= self._memory.popleft().bytes
-        if self._go_back_to:
-            done = (item.address for item in self._carried if item.done)
-            self._leave_out.update(address for address in done if address is not None)
+        in_backlog = list(takewhile(lambda item: item.address is not None, self._memory))
+        go_back_to = self._go_back_to + [i.address for i in in_backlog if i.address is not None]
+        done = {item.address for item in self._carried if item.done and item.address is not None}
+        leave_out = self._leave_out | done if go_back_to else self._leave_out
+        memory = deque(islice(self._memory, len(in_backlog), None))
+        of_memory = sum(item.bytes for item in memory)
+        on_disk = self._on_disk + len(in_backlog)
+        # No call between these: a signal's handler may raise at one.
+        self._go_back_to, self._leave_out, self._on_disk = go_back_to, leave_out, on_disk
+        self._memory, self._bytes = memory, of_memory
         self._carried, self._unsettled = [], False
         self._live = False  # last: `turn` looks without the lock
 

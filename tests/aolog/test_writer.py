@@ -371,6 +371,23 @@ def test_a_close_ends_both_threads(log_path: str) -> None:
     assert not own & {thread.name for thread in threading.enumerate()}
 
 
+def test_where_no_thread_is_to_be_had_nothing_is_taken_and_the_next_append_tries_again(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with aolog.Writer(log_path, flush_seconds=0.05, sync_seconds=0.05) as writer:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="can't start new thread"):
+                    writer.append(b"a")
+        address = writer.append(b"b")
+        eventually(lambda: writer.durable > address)
+    assert values(log_path) == [b"b"]
+
+
 def test_where_no_second_thread_is_to_be_had_the_first_one_syncs(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -803,7 +820,7 @@ def test_what_is_due_in_centuries_does_not_end_the_writers_thread(log_path: str)
         writer.append(b"x")
         eventually(lambda: writer._looks_s != float("inf"))
         writer._ticker.wake()
-        eventually(lambda: not writer._ticker._event.is_set())
+        eventually(writer._ticker._wakes.empty)
         assert writer._ticker._thread is not None
         writer._ticker._thread.join(0.2)
         assert writer._ticker._thread.is_alive()
@@ -848,7 +865,7 @@ def test_flushes_do_not_wake_the_writers_thread_and_an_idle_one_sleeps(log_path:
         for _ in range(20):
             writer.append(b"x")
             writer.flush()
-            assert not writer._ticker._event.is_set()
+            assert writer._ticker._wakes.empty()
         assert len(delays) == 1
         writer._tick()  # in ten minutes' time, and again
         writer._tick()

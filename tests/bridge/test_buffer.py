@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,8 +16,17 @@ from typing import Any, get_args
 
 import pytest
 
-from aolog.errors import Forked, LogClosed, LogLocked, RecordRefused, RecordTooLarge, UsageError
+from aolog.errors import (
+    Forked,
+    LogClosed,
+    LogLocked,
+    RecordRefused,
+    RecordTooLarge,
+    SyncFailed,
+    UsageError,
+)
 from aolog.storage import Storage
+from aolog.system import RealSystem
 from bridge.buffer import Buffer
 from bridge.errors import NotDelivered
 from bridge.outlet import Item, Outlet
@@ -133,6 +143,39 @@ def test_a_disk_that_stalls_holds_up_no_send(destination: Destination, tmp_path:
             sender.join(5)
             assert not sender.is_alive()
     assert destination.values == numbered(range(20))
+
+
+class FailsOnce(RealSystem):
+    """A disk of which one sync fails, counted from 0."""
+
+    def __init__(self, which: int) -> None:
+        self.left = which
+
+    def _sync(self, fd: int) -> None:
+        self.left -= 1
+        if self.left == -1:
+            raise OSError(errno.EIO, "Input/output error")
+        os.fsync(fd)
+
+    fdatasync = fsync = _sync  # type: ignore[assignment]  # methods for functions
+
+
+def test_a_buffer_that_cannot_be_opened_keeps_no_log(
+    destination: Destination, tmp_path: Path
+) -> None:
+    log, refused = tmp_path / "log", []
+    for which in range(20):
+        disk = FailsOnce(which)
+        try:
+            Buffer(destination, log, mode="always", storage=Storage(disk), **QUICK).close()
+        except SyncFailed as error:
+            refused.append((which, error))  # its traceback keeps all that it was raised through
+            with Buffer(destination, log, mode="always", **QUICK) as buffer:
+                send(buffer, [which])
+        if disk.left >= 0:
+            break
+    assert len(refused) >= 5
+    assert destination.values == numbered(which for which, _ in refused)
 
 
 def test_mode_block_waits_and_delivers_all(destination: Destination) -> None:

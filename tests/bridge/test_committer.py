@@ -13,6 +13,7 @@ from typing import cast
 
 import pytest
 
+from aolog import Reader
 from aolog.cursor import read_position
 from aolog.errors import StorageFull, SyncFailed
 from aolog.storage import Storage
@@ -93,6 +94,19 @@ def test_where_no_thread_is_to_be_had_it_commits_all_the_same(
     assert cursor(log) == end
     run.forwarder.stop()
     assert run.end().committed == end
+
+
+def test_an_interrupt_while_it_closes_gives_the_cursor_free_all_the_same(
+    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: committer.Committer) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(committer.Committer, "close", interrupted)
+    run.forwarder.stop()
+    with pytest.raises(KeyboardInterrupt):
+        run.end()
+    Reader(log, cursor="bridge").close()
 
 
 def test_a_disk_that_takes_too_long_holds_up_the_rest_so_that_it_is_seen(
