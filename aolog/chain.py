@@ -27,7 +27,8 @@ from aolog.log import Log
 from aolog.opening import (
     Predecessor,
     begin_format_1_slab,
-    begin_slab,
+    make_slab,
+    name_slab,
     open_for_append,
 )
 from aolog.slab import ADDRESS_END
@@ -73,6 +74,7 @@ class SlabChain:
     ) -> None:
         self.path = path
         self.slab: FormatTwoSlab | FormatOneSlab | None = None
+        self._unnamed: FormatTwoSlab | None = None  # made, and perhaps not named yet
         self.durable = 0
         self.failed: SyncFailed | None = None
         self.aged_at_s = _NEVER_S
@@ -285,23 +287,31 @@ class SlabChain:
                     self.path, self._storage, self._before.next_base, None, options.slab_bytes
                 )
             else:
-                slab = begin_slab(
-                    self.path,
-                    self._storage,
-                    self._before,
-                    salt=int.from_bytes(self._storage.random_bytes(4), "little"),
-                    now_us=clock.now_us(),
-                    slab_bytes=options.slab_bytes,
-                    synced=options.synced,
-                    preallocate=options.preallocate,
-                    compressed=options.compressed,
-                )
+                slab = self._named_slab()
         except SyncFailed as error:
             raise self._fail(error) from error
         with self._sync_lock:
-            self.slab = slab
+            self.slab, self._unnamed = slab, None
             self._begun()
             self.durable = slab.base + slab.offset
+
+    def _named_slab(self) -> FormatTwoSlab:
+        """The one of an earlier attempt, if there was one."""
+        options, again = self._options, self._unnamed is not None
+        if self._unnamed is None:
+            self._unnamed = make_slab(
+                self.path,
+                self._storage,
+                self._before,
+                salt=int.from_bytes(self._storage.random_bytes(4), "little"),
+                now_us=clock.now_us(),
+                slab_bytes=options.slab_bytes,
+                synced=options.synced,
+                preallocate=options.preallocate,
+                compressed=options.compressed,
+            )
+        name_slab(self.path, self._storage, self._unnamed, again=again)
+        return self._unnamed
 
     def _begun(self) -> None:
         if self._options.slab_seconds is not None:
@@ -387,7 +397,8 @@ class SlabChain:
     def release(self) -> None:
         """Gives files and the log's lock free, as they are. Idempotent. Also in a forked child,
         where it leaves the parent's alone; takes no lock."""
-        if self.slab is not None:
-            self.slab.file.close()
-            self.slab = None
+        for slab in (self.slab, self._unnamed):
+            if slab is not None:
+                slab.file.close()
+        self.slab = self._unnamed = None
         self._directory.close()

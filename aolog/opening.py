@@ -1,6 +1,6 @@
 """Opening a log for append: what was left behind is looked at, mended, and a slab is begun.
 
-`inspect` looks, `recovery.decide` says what to do, `carry_out` does it, `begin_slab` makes the
+`inspect` looks, `recovery.decide` says what to do, `carry_out` does it, `make_slab` and `name_slab` make the
 next slab. Each step may be killed and is repeated by the next opener with the same outcome:
 the tail is copied aside under a name of its own and durable before it is cut, and the new slab
 appears by a rename.
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Opening",
     "Predecessor",
-    "begin_slab",
     "header_behind",
     "open_for_append",
     "reach_behind",
@@ -411,7 +410,7 @@ def header_behind(
     )
 
 
-def begin_slab(
+def make_slab(
     path: str,
     storage: Storage,
     before: Predecessor,
@@ -423,13 +422,10 @@ def begin_slab(
     preallocate: bool,
     compressed: bool,
 ) -> FormatTwoSlab:
-    """Creates the slab that follows; its header and its name are durable on return.
-
-    After an error the same may be asked again, but for one of the directory's sync.
-    """
+    """The slab that follows, its header durable, for `name_slab`: until then nobody sees it. After an
+    error the same may be asked again."""
     reach = reach_behind(path, before.next_base, slab_bytes)
-    name = f"{path}/{slab_name(before.next_base)}"
-    temporary = name + ".tmp"
+    temporary = f"{path}/{slab_name(before.next_base)}.tmp"
     file = storage.create(temporary)
     try:
         header = header_behind(
@@ -447,15 +443,23 @@ def begin_slab(
         if preallocate:
             file.fill_zeros(slab_bytes)
         file.datasync()
-        storage.rename(temporary, name)
-        storage.sync_directory(path)
     except BaseException as error:
         file.close()
         if isinstance(error, StorageFull):
             storage.unlink(temporary)  # it would keep what room there is
         raise
-    file.path = name
     return FormatTwoSlab(file, header, slab_bytes if preallocate else 0)
+
+
+def name_slab(path: str, storage: Storage, slab: FormatTwoSlab, *, again: bool) -> None:
+    """Gives a slab that was made its name, durable on return. After an error, or an interrupt, the
+    same may be asked `again`, but for one of the directory's sync; never with a slab made anew: a
+    reader that follows may have this one open by then."""
+    name = f"{path}/{slab_name(slab.base)}"
+    if not (again and storage.leads_to(name, slab.file)):
+        storage.rename(f"{name}.tmp", name)
+    storage.sync_directory(path)
+    slab.file.path = name
 
 
 def begin_format_1_slab(

@@ -8,11 +8,13 @@ raise in their stead, so that every such place is tried in turn.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import aolog
+from aolog.storage import Storage
 from tests.aolog.conftest import AtPlace, in_thread
 
 RECORDS = 12
@@ -33,6 +35,38 @@ def append(writer: aolog.Writer, taken: dict[int, tuple[bytes, bytes | None]]) -
         taken[writer.append(value, key=key)] = (value, key)
 
 
+class InterruptedStorage(Storage):
+    """Whose next sync of a directory is interrupted, behind a look of somebody else's."""
+
+    look: Callable[[], object] | None = None
+
+    def sync_directory(self, path: str) -> None:
+        look, self.look = self.look, None
+        if look is not None:
+            look()
+            raise Interrupted
+        super().sync_directory(path)
+
+
+def test_a_slab_that_a_follower_has_open_is_not_made_anew(log_path: str) -> None:
+    """It has its name before the name is durable, and readers go by names."""
+    storage = InterruptedStorage()
+    options = {"slab_bytes": 8300, "flush_seconds": None, "storage": storage}
+    with aolog.Writer(log_path, **options) as writer:
+        writer.append_many([b"x" * 1000])
+        writer.flush()
+        with aolog.Reader(log_path) as reader:
+            followed = list(reader)
+            storage.look = lambda: followed.extend(reader)
+            with pytest.raises(Interrupted):
+                writer.append(b"interrupted")
+            writer.append(b"second")
+            writer.flush()
+            followed += reader
+            assert [record.value for record in followed] == [b"x" * 1000, b"second"]
+            assert reader.gaps == []
+
+
 # In a finalizer Python tells and forgets it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("slab_bytes", [64 << 20, 8400])
@@ -49,6 +83,8 @@ def test_an_interrupt_at_any_place_of_append_costs_and_changes_nothing_taken_bef
         )
         writer.append(b"first")
         place = AtPlace(n, interrupt)
+        follower = aolog.Reader(log)
+        followed = []
         sys.setprofile(place)
         try:
             append(writer, taken)
@@ -56,12 +92,19 @@ def test_an_interrupt_at_any_place_of_append_costs_and_changes_nothing_taken_bef
             pass
         finally:
             sys.setprofile(None)
+        followed += follower
         came = place.came
+        last = writer.append(b"last")
         in_thread(writer.close).result()  # in another, which would wait for a lock that is kept
+        followed += follower
+        assert follower.gaps == [], n
+        assert followed[-1].address == last, n
+        follower.close()
         with aolog.Reader(log) as reader:
             found = {record.address: (record.value, record.key) for record in reader}
         assert {address: found.get(address) for address in taken} == taken, n
-        assert len(found) <= len(taken) + 2, n  # the first, and the one that was interrupted
+        assert found.keys() == {record.address for record in followed}, n
+        assert len(found) <= len(taken) + 3, n  # the first, the last, and the interrupted one
         assert aolog.verify(log).ok, n
         n += 1
     assert n > 100

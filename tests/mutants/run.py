@@ -34,7 +34,7 @@ COPIED = (
     "aolog", "bridge", "fuzz",
     "tests/aolog", "tests/golden", "tests/kafka", "tests/publish", "tests/spark",
 )  # fmt: skip  # a list
-COPIED_FILES = ("pyproject.toml", "README.md", "tests/conftest.py")
+COPIED_FILES = ("pyproject.toml", "README.md", "tests/conftest.py", "tests/stalling.py")
 OURS = {"aolog", "bridge", "fuzz", "tests"}
 TIMEOUT_S = 20  # of one test
 CLEAN_TIMEOUT_S = 120  # without a mutant nothing hangs, but on a machine that is starved
