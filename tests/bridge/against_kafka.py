@@ -132,8 +132,8 @@ class Kills(NamedTuple):
 
 def kill_over_and_over(start: Callable[[], Process], budget: Budget, seed: int) -> Kills:
     """Starts the bridge and kills it (SIGKILL) at random moments until that happened often
-    enough between 1 and 99 % acknowledged; the rest is left to the caller. One in five dies
-    before it has sent anything, the others a random while after a random count of records."""
+    enough between 1 and 99 % acknowledged; the rest is left to the caller. One in five dies in
+    its first half second, the others a random while after a random count of records."""
     chance = random.Random(seed)
     counted = every = skipped = 0
     fraction = 0.0
@@ -144,7 +144,12 @@ def kill_over_and_over(start: Callable[[], Process], budget: Budget, seed: int) 
         process = start()
         if every and chance.random() < 0.2:
             process.until(lambda _: True)
-            time.sleep(chance.uniform(0, 0.5))
+            late = time.monotonic() + chance.uniform(0, 0.5)
+            process.until(
+                lambda s, late=late, share=share: (
+                    time.monotonic() > late or s["acknowledged"] > share
+                )
+            )
         else:
             wanted = chance.uniform(0.1, 1.2) * max(share, 1)
             process.until(lambda s, wanted=wanted: s["acknowledged"] >= wanted)

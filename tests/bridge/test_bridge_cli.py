@@ -705,7 +705,7 @@ def test_the_cluster_may_be_named_wrongly_and_nothing_is_lost_by_it(
         append(writer, range(3))
     process = bridge(
         "run", "--log", log, "--topic", "t", "--json", "--status-seconds", "0.05",
-        "--bootstrap-servers", "no such host:9092",
+        "--bootstrap-servers", "no-such-host.invalid:9092",
     )  # fmt: skip  # a command line
     status = process.until(lambda s: s["error"])
     assert (status["reachable"], status["lag_records"]) == (False, 3)

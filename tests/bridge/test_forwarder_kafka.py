@@ -48,7 +48,7 @@ pytestmark = pytest.mark.kafka
 # --- the promise ----------------------------------------------------------------------------
 
 
-SLOW = ("-X", "batch.num.messages=150", "-X", "queue.buffering.max.messages=1500",
+SLOW = ("-X", "batch.num.messages=10", "-X", "queue.buffering.max.messages=1500",
         "--commit-seconds", "0.4")  # fmt: skip  # a command line
 
 

@@ -116,9 +116,10 @@ def test_who_comes_next_may_be_stopped_as_well(act):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("act", NEXT)
 def test_who_comes_next_may_be_stopped_anywhere(act):
-    """A minute or more."""
+    """Minutes."""
     stop_the_next_as_well(act, starts=1, stops=1, cuts=6)
 
 
