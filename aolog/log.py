@@ -452,6 +452,9 @@ class Log:
                 return 2
             if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
                 return 2
+            limit = self._limit(self.position(base))
+            if Slab(file, base, limit=limit, log_format=lambda: 2).seal() is not None:
+                return 2
             is_1 = isinstance(QueuefkaWalker(file, 0).next(), Frame | Damage)
             return 1 if is_1 else None
         finally:

@@ -55,10 +55,10 @@ def check_all(
     if not any(base_of(name) is not None for name in files):
         return None
     path = disk.put(files)
-    if format_is_unclear(known, files):
+    expected = expect(known, files)
+    if format_is_unclear(known, files, expected):
         _check_nothing_invented(known, path)
         return None
-    expected = expect(known, files)
     for way in ways or WAYS:
         check_way(way, path, files, expected)
     check_verify(known, path, files, expected)
@@ -68,18 +68,12 @@ def check_all(
     return expected
 
 
-def format_is_unclear(known: Known, files: Files) -> bool:
-    """A log of format 2 that is taken for format 1: no header copy is intact, and the first slab
-    is too short to have had one."""
-    slabs = {name: data for name, data in files.items() if base_of(name) is not None}
-    headers = {slab.data[:HEADER_LEN] for slab in known.slabs if slab.format == 2}
-    return (
-        len(slabs[min(slabs)]) < DATA_BEGIN
-        and bool(headers)
-        and not any(
-            data[at : at + HEADER_LEN] in headers for data in slabs.values() for at in HEADER_AT
-        )
-    )
+def format_is_unclear(known: Known, files: Files, expected: Expected) -> bool:
+    """A log of format 2 that may be taken for format 1: no header is intact, and the first slab is
+    too short to have had one."""
+    first = min(name for name in files if base_of(name) is not None)
+    is_2 = any(slab.format == 2 for slab in known.slabs)
+    return is_2 and expected.headers == 0 and len(files[first]) < DATA_BEGIN
 
 
 def _check_nothing_invented(known: Known, path: str) -> None:

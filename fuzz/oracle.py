@@ -77,11 +77,14 @@ def expect(known: Known, files: Mapping[str, bytes]) -> Expected:
     return _Reading(known, views).run()
 
 
-def _says_format(view: _View) -> bool:
-    """Whether a slab says that it is of format 2, whatever else is left of it."""
+def _says_format(known: Known, view: _View) -> bool:
+    """Whether a slab says that it is of format 2, whatever else is left of it; by a header that is
+    another slab's, too."""
     second = view.data[HEADER_AT[1] : HEADER_AT[1] + HEADER_LEN]
-    return view.data.startswith(SLAB_MAGIC[:4]) or (
-        view.header is not None and second == view.header.data[:HEADER_LEN]
+    return (
+        view.header is not None
+        or view.data.startswith(SLAB_MAGIC[:4])
+        or any(slab.format == 2 and slab.data[:HEADER_LEN] == second for slab in known.slabs)
     )
 
 
@@ -133,7 +136,7 @@ class _Reading:
                 self._slab(view, view.header, following)
             elif following is None:
                 end = view.base + len(view.data)
-                sure = any(map(_says_format, self.views[:_PROBES]))
+                sure = any(_says_format(self.known, seen) for seen in self.views[:_PROBES])
                 self.gaps.append(Gap(self.at, end, "corrupt" if sure else "torn_or_corrupt", None))
                 self.at = end
             self.left = view.base

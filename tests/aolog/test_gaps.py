@@ -303,6 +303,15 @@ def all_copies_of_two_headers_side_by_side(log: Built) -> list[Gap]:
     return [Gap(log.base(1), log.base(3), "corrupt", 2 * PER_SLAB)]
 
 
+@case("sealed")
+def the_format_is_told_by_seals_alone(log: Built) -> list[Gap]:
+    for slab in log.slabs:
+        both_headers(slab)
+    trailer(log.slabs[3])
+    end = log.base(3) + log.slabs[3].stat().st_size
+    return [Gap(log.base(3), end, "corrupt", None)]
+
+
 @case("open")
 def both_header_copies_of_an_open_slab(log: Built) -> list[Gap]:
     both_headers(log.slabs[3])
