@@ -450,13 +450,15 @@ class Log:
         try:
             if file.pread(HEADER_LEN, 0).startswith(MAGIC[:4]):
                 return 2
+            first = QueuefkaWalker(file, 0).next()
+            if isinstance(first, Frame):  # before what a record of it may hold, of another log
+                return 1
             if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
                 return 2
             limit = self._limit(self.position(base))
             if Slab(file, base, limit=limit, log_format=lambda: 2).seal() is not None:
                 return 2
-            is_1 = isinstance(QueuefkaWalker(file, 0).next(), Frame | Damage)
-            return 1 if is_1 else None
+            return 1 if isinstance(first, Damage) else None
         finally:
             file.close()
 

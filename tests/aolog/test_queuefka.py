@@ -20,6 +20,7 @@ import aolog
 from aolog import queuefka
 from aolog.record import Gap
 from aolog.recovery import Case
+from aolog.slab import HEADER_COPIES, HEADER_LEN
 from tests.aolog.conftest import slab_files
 
 if TYPE_CHECKING:
@@ -176,6 +177,25 @@ def test_verify_finds_a_golden_well(name):
         LOGS[name]["end"],
         0,
     )
+
+
+def test_a_record_that_holds_a_slab_of_format_2_is_a_record(tmp_path):
+    """Where the second copy of a header would be."""
+    with aolog.Writer(tmp_path / "other") as writer:
+        writer.append(b"x")
+    header = next((tmp_path / "other").glob("*.slab")).read_bytes()[:HEADER_LEN]
+    first = b"first"
+    begin = 2 * queuefka.FRAME_HEADER_LEN + len(first)
+    held = bytes(HEADER_COPIES[1] - begin) + header
+    with aolog.Writer(tmp_path / "log", format="queuefka") as writer:
+        for value in (first, held, b"last"):
+            writer.append(value)
+    with next((tmp_path / "log").glob("*.slab")).open("rb") as file:
+        file.seek(HEADER_COPIES[1])
+        assert file.read(HEADER_LEN) == header
+    with aolog.Reader(tmp_path / "log") as reader:
+        assert [record.value for record in reader] == [first, held, b"last"]
+    aolog.Writer(tmp_path / "log", format="queuefka").close()
 
 
 # --- a torn frame ---------------------------------------------------------------------------
