@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import xxhash
 
 from aolog import clock
-from aolog.errors import CursorCorrupt, CursorLocked, LogClosed, NoSuchCursor, UsageError
+from aolog.errors import (
+    CursorCorrupt,
+    CursorLocked,
+    LogClosed,
+    NoSuchCursor,
+    StorageError,
+    UsageError,
+)
 from aolog.log import CURSOR_DIRECTORY
 from aolog.storage import parent_of
 
@@ -241,32 +248,46 @@ class CursorFile:
             file.close()
             raise
         self._file = file
+        if self._closed:  # meanwhile, by another thread, which found no file yet
+            self.close()
+            self._refuse_closed()
 
     def commit(self, position: Position) -> None:
         """The position is durable on return. Nothing is written if it is the same already. Raises
-        LogClosed behind `close`, which may come from another thread."""
+        LogClosed behind `close`, which may come from another thread, in the middle of this too."""
+        try:
+            self._refuse_closed()
+            self._commit(position)
+        except (StorageError, ValueError):  # of a file that was closed meanwhile
+            self._refuse_closed()
+            raise
+
+    def _refuse_closed(self) -> None:
         if self._closed:  # no file, as where none was created yet
             raise LogClosed(
                 "the reader of the cursor is closed",
                 hint="commit before it is",
                 path=self._log_path,
             )
+
+    def _commit(self, position: Position) -> None:
         same = self.position is not None and position[:5] == self.position[:5]
         if same and self._settled:
             return
         position = position._replace(committed_us=clock.now_us())
-        if self._file is None:
+        file = self._file
+        if file is None:
             self._create(position)
             return
         if not self._settled:  # before the other copy is written over, which may be the durable one
             self._storage.sync_directory(parent_of(self.path))
-            self._file.datasync()
+            file.datasync()
             self._settled = True
         if same:
             return
         sequence = self._sequence + 1
-        self._file.pwrite_all([_encode(position, sequence)], COPIES[sequence % 2])
-        self._file.datasync()
+        file.pwrite_all([_encode(position, sequence)], COPIES[sequence % 2])
+        file.datasync()
         self._sequence, self.position = sequence, position
 
     def mend(self, keep: Callable[[bytes], None]) -> bool:
@@ -301,11 +322,11 @@ class CursorFile:
             self._open()
         finally:
             directory.close()
-        self.commit(position)
+        self._commit(position)
 
     def close(self) -> None:
         """Idempotent; gives the cursor to the next reader."""
-        self._closed = True
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._closed = True  # first: who opens the file just now looks at it behind that
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()

@@ -79,7 +79,11 @@ class Committer:
     def close(self) -> None:
         """Waits for what is under way, and for nothing else. What it fails with is logged."""
         if self._under_way is not None:
-            error = self._under_way.wait()
+            try:
+                error = self._under_way.wait()
+            except BaseException:  # of a signal's handler: what is left of it is for nobody
+                self._under_way.abandon()
+                raise
             if error is not None:
                 _log.error("a commit failed: %s", error)
 
@@ -93,6 +97,7 @@ class _Commit:
         self.done: Future[None] = Future()
         self._steps = steps
         self._late_at_s = time.monotonic() + PATIENCE_S
+        self._abandoned = False
 
     def begin(self) -> None:
         """Once. In the context of the caller: it says of which log is what is logged."""
@@ -118,12 +123,17 @@ class _Commit:
             return self.done.exception()
         return None
 
+    def abandon(self) -> None:
+        """The step that is under way is its last."""
+        self._abandoned = True
+
     def _run(self) -> None:
         if not self.done.set_running_or_notify_cancel():
             return
         try:
             for step in self._steps:
-                step()
+                if not self._abandoned:
+                    step()
         except BaseException as error:  # noqa: BLE001 -- raised in the caller's thread
             self.done.set_exception(error)
         else:
