@@ -27,6 +27,7 @@ from aolog.log import Log
 from aolog.opening import (
     Predecessor,
     begin_format_1_slab,
+    is_there,
     make_slab,
     name_slab,
     open_for_append,
@@ -298,6 +299,9 @@ class SlabChain:
     def _named_slab(self) -> FormatTwoSlab:
         """The one of an earlier attempt, if there was one."""
         options, again = self._options, self._unnamed is not None
+        if self._unnamed is not None and not is_there(self.path, self._storage, self._unnamed):
+            self._unnamed.file.close()  # somebody removed it, before it had a name
+            self._unnamed, again = None, False
         if self._unnamed is None:
             self._unnamed = make_slab(
                 self.path,
@@ -323,7 +327,7 @@ class SlabChain:
         """Prunes what must go before a slab may begin; False where the policy is to wait until
         cursors have passed the oldest. Raises RetentionFull where it is to raise."""
         retention = self._options.retention
-        if not retention.bounded:
+        if not retention.bounded or self._unnamed is not None:  # for that one, room was made
             return True
         needed = self._options.slab_bytes
         pruned = retention_module.prune(

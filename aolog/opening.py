@@ -451,6 +451,12 @@ def make_slab(
     return FormatTwoSlab(file, header, slab_bytes if preallocate else 0)
 
 
+def is_there(path: str, storage: Storage, slab: FormatTwoSlab) -> bool:
+    """Whether a slab that was made has its name, or the one before it, still."""
+    name = f"{path}/{slab_name(slab.base)}"
+    return any(storage.leads_to(one, slab.file) for one in (name, f"{name}.tmp"))
+
+
 def name_slab(path: str, storage: Storage, slab: FormatTwoSlab, *, again: bool) -> None:
     """Gives a slab that was made its name, durable on return. After an error, or an interrupt, the
     same may be asked `again`, but for one of the directory's sync; never with a slab made anew: a

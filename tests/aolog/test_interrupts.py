@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,47 @@ def test_a_slab_that_a_follower_has_open_is_not_made_anew(log_path: str) -> None
             followed += reader
             assert [record.value for record in followed] == [b"x" * 1000, b"second"]
             assert reader.gaps == []
+
+
+def test_room_was_made_for_a_slab_that_has_its_name_already(log_path: str) -> None:
+    """Else the one before it, which was the last, goes: no reader has had its records."""
+    storage = InterruptedStorage()
+    options: dict[str, Any] = {"slab_bytes": 9000, "flush_seconds": None, "storage": storage}
+    with aolog.Writer(log_path, retention=aolog.Retention(max_bytes=18_000), **options) as writer:
+        writer.append_many([b"x" * 1000])
+        writer.sync()
+        with aolog.Reader(log_path, cursor="c") as reader:
+            reader.commit()
+            storage.look = lambda: None
+            with pytest.raises(Interrupted):
+                writer.append(b"interrupted")
+            writer.append(b"second")
+            writer.flush()
+            assert [record.value for record in reader] == [b"x" * 1000, b"second"]
+            assert reader.gaps == []
+
+
+def test_a_slab_that_somebody_removed_before_it_had_a_name_is_made_anew(log_path: str) -> None:
+    class Refuses(Storage):
+        refuses = False
+
+        def rename(self, old: str, new: str) -> None:
+            if self.refuses:
+                raise aolog.StorageFailed("rename: no", path=new)
+            super().rename(old, new)
+
+    storage = Refuses()
+    with aolog.Writer(log_path, slab_bytes=8300, flush_seconds=None, storage=storage) as writer:
+        writer.append_many([b"x" * 1000])
+        storage.refuses = True
+        with pytest.raises(aolog.StorageFailed):
+            writer.append(b"refused")
+        for temporary in Path(log_path).glob("*.tmp"):
+            temporary.unlink()
+        storage.refuses = False
+        writer.append(b"second")
+    with aolog.Reader(log_path) as reader:
+        assert [record.value for record in reader] == [b"x" * 1000, b"second"]
 
 
 # In a finalizer Python tells and forgets it.
