@@ -49,6 +49,7 @@ class Appending(Gate):
     _flush_due_s: float  # when the writer's own threads are to do what (upkeep.py)
     _sync_due_s: float
     _looks_s: float
+    _alone: bool  # no thread was to be had: who appends flushes and syncs
     _arm: Callable[[], None]
     _wake_in_time: Callable[[], None]
 
@@ -217,7 +218,7 @@ class Appending(Gate):
             self._close_batch_to_values()
             return self._batch
         batch = OpenBatch(slab.base + slab.offset, clock.now_us())
-        self._arm()  # first: where no thread is to be had, nothing was begun
+        self._arm()
         self._batch = batch
         return batch
 
@@ -269,6 +270,11 @@ class Appending(Gate):
         """Flushes what is due. If nothing is, values may join the open batch until a bound is
         reached at which there is more to do. Where the policy is to sync at a flush: how far that
         is to be done once the lock is free, by one thread for all. Else 0."""
+        if self._alone:  # nobody else would
+            if self._sync_policy != "never":
+                return self._end
+            self._quietly(self._flush_locked)
+            return 0
         batch, slab, records = self._batch, self._chain.slab, self._unflushed_records
         waiting = 0 if slab is None else slab.offset - slab.written
         if batch is not None:

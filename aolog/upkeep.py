@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from aolog import clock
+from aolog import clock, notices
 from aolog.active import FormatTwoSlab
 from aolog.appending import Appending
 from aolog.errors import StorageError, SyncFailed
@@ -32,6 +32,7 @@ class Upkeep(Appending):
     def _begin_upkeep(self, flush_seconds: float | None) -> None:
         self._flush_seconds = flush_seconds
         self._flush_due_s = self._sync_due_s = self._mark_due_s = self._age_due_s = _NEVER_S
+        self._alone = False
         self._begin_ticking()
 
     def _begin_ticking(self) -> None:
@@ -63,8 +64,17 @@ class Upkeep(Appending):
         """The ticker may sleep for longer than what is due now allows."""
         due_s = self._next_due_s()
         if due_s < self._looks_s:
-            self._ticker.wake()
-            self._looks_s = due_s  # behind it: where no thread is to be had, the next asks again
+            try:
+                self._ticker.wake()
+            except RuntimeError as error:  # none is to be had: the next call asks again
+                if not self._alone:
+                    notices.warn(
+                        "%s: each append does its own flush and sync: %s", self.path, error
+                    )
+                self._alone = True
+            else:
+                self._alone = False
+                self._looks_s = due_s
 
     def _next_due_s(self) -> float:
         due_s = min(self._flush_due_s, self._sync_due_s, self._mark_due_s, self._age_due_s)

@@ -28,7 +28,6 @@ from aolog.errors import (
     Forked,
     LogClosed,
     RecordRefused,
-    StorageError,
     SyncFailed,
     UsageError,
     nested_call,
@@ -67,7 +66,8 @@ class Writer(Upkeep):
     by the extra `compression`; compression_level: zstd's 1 to 22 (1 unless given), or lz4's 1 to 12
     for its slow mode. Small bodies, and such that do not shrink, are stored as they are.
 
-    Thread-safe. In a forked child it refuses every call (Forked) and touches nothing. A signal's
+    Thread-safe. Where the system gives no thread, each append flushes and syncs for itself, as the
+    policy says, until one is to be had. In a forked child it refuses every call (Forked) and touches nothing. A signal's
     handler, or a finalizer, that calls it in the middle of another call is refused (UsageError).
     Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError,
     CodecUnavailable.
@@ -340,22 +340,24 @@ class Writer(Upkeep):
             return
         self._refuse_nested()
         self._chain.refuse_nested()  # a thread of the writer's own may wait for this one's sync
-        self._end_ticking()
-        with self._lock:
-            if isinstance(self._trouble, LogClosed):  # by another thread meanwhile
-                return
-            try:
+        try:
+            self._end_ticking()
+            with self._lock:
+                if isinstance(self._trouble, LogClosed):  # by another thread meanwhile
+                    return
                 if self._trouble is not None:
                     self._face_trouble()
                 self._flush_locked()
                 self._end_slab()
-            except SyncFailed:
-                self._release()  # the slab as it is: the next writer recovers it
-                raise
-            except StorageError:
-                self._begin_ticking()
-                raise
-            self._release()
+                self._release()
+        except BaseException as error:
+            with self._lock:
+                if isinstance(error, SyncFailed):
+                    self._release()  # the slab as it is: the next writer recovers it
+                elif not isinstance(self._trouble, LogClosed | Forked):
+                    self._begin_ticking()  # it is open: what it takes is flushed in time
+                    self._wake_in_time()
+            raise
 
     def give_up(self) -> int:
         """Instead of `close`, where that raises StorageFull or StorageFailed and nobody will call

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import aolog
@@ -371,21 +373,71 @@ def test_a_close_ends_both_threads(log_path: str) -> None:
     assert not own & {thread.name for thread in threading.enumerate()}
 
 
-def test_where_no_thread_is_to_be_had_nothing_is_taken_and_the_next_append_tries_again(
+APPENDS: dict[str, tuple[dict[str, Any], Callable[[aolog.Writer], object]]] = {
+    "a value": ({}, lambda writer: writer.append(b"a")),
+    "with a key": ({}, lambda writer: writer.append(b"a", key=b"k")),
+    "a frame by itself": ({"batch_bytes": 0}, lambda writer: writer.append(b"a")),
+    "many": ({}, lambda writer: writer.append_many([b"a"])),
+    "arrow": ({}, lambda writer: writer.append_arrow(pa.record_batch({"value": [b"a"]}))),
+    "format 1": ({"format": "queuefka"}, lambda writer: writer.append(b"a")),
+    "synced at flushes": ({"sync": "flush"}, lambda writer: writer.append(b"a")),
+    "by age": ({"retention": aolog.Retention(max_age_s=60)}, lambda writer: writer.append(b"a")),
+}
+
+
+@pytest.mark.parametrize("how", APPENDS)
+def test_where_no_thread_is_to_be_had_each_append_flushes_and_syncs_for_itself(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    options, append = APPENDS[how]
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        writer = aolog.Writer(log_path, **{"flush_seconds": 0.05, "sync_seconds": 0.05, **options})
+        for count in (1, 2):
+            append(writer)
+            assert values(log_path) == [b"a"] * count
+            assert writer.durable == writer.end
+    append(writer)
+    eventually(lambda: values(log_path) == [b"a"] * 3)
+    eventually(lambda: writer.durable == writer.end)
+    assert {f"aolog-writer {writer.path}"} <= {thread.name for thread in threading.enumerate()}
+    writer.close()
+    assert values(log_path) == [b"a"] * 3
+
+
+def test_where_no_thread_is_to_be_had_a_sync_syncs(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    with aolog.Writer(log_path, flush_seconds=0.05, sync_seconds=0.05) as writer:
-        with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", refuse)
-            for _ in range(2):
-                with pytest.raises(RuntimeError, match="can't start new thread"):
-                    writer.append(b"a")
-        address = writer.append(b"b")
-        eventually(lambda: writer.durable > address)
-    assert values(log_path) == [b"b"]
+    with aolog.Writer(log_path, flush_seconds=None) as writer, monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(2):
+            address = writer.append(b"a")
+            assert writer.sync() > address
+
+
+def test_a_close_that_was_interrupted_leaves_a_writer_that_flushes(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    writer = aolog.Writer(log_path, flush_seconds=0.05)
+    writer.append(b"a")
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "join", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            writer.close()
+    eventually(lambda: values(log_path) == [b"a"])
+    writer.append(b"b")
+    eventually(lambda: values(log_path) == [b"a", b"b"])
+    writer.close()
 
 
 def test_where_no_second_thread_is_to_be_had_the_first_one_syncs(
