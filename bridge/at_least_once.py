@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageError, SyncFailed
@@ -212,11 +213,10 @@ class AtLeastOnce:
 
     def close(self) -> None:
         """As Delivery says."""
-        try:
-            self._committer.close()
-        finally:
-            self._cluster.disconnect()
-            self._dead.close()
+        with ExitStack() as closing:  # in the other order, all of them, whatever one raises
+            closing.callback(self._dead.close)
+            closing.callback(self._cluster.disconnect)
+            closing.callback(self._committer.close)
 
     def progress(self) -> Progress:
         """As Delivery says."""

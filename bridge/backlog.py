@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aolog import Gap, Reader, Retention, Writer
 from aolog.cursor import cursor_names, read_position
-from aolog.errors import AddressPruned, NotALog, UsageError
+from aolog.errors import AddressPruned, AologError, NotALog, UsageError
 from aolog.retention import prune
 from aolog.storage import Storage
 from bridge.provider import Message
@@ -85,7 +85,7 @@ class Backlog:
                 self._reader.close()
                 raise
         except BaseException:
-            self._writer.close()
+            self._free_log()
             raise
         self._freed_to = self._reader.tell()
 
@@ -152,6 +152,17 @@ class Backlog:
         """Lets go the slabs that every cursor has passed."""
         prune(self._reader.path, self._storage, _DELIVERED)
         self._freed_to = self._reader.tell()
+
+    def give_up(self) -> None:
+        """Gives the log free, where nothing was appended; never raises but for a signal's handler."""
+        self._free_log()
+        self._reader.close()
+
+    def _free_log(self) -> None:
+        try:
+            self._writer.close()
+        except AologError:  # it would stay open
+            self._writer.give_up()
 
     def close(self) -> None:
         """Flushes, syncs and closes; what was read and not committed is read again next time."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import queue
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, get_args
 
 from aolog.checks import check_record, check_topic, too_large
@@ -108,13 +110,17 @@ class Buffer:
         if mode in {"buffer", "always"}:
             assert path is not None
             self._backlog = Backlog(path, retention=retention, storage=storage)
-        if dead_letters is not None:
-            try:
-                self._rejected = RejectedMessages(absolute(dead_letters), storage)
-            except BaseException:
-                if self._backlog is not None:
-                    self._backlog.close()
-                raise
+        self._close_s = close_s
+        self._pid = os.getpid()
+        self._close_lock = threading.RLock()  # a signal's handler may close in the middle of close
+        self._closed = False
+        self._close_at_s = float("inf")
+        self._idle = False
+        self._broken: BaseException | None = None
+        self._ended = False
+        self._ends: queue.SimpleQueue[None] = (
+            queue.SimpleQueue()
+        )  # reentrant, as no Event's wait is
         settings = Settings(
             mode,
             memory_messages=memory_messages,
@@ -125,16 +131,21 @@ class Buffer:
             commit_s=commit_s,
             retry_max_s=retry_max_s,
         )
-        self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
-        self._close_s = close_s
-        self._pid = os.getpid()
-        self._close_lock = threading.RLock()  # a signal's handler may close in the middle of close
-        self._closed = False
-        self._close_at_s = float("inf")
-        self._idle = False
-        self._broken: BaseException | None = None
-        self._ended = threading.Event()
-        threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()
+        try:
+            if dead_letters is not None:
+                self._rejected = RejectedMessages(absolute(dead_letters), storage)
+            self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
+            try:
+                threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()
+            except BaseException:
+                self._core.closing = True  # a signal's handler may raise with the thread begun
+                raise
+        except BaseException:
+            if self._backlog is not None:
+                self._backlog.give_up()
+            if self._rejected is not None:
+                self._rejected.close()
+            raise
         atexit.register(self._at_exit)
 
     # --- what a program calls -----------------------------------------------------------------
@@ -217,7 +228,9 @@ class Buffer:
                     self._close_at_s = time.monotonic() + self._close_s
                 core.closing = True
                 core.changed.notify_all()
-            self._ended.wait()  # not a join: one that was interrupted says that it has ended
+            while not self._ended:  # not a join: one that was interrupted says that it has ended
+                with suppress(queue.Empty):
+                    self._ends.get(timeout=0.1)
             refused = None
             with core.changed:
                 try:
@@ -305,4 +318,5 @@ class Buffer:
             self._broken = error
             raise
         finally:
-            self._ended.set()
+            self._ended = True
+            self._ends.put(None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aolog import Reader
@@ -238,9 +239,10 @@ class ExactlyOnce:
 
     def close(self) -> None:
         """As Delivery says."""
-        self._committer.close()
-        self._cluster.disconnect()
-        self._dead.close()
+        with ExitStack() as closing:  # in the other order, all of them, whatever one raises
+            closing.callback(self._dead.close)
+            closing.callback(self._cluster.disconnect)
+            closing.callback(self._committer.close)
 
     def progress(self) -> Progress:
         """As Delivery says."""

@@ -183,7 +183,6 @@ class StoreForward:
         """What live began with is in the backlog still: it is in memory no more, and the backlog
         goes back to it, and leaves out what of it is delivered."""
         _log.warning("%s: through the backlog from now on: %s", self.name, why)
-        self._stored = True
         in_backlog = list(takewhile(lambda item: item.address is not None, self._memory))
         go_back_to = self._go_back_to + [i.address for i in in_backlog if i.address is not None]
         done = {item.address for item in self._carried if item.done and item.address is not None}
@@ -194,7 +193,7 @@ class StoreForward:
         # No call between these: a signal's handler may raise at one.
         self._go_back_to, self._leave_out, self._on_disk = go_back_to, leave_out, on_disk
         self._memory, self._bytes = memory, of_memory
-        self._carried, self._unsettled = [], False
+        self._carried, self._unsettled, self._stored = [], False, True
         self._live = False  # last: `turn` looks without the lock
 
     def _pour(self) -> None:

@@ -69,16 +69,22 @@ def small_disk() -> Iterator[Callable[[int], Path]]:
 
 
 class AtPlace:
-    """For sys.setprofile: calls once, at the n-th place of the package, counted from 0, where a
-    signal's handler may run. came: whether there was such a place."""
+    """For sys.setprofile: calls once, at the n-th place of the package (or of other files, by how
+    their names begin), counted from 0, where a signal's handler may run. came: whether there was
+    such a place."""
 
-    def __init__(self, n: int, call: Callable[[], object]) -> None:
+    def __init__(
+        self, n: int, call: Callable[[], object], files: tuple[str, ...] = (PACKAGE,)
+    ) -> None:
+        self._files = files
         self.came = False
         self._left = n
         self._call = call
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(PACKAGE):
+        if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(
+            self._files
+        ):
             return
         self._left -= 1
         if self._left < 0:

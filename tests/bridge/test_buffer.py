@@ -11,27 +11,32 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+import bridge.buffer
 from aolog.errors import (
     Forked,
     LogClosed,
     LogLocked,
     RecordRefused,
     RecordTooLarge,
+    StorageFull,
     SyncFailed,
     UsageError,
 )
 from aolog.storage import Storage
 from aolog.system import RealSystem
+from bridge import store_forward
 from bridge.buffer import Buffer
 from bridge.errors import NotDelivered
 from bridge.outlet import Item, Outlet
 from bridge.provider import FaultyProvider, FileProvider, MemoryProvider, Message
 from bridge.store_forward import Mode
+from tests.aolog.conftest import AtPlace, in_thread
 from tests.bridge.conftest import Limited, wait_until
 from tests.stalling import StallingSystem
 
@@ -158,6 +163,111 @@ class FailsOnce(RealSystem):
         os.fsync(fd)
 
     fdatasync = fsync = _sync  # type: ignore[assignment]  # methods for functions
+
+
+class Full(RealSystem):
+    """A disk with room for some writes."""
+
+    def __init__(self, writes: int) -> None:
+        self.left = writes
+
+    def pwritev(self, fd: int, parts: Any, offset: int, /) -> int:  # type: ignore[override]  # a method for a function
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.pwritev(fd, parts, offset)
+
+
+def test_a_buffer_that_finds_no_room_to_open_keeps_no_log(
+    destination: Destination, tmp_path: Path
+) -> None:
+    refused = []
+    for writes in range(20):
+        log = tmp_path / str(writes)
+        try:
+            Buffer(destination, log, mode="always", storage=Storage(Full(writes)), **QUICK)
+        except StorageFull as error:
+            refused.append(error)  # its traceback keeps all that it was raised through
+        else:
+            break
+        Buffer(destination, log, mode="always", **QUICK).close()
+    assert len(refused) >= 2
+
+
+def test_a_buffer_without_a_thread_keeps_no_log(
+    destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    log, dead = tmp_path / "log", tmp_path / "dead"
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread") as kept:
+            Buffer(destination, log, mode="always", dead_letters=dead, **QUICK)
+    with Buffer(destination, log, mode="always", dead_letters=dead, **QUICK) as buffer:
+        send(buffer, [1])
+    assert destination.values == [b"1"]
+    del kept
+
+
+def test_an_interrupt_as_live_ends_leaves_a_buffer_that_knows_when_it_is_done(
+    tmp_path: Path,
+) -> None:
+    """At each place of a send through which live ends. A second."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    n, came = 0, True
+    while came:
+        held = Destination()
+        held.delay_s = 0.02
+        options: dict[str, Any] = {**QUICK, "memory_messages": 5}
+        with Buffer(held, tmp_path / str(n), **options) as buffer:
+            send(buffer, range(5))
+            place = AtPlace(n, interrupt, (store_forward.__file__,))
+            sys.setprofile(place)
+            try:
+                send(buffer, [5])
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.setprofile(None)
+            wait_until(lambda: buffer._core.all_delivered)
+            assert sorted(set(held.values))[:5] == numbered(range(5)), n
+        came = place.came
+        n += 1
+    assert n > 10
+
+
+def test_a_close_within_a_close_ends_with_it_or_is_refused() -> None:
+    """A signal's handler, at each place where one may run. Three seconds."""
+    n, came = 0, True
+    while came:
+        slow = Destination()
+        slow.delay_s = 0.05  # so that the close waits
+        buffer = Buffer(slow, mode="block")
+        buffer.send("t", b"x")
+
+        def handle() -> None:
+            with suppress(UsageError):
+                buffer.close()  # noqa: B023 -- called in this turn only
+
+        place = AtPlace(n, handle, (threading.__file__, bridge.buffer.__file__))
+
+        def close() -> None:  # in another thread: one that waits for itself is a failure
+            sys.setprofile(place)  # noqa: B023 -- the same
+            try:
+                buffer.close()  # noqa: B023 -- the same
+            finally:
+                sys.setprofile(None)
+
+        in_thread(close).result()
+        assert slow.values == [b"x"], n
+        came = place.came
+        n += 1
+    assert n > 10
 
 
 def test_a_buffer_that_cannot_be_opened_keeps_no_log(

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -18,8 +18,10 @@ from aolog.cursor import read_position
 from aolog.errors import StorageFull, SyncFailed
 from aolog.storage import Storage
 from bridge import committer, loglines
+from bridge.at_least_once import AtLeastOnce
 from bridge.embedded import EmbeddedBroker
 from bridge.engine import Position
+from bridge.exactly_once import ExactlyOnce
 from bridge.lanes import LaneNote, LaneNotes
 from bridge.source import Source
 from tests.bridge.conftest import Run, consume, fill, wait_until
@@ -94,6 +96,32 @@ def test_where_no_thread_is_to_be_had_it_commits_all_the_same(
     assert cursor(log) == end
     run.forwarder.stop()
     assert run.end().committed == end
+
+
+@pytest.mark.parametrize("kind", [AtLeastOnce, ExactlyOnce])
+def test_an_interrupt_while_it_closes_gives_all_the_rest_free(
+    kind: type[AtLeastOnce | ExactlyOnce],
+) -> None:
+    given_free = []
+
+    class Part:
+        def __init__(self, name: str, error: BaseException | None = None) -> None:
+            self._name, self._error = name, error
+
+        def close(self) -> None:
+            given_free.append(self._name)
+            if self._error is not None:
+                raise self._error
+
+        disconnect = close
+
+    delivery: Any = kind.__new__(kind)
+    delivery._committer = Part("committer", KeyboardInterrupt())
+    delivery._cluster = Part("cluster", RuntimeError("not to be had"))
+    delivery._dead = Part("dead")
+    with pytest.raises((KeyboardInterrupt, RuntimeError)):
+        delivery.close()
+    assert given_free == ["committer", "cluster", "dead"]
 
 
 def test_an_interrupt_while_it_closes_gives_the_cursor_free_all_the_same(
