@@ -183,12 +183,14 @@ def test_a_buffer_that_finds_no_room_to_open_keeps_no_log(
 ) -> None:
     refused = []
     for writes in range(20):
-        log = tmp_path / str(writes)
+        log, disk = tmp_path / str(writes), Full(writes)
         try:
-            Buffer(destination, log, mode="always", storage=Storage(Full(writes)), **QUICK)
+            buffer = Buffer(destination, log, mode="always", storage=Storage(disk), **QUICK)
         except StorageFull as error:
             refused.append(error)  # its traceback keeps all that it was raised through
         else:
+            disk.left = 1000  # for the seal
+            buffer.close()
             break
         Buffer(destination, log, mode="always", **QUICK).close()
     assert len(refused) >= 2
