@@ -97,7 +97,8 @@ class Appending(Gate):
 
     def _meet(self, error: AologError | None) -> None:
         with self._lock:  # else who lets values join just now opens what is closed here
-            self._trouble = error
+            if not isinstance(self._trouble, LogClosed | Forked):  # there is no way back from these
+                self._trouble = error
             self._close_batch_to_values()
 
     def _close_batch_to_values(self) -> None:
@@ -270,11 +271,10 @@ class Appending(Gate):
         """Flushes what is due. If nothing is, values may join the open batch until a bound is
         reached at which there is more to do. Where the policy is to sync at a flush: how far that
         is to be done once the lock is free, by one thread for all. Else 0."""
-        if self._alone:  # nobody else would
-            if self._sync_policy != "never":
-                return self._end
-            self._quietly(self._flush_locked)
-            return 0
+        if self._alone:
+            self._wake_in_time()
+            if self._alone:  # still: nobody else would
+                return self._flush_alone()
         batch, slab, records = self._batch, self._chain.slab, self._unflushed_records
         waiting = 0 if slab is None else slab.offset - slab.written
         if batch is not None:
@@ -284,6 +284,8 @@ class Appending(Gate):
             if self._sync_policy == "flush":
                 return self._end
             self._quietly(self._flush_locked)
+            if self._alone:  # as was found just now
+                return self._flush_alone()
         elif batch is not None and batch.plain and self._trouble is None and self._values_join:
             limit = self._flush_bytes - waiting + batch.size
             if limit > self._batch_bytes:  # noqa: PLR1730 -- min() takes ten times as long
@@ -292,13 +294,21 @@ class Appending(Gate):
             self._open_gate(batch.values, batch.address, batch.size, limit, most, OFFSET_BYTES)
         return 0
 
+    def _flush_alone(self) -> int:
+        """As the writer's own thread would, but at once; how far it is to be synced."""
+        if self._sync_policy != "never":
+            return self._end
+        self._quietly(self._flush_locked)
+        return 0
+
     def _quietly(self, call: Callable[..., object], *given: object) -> None:
         """What was taken stays taken: an error waits for the next call."""
         try:
             call(*given)
         except AologError as error:
             if isinstance(error, StorageError):  # others are met again where they arise
-                self._meet(self._trouble or error)
+                with self._lock:  # others may close it meanwhile
+                    self._meet(self._trouble or error)
             notices.warn("%s: %s", self.path, error)
 
     def _sync_to(self, target: int) -> int:

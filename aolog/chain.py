@@ -76,6 +76,7 @@ class SlabChain:
         self.path = path
         self.slab: FormatTwoSlab | FormatOneSlab | None = None
         self._unnamed: FormatTwoSlab | None = None  # made, and perhaps not named yet
+        self._room_for: int | None = None  # the base of the slab that was begun last
         self.durable = 0
         self.failed: SyncFailed | None = None
         self.aged_at_s = _NEVER_S
@@ -282,6 +283,7 @@ class SlabChain:
         """The next slab is there, header and name durable. After an error: call again."""
         options = self._options
         slab: FormatTwoSlab | FormatOneSlab
+        self._room_for = self._before.next_base
         try:
             if options.format_1:
                 slab = begin_format_1_slab(
@@ -300,8 +302,8 @@ class SlabChain:
         """The one of an earlier attempt, if there was one."""
         options, again = self._options, self._unnamed is not None
         if self._unnamed is not None and not is_there(self.path, self._storage, self._unnamed):
-            self._unnamed.file.close()  # somebody removed it, before it had a name
-            self._unnamed, again = None, False
+            removed, self._unnamed, again = self._unnamed, None, False  # before it had a name
+            removed.file.close()
         if self._unnamed is None:
             self._unnamed = make_slab(
                 self.path,
@@ -327,7 +329,7 @@ class SlabChain:
         """Prunes what must go before a slab may begin; False where the policy is to wait until
         cursors have passed the oldest. Raises RetentionFull where it is to raise."""
         retention = self._options.retention
-        if not retention.bounded or self._unnamed is not None:  # for that one, room was made
+        if not retention.bounded or self._room_for == self._before.next_base:  # it was made
             return True
         needed = self._options.slab_bytes
         pruned = retention_module.prune(

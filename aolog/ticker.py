@@ -44,10 +44,14 @@ class Ticker:
             self._thread = thread  # not before: `stop` may come from another thread and join it
         self._wakes.put(None)
 
-    def stop(self) -> None:
-        """The thread ends; waits for a tick that is going on, unless called from it."""
+    def end(self) -> None:
+        """The thread ends behind the tick that is going on, which nobody waits for."""
         self._stopped = True
         self._wakes.put(None)
+
+    def stop(self) -> None:
+        """The thread ends; waits for a tick that is going on, unless called from it."""
+        self.end()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()

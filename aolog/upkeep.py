@@ -33,13 +33,24 @@ class Upkeep(Appending):
         self._flush_seconds = flush_seconds
         self._flush_due_s = self._sync_due_s = self._mark_due_s = self._age_due_s = _NEVER_S
         self._alone = False
-        self._begin_ticking()
+        self._new_tickers()
 
-    def _begin_ticking(self) -> None:
+    def _new_tickers(self) -> None:
         self._looks_s = _NEVER_S  # when the thread looks next; never: when it is woken
         self._is_busy = False  # something was appended since it looked last
         self._ticker = Ticker(self._tick, f"aolog-writer {self.path}")
         self._syncer = Ticker(self._sync_written, f"aolog-sync {self.path}")
+
+    def _begin_ticking(self) -> None:
+        """Again, with the lock, where `_end_ticking` may have ended either thread, or none."""
+        self._tell_to_end()
+        self._new_tickers()
+        self._wake_in_time()
+
+    def _tell_to_end(self) -> None:
+        """Waits for nothing."""
+        self._ticker.end()
+        self._syncer.end()
 
     def _end_ticking(self) -> None:
         """Waits for what is going on."""
@@ -63,7 +74,7 @@ class Upkeep(Appending):
     def _wake_in_time(self) -> None:
         """The ticker may sleep for longer than what is due now allows."""
         due_s = self._next_due_s()
-        if due_s < self._looks_s:
+        if due_s < self._looks_s or self._alone:
             try:
                 self._ticker.wake()
             except RuntimeError as error:  # none is to be had: the next call asks again
@@ -72,9 +83,10 @@ class Upkeep(Appending):
                         "%s: each append does its own flush and sync: %s", self.path, error
                     )
                 self._alone = True
+                self._close_batch_to_values()  # who joins it asks nobody
             else:
                 self._alone = False
-                self._looks_s = due_s
+                self._looks_s = min(self._looks_s, due_s)
 
     def _next_due_s(self) -> float:
         due_s = min(self._flush_due_s, self._sync_due_s, self._mark_due_s, self._age_due_s)
@@ -89,6 +101,7 @@ class Upkeep(Appending):
                 return None
             if isinstance(self._trouble, SyncFailed):
                 return None
+            ticker = self._ticker
             is_due, end = now >= self._flush_due_s, self._end
             if is_due:
                 self._flush_due_s = _NEVER_S
@@ -117,7 +130,8 @@ class Upkeep(Appending):
                 # and that costs as much as the write.
                 due_s = min(due_s, now + self._flush_seconds)
                 self._is_busy = False
-            self._looks_s = due_s
+            if ticker is self._ticker:  # else another one looks by now
+                self._looks_s = due_s
             return None if due_s == _NEVER_S else max(0.0, due_s - time.monotonic())
 
     def _sync_written(self) -> None:

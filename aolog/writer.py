@@ -185,6 +185,8 @@ class Writer(Upkeep):
     def _refuse_nested(self) -> None:
         if self._is_locked():
             raise nested_call()
+        if self._alone:  # what is appended within a sync would be flushed by nobody
+            self._chain.refuse_nested()
 
     # --- appending --------------------------------------------------------------------------
 
@@ -316,7 +318,8 @@ class Writer(Upkeep):
                 self._face_trouble()
             if self._sync_policy != "flush":
                 self._flush_locked()
-                return self._chain.end
+                if not self._alone or self._sync_policy == "never":
+                    return self._chain.end
             end = self.end
         return self._sync_to(end)
 
@@ -336,7 +339,7 @@ class Writer(Upkeep):
         """Flushes, seals, syncs, gives the log free. Idempotent. Raises StorageFull or
         StorageFailed with the log still open: nothing is lost, free space and call again. Raises
         SyncFailed, also for one that a thread of the writer's own met, with the log given free."""
-        if isinstance(self._trouble, LogClosed | Forked):
+        if self._is_over():
             return
         self._refuse_nested()
         self._chain.refuse_nested()  # a thread of the writer's own may wait for this one's sync
@@ -356,7 +359,6 @@ class Writer(Upkeep):
                     self._release()  # the slab as it is: the next writer recovers it
                 elif not isinstance(self._trouble, LogClosed | Forked):
                     self._begin_ticking()  # it is open: what it takes is flushed in time
-                    self._wake_in_time()
             raise
 
     def give_up(self) -> int:
@@ -365,6 +367,8 @@ class Writer(Upkeep):
         in memory only. The address behind those frames: records before it are in the log, and
         durable if `durable` says so; others are not, and may be appended again. Idempotent; never
         raises."""
+        if self._is_over():
+            return self._chain.durable
         self._end_ticking()
         with self._lock:
             if isinstance(self._trouble, LogClosed | Forked):
@@ -375,9 +379,21 @@ class Writer(Upkeep):
             self._release()
             return end
 
+    def _is_over(self) -> bool:
+        """Whether it was closed, or forked. Gives free what a close that was interrupted left."""
+        if not isinstance(self._trouble, LogClosed | Forked):
+            return False
+        if self._is_open and not self._is_locked():
+            with self._lock:
+                if self._is_open:
+                    self._release()
+        return True
+
     def _release(self) -> None:
-        self._chain.release()
+        """With the lock. What is interrupted here takes nothing any more, and can be called again."""
         self._meet(LogClosed("the writer is closed", hint="open another", path=self.path))
+        self._tell_to_end()
+        self._chain.release()
         self._room.notify_all()
         self._is_open = False
         lifetime.closed(self)

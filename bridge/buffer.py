@@ -107,9 +107,6 @@ class Buffer:
             require_own(path, storage)
         if dead_letters is not None:
             require_dead_letters(absolute(dead_letters), storage)
-        if mode in {"buffer", "always"}:
-            assert path is not None
-            self._backlog = Backlog(path, retention=retention, storage=storage)
         self._close_s = close_s
         self._pid = os.getpid()
         self._close_lock = threading.RLock()  # a signal's handler may close in the middle of close
@@ -118,9 +115,7 @@ class Buffer:
         self._idle = False
         self._broken: BaseException | None = None
         self._ended = False
-        self._ends: queue.SimpleQueue[None] = (
-            queue.SimpleQueue()
-        )  # reentrant, as no Event's wait is
+        self._ends: queue.SimpleQueue[None] = queue.SimpleQueue()  # reentrant: no Event's wait is
         settings = Settings(
             mode,
             memory_messages=memory_messages,
@@ -131,22 +126,31 @@ class Buffer:
             commit_s=commit_s,
             retry_max_s=retry_max_s,
         )
+        core: StoreForward | None = None
         try:
+            if mode in {"buffer", "always"}:
+                assert path is not None
+                self._backlog = Backlog(path, retention=retention, storage=storage)
             if dead_letters is not None:
                 self._rejected = RejectedMessages(absolute(dead_letters), storage)
-            self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
-            try:
-                threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()
-            except BaseException:
-                self._core.closing = True  # a signal's handler may raise with the thread begun
-                raise
+            core = self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
+            atexit.register(self._at_exit)
+            threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()
         except BaseException:
-            if self._backlog is not None:
-                self._backlog.give_up()
-            if self._rejected is not None:
-                self._rejected.close()
+            self._give_up_opening(core)
             raise
-        atexit.register(self._at_exit)
+
+    def _give_up_opening(self, core: StoreForward | None) -> None:
+        """Nothing was accepted. Gives all free; a signal's handler may raise with the thread begun."""
+        atexit.unregister(self._at_exit)
+        if core is not None:
+            with core.changed:
+                core.closing, self._close_at_s = True, 0.0
+                core.changed.notify_all()
+        if self._backlog is not None:
+            self._backlog.give_up()
+        if self._rejected is not None:
+            self._rejected.close()
 
     # --- what a program calls -----------------------------------------------------------------
 

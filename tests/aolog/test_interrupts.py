@@ -8,7 +8,9 @@ raise in their stead, so that every such place is tried in turn.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 
 import aolog
 from aolog.storage import Storage
-from tests.aolog.conftest import AtPlace, in_thread
+from tests.aolog.conftest import AtPlace, eventually, in_thread, values
 
 RECORDS = 12
 
@@ -68,21 +70,32 @@ def test_a_slab_that_a_follower_has_open_is_not_made_anew(log_path: str) -> None
             assert reader.gaps == []
 
 
-def test_room_was_made_for_a_slab_that_has_its_name_already(log_path: str) -> None:
+@pytest.mark.parametrize(("format_", "begin"), [("aolog", 1), ("queuefka", 9)])
+def test_room_was_made_for_a_slab_that_has_its_name_already(
+    log_path: str, format_: str, begin: int
+) -> None:
     """Else the one before it, which was the last, goes: no reader has had its records."""
     storage = InterruptedStorage()
-    options: dict[str, Any] = {"slab_bytes": 9000, "flush_seconds": None, "storage": storage}
-    with aolog.Writer(log_path, retention=aolog.Retention(max_bytes=18_000), **options) as writer:
-        writer.append_many([b"x" * 1000])
+    options: dict[str, Any] = {"slab_bytes": 9000, "flush_seconds": None, "format": format_}
+    taken = [b"x" * 1000] * begin
+    with aolog.Writer(
+        log_path, retention=aolog.Retention(max_bytes=18_000), storage=storage, **options
+    ) as writer:
+        for value in taken[:-1]:
+            writer.append(value)
+        storage.look = (lambda: None) if format_ == "queuefka" else None
+        with suppress(Interrupted):  # format 1 begins its next slab at once
+            writer.append(taken[-1])
         writer.sync()
         with aolog.Reader(log_path, cursor="c") as reader:
             reader.commit()
-            storage.look = lambda: None
-            with pytest.raises(Interrupted):
-                writer.append(b"interrupted")
+            if format_ == "aolog":
+                storage.look = lambda: None
+                with pytest.raises(Interrupted):
+                    writer.append(b"interrupted")
             writer.append(b"second")
             writer.flush()
-            assert [record.value for record in reader] == [b"x" * 1000, b"second"]
+            assert [record.value for record in reader] == [*taken, b"second"]
             assert reader.gaps == []
 
 
@@ -107,6 +120,45 @@ def test_a_slab_that_somebody_removed_before_it_had_a_name_is_made_anew(log_path
         writer.append(b"second")
     with aolog.Reader(log_path) as reader:
         assert [record.value for record in reader] == [b"x" * 1000, b"second"]
+
+
+# In a finalizer Python tells and forgets it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("options", [{}, {"sync": "flush"}, {"format": "queuefka"}])
+def test_a_close_that_is_interrupted_at_any_place_leaves_a_writer_open_or_closed(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """Open: with its lock and its threads. Closed: it takes nothing. Three seconds each."""
+    n, came = 0, True
+    as_it_is = {key: value for key, value in options.items() if key == "format"}
+    while came:
+        log, kept = str(tmp_path / str(n)), [b"a", b"b"]
+        writer = aolog.Writer(log, flush_seconds=0.02, sync_seconds=0.02, **options)
+        for value in kept:
+            writer.append(value)
+        place = AtPlace(n, interrupt)
+        sys.setprofile(place)
+        with suppress(Interrupted):
+            writer.close()
+        sys.setprofile(None)
+        try:
+            writer.append(b"c")
+        except aolog.LogClosed:
+            pass
+        else:
+            kept.append(b"c")
+            with pytest.raises(aolog.LogLocked):
+                aolog.Writer(log, **as_it_is)
+            eventually(lambda: values(log) == kept)  # noqa: B023 -- called in this turn only
+            eventually(lambda: writer.durable == writer.end)  # noqa: B023 -- the same
+        in_thread(writer.close).result()
+        aolog.Writer(log, **as_it_is).close()
+        assert values(log) == kept, n
+        names = {f"aolog-writer {writer.path}", f"aolog-sync {writer.path}"}
+        eventually(lambda: not names & {thread.name for thread in threading.enumerate()})  # noqa: B023 -- the same
+        came = place.came
+        n += 1
+    assert n > 50
 
 
 # In a finalizer Python tells and forgets it.

@@ -28,6 +28,7 @@ from aolog.slab import DATA_BEGIN, HEADER_LEN, decode_slab_header
 from aolog.storage import Storage
 from tests.aolog.conftest import (
     ROOT,
+    SOON_S,
     Child,
     Operation,
     WatchedStorage,
@@ -373,6 +374,10 @@ def test_a_close_ends_both_threads(log_path: str) -> None:
     assert not own & {thread.name for thread in threading.enumerate()}
 
 
+def no_thread(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 APPENDS: dict[str, tuple[dict[str, Any], Callable[[aolog.Writer], object]]] = {
     "a value": ({}, lambda writer: writer.append(b"a")),
     "with a key": ({}, lambda writer: writer.append(b"a", key=b"k")),
@@ -391,11 +396,8 @@ def test_where_no_thread_is_to_be_had_each_append_flushes_and_syncs_for_itself(
 ) -> None:
     options, append = APPENDS[how]
 
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(threading.Thread, "start", no_thread)
         writer = aolog.Writer(log_path, **{"flush_seconds": 0.05, "sync_seconds": 0.05, **options})
         for count in (1, 2):
             append(writer)
@@ -409,35 +411,88 @@ def test_where_no_thread_is_to_be_had_each_append_flushes_and_syncs_for_itself(
     assert values(log_path) == [b"a"] * 3
 
 
-def test_where_no_thread_is_to_be_had_a_sync_syncs(
+def test_where_no_thread_is_to_be_had_a_flush_and_a_sync_sync(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     with aolog.Writer(log_path, flush_seconds=None) as writer, monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
-        for _ in range(2):
+        patched.setattr(threading.Thread, "start", no_thread)
+        for sync in (writer.flush, writer.sync) * 2:
             address = writer.append(b"a")
-            assert writer.sync() > address
+            sync()
+            assert writer.durable > address
 
 
-def test_a_close_that_was_interrupted_leaves_a_writer_that_flushes(
-    log_path: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sync", ["interval", "never", "flush"])
+def test_a_thread_is_asked_for_again_by_whoever_appends(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, sync: Literal["interval", "never", "flush"]
 ) -> None:
-    def interrupt(_: threading.Thread) -> None:
-        raise KeyboardInterrupt
+    """Also where the first was asked for by nothing but the look after age."""
+    retention = aolog.Retention(max_age_s=60)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        writer = aolog.Writer(log_path, flush_seconds=None, sync=sync, retention=retention)
+        writer.append(b"a")
+        assert values(log_path) == [b"a"]
+    writer.append(b"b")
+    assert f"aolog-writer {writer.path}" in {thread.name for thread in threading.enumerate()}
+    assert values(log_path) == [b"a"]  # gathered as ever
+    writer.close()
 
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_close_that_was_interrupted_leaves_a_writer_that_flushes(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
     writer = aolog.Writer(log_path, flush_seconds=0.05)
     writer.append(b"a")
     with monkeypatch.context() as patched:
+        if alone:
+            patched.setattr(threading.Thread, "start", no_thread)
+        with monkeypatch.context() as joining, pytest.raises(KeyboardInterrupt):
+            joining.setattr(threading.Thread, "join", interrupt)
+            writer.close()
+        eventually(lambda: alone or values(log_path) == [b"a"])
+        writer.append(b"b")
+        eventually(lambda: values(log_path) == [b"a", b"b"])
+    writer.close()
+
+
+def test_a_close_that_was_interrupted_while_its_thread_worked_leaves_a_writer_that_flushes(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that thread says last, of when it looks next, is true no more."""
+    disk = StallingSystem()
+    often: dict[str, Any] = {"flush_seconds": 0.05, "sync_seconds": 0.01}
+    writer = aolog.Writer(log_path, sync="flush", storage=Storage(disk), **often)
+    with disk.stalled(), monkeypatch.context() as patched:
+        writer.append(b"a")
+        eventually(lambda: values(log_path) == [b"a"])  # its sync is going on
+        before = writer._ticker._thread
         patched.setattr(threading.Thread, "join", interrupt)
         with pytest.raises(KeyboardInterrupt):
             writer.close()
-    eventually(lambda: values(log_path) == [b"a"])
-    writer.append(b"b")
-    eventually(lambda: values(log_path) == [b"a", b"b"])
+    assert before is not None
+    before.join(SOON_S)
+    for value in (b"b", b"c"):
+        time.sleep(0.1)  # behind the time at which it would look
+        address = writer.append(value)
+        eventually(lambda address=address: writer.durable > address)
     writer.close()
+    assert values(log_path) == [b"a", b"b", b"c"]
+
+
+def test_an_error_that_comes_behind_the_close_opens_nothing(log_path: str) -> None:
+    """Another thread's, of a sync that was under way: else appends went on without the lock."""
+    writer = aolog.Writer(log_path)
+    writer.close()
+    writer._meet(aolog.StorageFailed("no room", path=log_path))
+    for _ in range(2):
+        with pytest.raises(aolog.LogClosed):
+            writer.append(b"a")
 
 
 def test_where_no_second_thread_is_to_be_had_the_first_one_syncs(

@@ -213,6 +213,35 @@ def test_a_buffer_without_a_thread_keeps_no_log(
     del kept
 
 
+def test_an_interrupt_at_any_place_of_the_opening_gives_all_free(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    n, came = 0, True
+    while came:
+        log = tmp_path / str(n)
+        place = AtPlace(n, interrupt, (threading.__file__, bridge.buffer.__file__))
+        buffer = interrupted = None
+        sys.setprofile(place)
+        try:
+            buffer = Buffer(Destination(), log, mode="always", **QUICK)
+        except (KeyboardInterrupt, RuntimeError) as error:  # what Condition makes of some
+            interrupted = error  # its traceback keeps all that it was raised through
+        sys.setprofile(None)
+        if buffer is not None:
+            buffer.close()
+        Buffer(Destination(), log, mode="always", **QUICK).close()
+        wait_until(
+            lambda: (
+                not [t for t in threading.enumerate() if t.name == "bridge-buffer" and t.is_alive()]
+            )
+        )
+        came = place.came
+        assert came == (interrupted is not None)
+        n += 1
+    assert n > 10
+
+
 def test_an_interrupt_as_live_ends_leaves_a_buffer_that_knows_when_it_is_done(
     tmp_path: Path,
 ) -> None:

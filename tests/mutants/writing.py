@@ -254,7 +254,7 @@ WRITING = (
     Mutant("room_is_made_twice_for_a_slab", "pruning",
            ("interrupts::test_room_was_made_for_a_slab_that_has_its_name_already",),
            (Edit("aolog/chain.py",
-                 "if not retention.bounded or self._unnamed is not None:",
+                 "if not retention.bounded or self._room_for == self._before.next_base:",
                  "if not retention.bounded:"),)),
     Mutant("unlinks_may_survive_in_any_order", "pruning",
            ("retention::test_a_cursor_is_durable_before_the_slab_that_it_frees_goes",),
