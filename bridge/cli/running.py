@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import NotALog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from bridge.config import Config
@@ -36,23 +36,23 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
     check(settings)
     check_servers(given["bootstrap_servers"])
     check_cursor(cursor)
-    _refuse_a_tree(path)
-    forwarder = Forwarder(
-        path,
-        topic=given.get("topic"),
-        bootstrap_servers=given["bootstrap_servers"],
-        settings=settings,
-        cursor=cursor,
-        drain=drain,
-        commit_s=given.get("commit_seconds", 1.0),
-        stop_s=given.get("stop_seconds", 5.0),
-        prune_delivered=given.get("prune", False),
-        shared_pace=Pace(
-            records_per_s=given.get("total_records_per_second"),
-            bytes_per_s=given.get("total_bytes_per_second"),
-        ),
-        **{name: given[name] for name in OPTIONS if name in given},
-    )
+    with _telling_a_tree(path):
+        forwarder = Forwarder(
+            path,
+            topic=given.get("topic"),
+            bootstrap_servers=given["bootstrap_servers"],
+            settings=settings,
+            cursor=cursor,
+            drain=drain,
+            commit_s=given.get("commit_seconds", 1.0),
+            stop_s=given.get("stop_seconds", 5.0),
+            prune_delivered=given.get("prune", False),
+            shared_pace=Pace(
+                records_per_s=given.get("total_records_per_second"),
+                bytes_per_s=given.get("total_bytes_per_second"),
+            ),
+            **{name: given[name] for name in OPTIONS if name in given},
+        )
     signals = on_signals(forwarder.stop, forwarder.reopen)
     one = One(path, forwarder)
     with ExitStack() as stack:
@@ -100,20 +100,21 @@ def run_many(
 _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}
 
 
-def _refuse_a_tree(path: str) -> None:
-    """Raises NotALog for a directory that is none and has some below it."""
-    from aolog import Reader
-    from bridge.tree import find_logs
-
+@contextmanager
+def _telling_a_tree(path: str) -> Iterator[None]:
+    """Of a directory that is no log it is told that it has some below it."""
     try:
-        Reader(path).close()
+        yield
     except NotALog:
+        from bridge.tree import find_logs
+
         if below := find_logs(path):
             raise NotALog(
                 f"no log, but there are logs below it ({min(below)})",
                 hint="for a tree of logs, name it with --root",
                 path=path,
             ) from None
+        raise
 
 
 def on_signals(stop: Callable[[], None], reload: Callable[[], None] | None = None) -> list[int]:
