@@ -93,6 +93,18 @@ class AtPlace:
             self._call()
 
 
+def refuse_threads(monkeypatch: pytest.MonkeyPatch, named: str = "") -> None:
+    """From now on none is to be had whose name begins so."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith(named):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
 # --- looking at a log ------------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ from tests.aolog.conftest import (
     frames_of,
     kill,
     read_all,
+    refuse_threads,
     slab_files,
     values,
 )
@@ -374,10 +375,6 @@ def test_a_close_ends_both_threads(log_path: str) -> None:
     assert not own & {thread.name for thread in threading.enumerate()}
 
 
-def no_thread(_: threading.Thread) -> None:
-    raise RuntimeError("can't start new thread")
-
-
 APPENDS: dict[str, tuple[dict[str, Any], Callable[[aolog.Writer], object]]] = {
     "a value": ({}, lambda writer: writer.append(b"a")),
     "with a key": ({}, lambda writer: writer.append(b"a", key=b"k")),
@@ -397,7 +394,7 @@ def test_where_no_thread_is_to_be_had_each_append_flushes_and_syncs_for_itself(
     options, append = APPENDS[how]
 
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", no_thread)
+        refuse_threads(patched)
         writer = aolog.Writer(log_path, **{"flush_seconds": 0.05, "sync_seconds": 0.05, **options})
         for count in (1, 2):
             append(writer)
@@ -415,7 +412,7 @@ def test_where_no_thread_is_to_be_had_a_flush_and_a_sync_sync(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with aolog.Writer(log_path, flush_seconds=None) as writer, monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", no_thread)
+        refuse_threads(patched)
         for sync in (writer.flush, writer.sync) * 2:
             address = writer.append(b"a")
             sync()
@@ -429,7 +426,7 @@ def test_a_thread_is_asked_for_again_by_whoever_appends(
     """Also where the first was asked for by nothing but the look after age."""
     retention = aolog.Retention(max_age_s=60)
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", no_thread)
+        refuse_threads(patched)
         writer = aolog.Writer(log_path, flush_seconds=None, sync=sync, retention=retention)
         writer.append(b"a")
         assert values(log_path) == [b"a"]
@@ -451,7 +448,7 @@ def test_a_close_that_was_interrupted_leaves_a_writer_that_flushes(
     writer.append(b"a")
     with monkeypatch.context() as patched:
         if alone:
-            patched.setattr(threading.Thread, "start", no_thread)
+            refuse_threads(patched)
         with monkeypatch.context() as joining, pytest.raises(KeyboardInterrupt):
             joining.setattr(threading.Thread, "join", interrupt)
             writer.close()
@@ -498,14 +495,7 @@ def test_an_error_that_comes_behind_the_close_opens_nothing(log_path: str) -> No
 def test_where_no_second_thread_is_to_be_had_the_first_one_syncs(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = threading.Thread.start
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name.startswith("aolog-sync"):
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    refuse_threads(monkeypatch, "aolog-sync")
     with aolog.Writer(log_path, flush_seconds=0.05, sync_seconds=0.05) as writer:
         for _ in range(3):
             address = writer.append(b"a")

@@ -36,7 +36,7 @@ from bridge.errors import NotDelivered
 from bridge.outlet import Item, Outlet
 from bridge.provider import FaultyProvider, FileProvider, MemoryProvider, Message
 from bridge.store_forward import Mode
-from tests.aolog.conftest import AtPlace, in_thread
+from tests.aolog.conftest import AtPlace, in_thread, refuse_threads
 from tests.bridge.conftest import Limited, wait_until
 from tests.stalling import StallingSystem
 
@@ -199,12 +199,9 @@ def test_a_buffer_that_finds_no_room_to_open_keeps_no_log(
 def test_a_buffer_without_a_thread_keeps_no_log(
     destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     log, dead = tmp_path / "log", tmp_path / "dead"
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        refuse_threads(patched)
         with pytest.raises(RuntimeError, match="can't start new thread") as kept:
             Buffer(destination, log, mode="always", dead_letters=dead, **QUICK)
     with Buffer(destination, log, mode="always", dead_letters=dead, **QUICK) as buffer:

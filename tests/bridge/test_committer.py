@@ -24,6 +24,7 @@ from bridge.engine import Position
 from bridge.exactly_once import ExactlyOnce
 from bridge.lanes import LaneNote, LaneNotes
 from bridge.source import Source
+from tests.aolog.conftest import refuse_threads
 from tests.bridge.conftest import Run, consume, fill, wait_until
 from tests.stalling import StallingSystem
 
@@ -83,14 +84,7 @@ def test_a_stop_waits_for_the_disk_and_for_the_last_position(
 def test_where_no_thread_is_to_be_had_it_commits_all_the_same(
     run: Run, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = threading.Thread.start
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name == "aolog-bridge-commit":
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    refuse_threads(monkeypatch, "aolog-bridge-commit")
     fill(log, 10)
     end = run.until(lambda s: s.acknowledged == 20 and s.committed == s.position).committed
     assert cursor(log) == end

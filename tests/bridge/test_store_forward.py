@@ -275,20 +275,29 @@ def values_in_log(system: SimulatedSystem) -> list[bytes]:
         return [record.value or b"" for record in reader]
 
 
-def test_it_is_live_again_though_the_program_never_pauses() -> None:
-    """With each delivery something comes: the backlog is never found empty."""
+def live_again(buffered: int) -> Sending:
+    """As live begins behind so many messages of the backlog, which is never found empty: with each
+    delivery something comes."""
     machine = Sending()
     machine.begin(1, "buffer")
     machine.provider.down = True
-    machine.send(30)
+    machine.send(buffered)
     machine.turn(1, 0)
     assert machine.core.status().state == "buffering"
     machine.provider.down = False
     machine.provider.takes_s = 1.0
-    while machine.core.status().state != "live" and machine.now_s < 60.0:
+    for _ in range(100):
+        if machine.core.status().state == "live":
+            break
+        assert machine.now_s < 60.0
         machine.provider.meanwhile = [machine.new()]
-        machine.now_s += min(max(machine.core.turn(), 0.001), 1.0)
+        machine.now_s += min(max(machine.core.turn(), 0.1), 1.0)
     assert machine.core.status().state == "live"
+    return machine
+
+
+def test_it_is_live_again_though_the_program_never_pauses() -> None:
+    machine = live_again(30)
     machine.teardown()
     assert len(machine.destination.messages) == len(machine.must_arrive)
 
@@ -296,19 +305,7 @@ def test_it_is_live_again_though_the_program_never_pauses() -> None:
 def test_a_kill_after_live_began_does_not_repeat_the_old_behind_the_new() -> None:
     """What live begins with is let go by the backlog before what came later is delivered: else
     only the old would be delivered again, and stand last."""
-    machine = Sending()
-    machine.begin(1, "buffer")
-    machine.provider.down = True
-    machine.send(6)
-    machine.turn(1, 0)
-    machine.provider.down = False
-    machine.provider.takes_s = 1.0
-    for _ in range(100):
-        if machine.core.status().state == "live":
-            break
-        machine.provider.meanwhile = [machine.new()]
-        machine.now_s += min(max(machine.core.turn(), 0.1), 1.0)
-    assert machine.core.status().state == "live"
+    machine = live_again(6)
     assert machine.core.status().in_memory  # what was read last, and is not delivered
     machine.send(9)
     while machine.core.status().in_memory:
@@ -319,16 +316,7 @@ def test_a_kill_after_live_began_does_not_repeat_the_old_behind_the_new() -> Non
 
 def test_where_live_ends_as_a_turn_begins_nothing_that_it_began_with_is_let_go() -> None:
     """Whoever offers ends live between two steps of who delivers."""
-    machine = Sending()
-    machine.begin(1, "buffer")
-    machine.provider.down = True
-    machine.send(6)
-    machine.turn(1, 0)
-    machine.provider.down = False
-    machine.provider.takes_s = 1.0
-    while machine.core.status().state != "live":
-        machine.provider.meanwhile = [machine.new()]
-        machine.now_s += min(max(machine.core.turn(), 0.1), 1.0)
+    machine = live_again(6)
     assert machine.core._carried
     with machine.core.changed:
         machine.core._end_live("another thread")
