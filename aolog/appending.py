@@ -219,7 +219,7 @@ class Appending(Gate):
             self._close_batch_to_values()
             return self._batch
         batch = OpenBatch(slab.base + slab.offset, clock.now_us())
-        self._arm()
+        self._arm()  # first: what joins a batch that is there arms nothing
         self._batch = batch
         return batch
 

@@ -1,7 +1,7 @@
 """Opening a log for append: what was left behind is looked at, mended, and a slab is begun.
 
-`inspect` looks, `recovery.decide` says what to do, `carry_out` does it, `make_slab` and `name_slab` make the
-next slab. Each step may be killed and is repeated by the next opener with the same outcome:
+`inspect` looks, `recovery.decide` says what to do, `carry_out` does it, `make_slab` and
+`name_slab` make the next slab. Each step may be killed and is repeated by the next opener with the same outcome:
 the tail is copied aside under a name of its own and durable before it is cut, and the new slab
 appears by a rename.
 """
@@ -422,8 +422,8 @@ def make_slab(
     preallocate: bool,
     compressed: bool,
 ) -> FormatTwoSlab:
-    """The slab that follows, its header durable, for `name_slab`: until then nobody sees it. After an
-    error the same may be asked again."""
+    """The slab that follows, its header durable, for `name_slab`: until then nobody sees it. After
+    an error the same may be asked again."""
     reach = reach_behind(path, before.next_base, slab_bytes)
     temporary = f"{path}/{slab_name(before.next_base)}.tmp"
     file = storage.create(temporary)

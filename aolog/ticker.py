@@ -23,8 +23,8 @@ class Ticker:
     due; seconds until the next call, None to sleep until `wake`."""
 
     def __init__(self, tick: Callable[[], float | None], name: str) -> None:
-        # Its `put` is reentrant, which no Event's `set` is: what is collected in the middle of a wait,
-        # and calls `close`, wakes whoever waits.
+        # Its `put` is reentrant, which no Event's `set` is: what is collected in the middle of a
+        # wait, and calls `close`, wakes whoever waits.
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._stopped = False
         self._tick = weakref.WeakMethod(tick, lambda _: self._wakes.put(None))

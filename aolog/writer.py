@@ -67,9 +67,9 @@ class Writer(Upkeep):
     for its slow mode. Small bodies, and such that do not shrink, are stored as they are.
 
     Thread-safe. Where the system gives no thread, each append flushes and syncs for itself, as the
-    policy says, until one is to be had. In a forked child it refuses every call (Forked) and touches nothing. A signal's
-    handler, or a finalizer, that calls it in the middle of another call is refused (UsageError).
-    Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError,
+    policy says, until one is to be had. In a forked child it refuses every call (Forked) and
+    touches nothing. A signal's handler, or a finalizer, that calls it in the middle of another call
+    is refused (UsageError). Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError,
     CodecUnavailable.
     """
 
@@ -390,7 +390,7 @@ class Writer(Upkeep):
         return True
 
     def _release(self) -> None:
-        """With the lock. What is interrupted here takes nothing any more, and can be called again."""
+        """With the lock. Where it is interrupted nothing is taken any more; call it again."""
         self._meet(LogClosed("the writer is closed", hint="open another", path=self.path))
         self._tell_to_end()
         self._chain.release()

@@ -154,7 +154,7 @@ class Backlog:
         self._freed_to = self._reader.tell()
 
     def give_up(self) -> None:
-        """Gives the log free, where nothing was appended; never raises but for a signal's handler."""
+        """Gives the log free, where nothing was appended. Never raises."""
         self._free_log()
         self._reader.close()
 

@@ -141,7 +141,8 @@ class Buffer:
             raise
 
     def _give_up_opening(self, core: StoreForward | None) -> None:
-        """Nothing was accepted. Gives all free; a signal's handler may raise with the thread begun."""
+        """Nothing was accepted: all is given free. Its thread may have begun all the same, where a
+        signal's handler raised."""
         atexit.unregister(self._at_exit)
         if core is not None:
             with core.changed:

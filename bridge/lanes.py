@@ -67,12 +67,9 @@ class LaneNotes:
     lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
     cluster: Identity = field(default_factory=Identity)
     aside_from: int = 0
-    _told: int = field(
-        default=0, init=False, repr=False, compare=False
-    )  # how often it was said what to save
-    _saved: int = field(
-        default=0, init=False, repr=False, compare=False
-    )  # the last of those that is saved
+    # How often it was said what to save, and the last of those that is saved.
+    _told: int = field(default=0, init=False, repr=False, compare=False)
+    _saved: int = field(default=0, init=False, repr=False, compare=False)
     _saves: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )

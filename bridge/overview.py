@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "overview", "state_of"]
 
 LIVE_LAG_S = 1.0  # a log that is written to always has a record under way
-STUCK_S = (
-    60.0  # ten times the longest wait that a thread has without a sign of life, but for a disk
-)
+# Ten times the longest wait that a thread has without a sign of life, but for a disk.
+STUCK_S = 60.0
 
 STATES = ("connecting", "draining", "live", "blocked", "stopped")
 

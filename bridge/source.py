@@ -34,7 +34,8 @@ _log = logging.getLogger("bridge")
 class Source:
     """One log. prune_delivered: removes slabs that the cursor and every other protecting cursor
     have passed, or of them what retention lets go. pace: how fast it may be sent. storage: where
-    the log is. Not thread-safe, but for `prune` and what `committing` returns. Raises what Reader raises."""
+    the log is. Not thread-safe, but for `prune` and what `committing` returns. Raises what Reader
+    raises."""
 
     def __init__(
         self,

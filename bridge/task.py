@@ -62,8 +62,8 @@ class Task:
     ended: where the task is put when its thread ends. ending: why it was told to stop. gaps:
     those that its forwarders met, by where they begin; the next turn may meet one again.
     counting: held while counts go from the status to the totals. lag: see LogStatus. drain_to: the
-    log's end at its first turn. drained: whether the last turn came to there. unmet: the cluster that its cursor is of, where it had nothing to do
-    and did not ask the one that is there.
+    log's end at its first turn. drained: whether the last turn came to there. unmet: the cluster
+    that its cursor is of, where it had nothing to do and did not ask the one that is there.
     """
 
     name: str
