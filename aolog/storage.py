@@ -24,6 +24,7 @@ from aolog.errors import (
     StorageFailed,
     StorageFull,
     SyncFailed,
+    UsageError,
 )
 from aolog.mounts import Mount, parse_mount
 from aolog.system import LOCK_EX, LOCK_NB, REAL, System
@@ -71,9 +72,17 @@ def _sync_failed(error: OSError, path: str, what: str) -> SyncFailed:
 
 def absolute(path: str | os.PathLike[str]) -> str:
     """The path from the root on, whatever directory the process changes to. `..` stays: what it
-    means is up to links. (As pathlib's, which would take a sixth of importing all this.)"""
-    names = os.path.join(os.getcwd(), os.fspath(path)).split("/")  # noqa: PTH109, PTH118 -- light
-    return "/" + "/".join(name for name in names if name not in {"", "."})
+    means is up to links. (As pathlib's, which would take a sixth of importing all this.) Raises
+    UsageError for a relative path where the working directory was removed."""
+    text = os.fspath(path)
+    if not text.startswith("/"):
+        try:
+            text = f"{os.getcwd()}/{text}"  # noqa: PTH109 -- light, as above
+        except FileNotFoundError:
+            raise UsageError(
+                f"{text}: the working directory was removed", hint="give an absolute path"
+            ) from None
+    return "/" + "/".join(name for name in text.split("/") if name not in {"", "."})
 
 
 class Entry(NamedTuple):
