@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -152,6 +153,18 @@ def snapshot(path: str) -> dict[str, bytes | None]:
         str(at.relative_to(path)): at.read_bytes() if at.is_file() else None
         for at in sorted(Path(path).rglob("*"))
     }
+
+
+def open_below(path: str) -> list[str]:
+    """The files at a path or below it that this process has open; a removed one ends in
+    "(deleted)". Other tests' files do not count: their readers may be collected at any time."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the descriptor of this listing
+            found.append(str(link.readlink()))
+    return sorted(
+        name for name in found if f"{name.removesuffix(' (deleted)')}/".startswith(f"{path}/")
+    )
 
 
 def read_all(path: str, **options: object) -> list[Record]:

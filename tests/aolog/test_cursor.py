@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.aolog.conftest import (
     WatchedStorage,
     in_thread,
     kill,
+    open_below,
     raising_at,
     slab_files,
     snapshot,
@@ -244,15 +244,6 @@ def test_a_commit_in_the_next_slab_makes_that_one_durable_first(log_path: str) -
                 assert storage.operations[0] == Operation("datasync", slab_files(log_path)[-1].name)
 
 
-def open_paths() -> list[str]:
-    """What this process has open."""
-    found = []
-    for link in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # what listed them
-            found.append(str(link.readlink()))
-    return found
-
-
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nothing tells what is open")
 def test_a_cursor_keeps_no_slab_that_is_removed(log_path: str) -> None:
     """Its room would not be free before the reader is closed."""
@@ -270,7 +261,7 @@ def test_a_cursor_keeps_no_slab_that_is_removed(log_path: str) -> None:
             reader.commit()  # in a slab that is not the last
             assert prune(log_path, Storage(), aolog.Retention(max_slabs=1)).slabs > 0
             reader.end()  # it looks at the log anew
-            assert not [path for path in open_paths() if log_path in path and "deleted" in path]
+            assert not [path for path in open_below(log_path) if path.endswith("(deleted)")]
 
 
 def test_a_commit_that_was_prepared_is_refused_behind_the_close(log: str) -> None:
@@ -697,7 +688,6 @@ def test_an_error_of_the_device_is_told_and_the_commit_may_be_repeated(log: str)
 
 
 def test_files_are_closed_with_the_reader(log: str) -> None:
-    before = len(os.listdir("/proc/self/fd"))
     for i in range(5):
         commit_after(log, 1, f"c{i}")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(log) == []

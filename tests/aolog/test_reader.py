@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
 import time
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.aolog.conftest import (
     by_iteration,
     frames_of,
     in_thread,
+    open_below,
     slab_files,
     snapshot,
     values,
@@ -493,7 +493,6 @@ def test_a_closed_reader_refuses_and_may_be_closed_again(log_path: str) -> None:
 
 def test_a_dropped_reader_leaves_no_descriptor_and_no_lock(log_path: str) -> None:
     written(log_path, 20)
-    before = len(os.listdir("/proc/self/fd"))
     for _ in range(10):
         reader = aolog.Reader(log_path, cursor="c")
         for _ in reader:
@@ -503,17 +502,16 @@ def test_a_dropped_reader_leaves_no_descriptor_and_no_lock(log_path: str) -> Non
         for _ in aolog.Reader(log_path):
             break
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(log_path) == []
 
 
 def test_a_reader_opens_few_files_however_many_slabs_there_are(log_path: str) -> None:
     written(log_path, 300, batch_bytes=0, slab_bytes=8300)
     assert len(slab_files(log_path)) > 40
     with aolog.Reader(log_path) as reader:
-        before = len(os.listdir("/proc/self/fd"))
         for record in reader:
             reader.seek(record.address + 1) if record.address % 3 == 0 else None
-            assert len(os.listdir("/proc/self/fd")) <= before + 20
+            assert len(open_below(log_path)) <= 20
 
 
 def test_who_seeks_back_and_forth_opens_a_slab_once(log_path: str) -> None:

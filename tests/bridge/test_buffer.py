@@ -218,6 +218,7 @@ def test_an_interrupt_at_any_place_of_the_opening_gives_all_free(tmp_path: Path)
     while came:
         log = tmp_path / str(n)
         place = AtPlace(n, interrupt, (threading.__file__, bridge.buffer.__file__))
+        before = set(threading.enumerate())
         buffer = interrupted = None
         sys.setprofile(place)
         try:
@@ -230,7 +231,11 @@ def test_an_interrupt_at_any_place_of_the_opening_gives_all_free(tmp_path: Path)
         Buffer(Destination(), log, mode="always", **QUICK).close()
         wait_until(
             lambda: (
-                not [t for t in threading.enumerate() if t.name == "bridge-buffer" and t.is_alive()]
+                not [
+                    thread
+                    for thread in set(threading.enumerate()) - before  # noqa: B023 -- this turn's
+                    if thread.name == "bridge-buffer" and thread.is_alive()
+                ]
             )
         )
         came = place.came

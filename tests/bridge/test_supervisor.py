@@ -316,9 +316,11 @@ def test_an_idle_log_costs_no_thread_and_wakes_when_it_grows(
         monkeypatch.setattr("bridge.tree._inotify", lambda: None)
     for name in ("a", "b"):
         fill(root / name, 50)
+    before = set(threading.enumerate())
     run = supervise(park_seconds=0.05)
     run.until(is_asleep)
-    assert not [t for t in threading.enumerate() if t.name.endswith(" to main")]
+    new = set(threading.enumerate()) - before
+    assert not [thread for thread in new if thread.name.endswith(" to main")]
     assert run["a"].state == "live"
     assert cursor_of(root / "a") == Reader(root / "a").end()
     for number in range(3):  # each append is to be noticed, the last before it sleeps again too

@@ -16,24 +16,10 @@ from pathlib import Path
 from tests.aolog.conftest import ROOT, SOON_S
 from tests.crash.ledger import Ledger
 
-__all__ = ["COUNTS", "LONG_FACTOR", "Killer", "descriptors"]
+__all__ = ["COUNTS", "LONG_FACTOR", "Killer"]
 
 COUNTS = Counter()  # of kills, and of power cuts, in this run of the tests
 LONG_FACTOR = 60  # how many logs `--long` does each to, instead of one: thousands of kills
-
-
-def descriptors() -> list[str]:
-    """What this process has open, less what changes by itself."""
-    found = []
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            found.append(str(Path("/proc/self/fd", fd).readlink()))
-        except FileNotFoundError:  # the listing's own
-            continue
-    # Pipes and sockets are of other tests' clients and machines: the log has none.
-    return sorted(
-        name for name in found if not name.startswith(("pipe:", "socket:", "anon_inode:"))
-    )
 
 
 class Killer:

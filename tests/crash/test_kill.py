@@ -15,8 +15,8 @@ import pytest
 import aolog
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
-from tests.aolog.conftest import in_thread
-from tests.crash.killing import Killer, descriptors
+from tests.aolog.conftest import in_thread, open_below
+from tests.crash.killing import Killer
 from tests.crash.ledger import Id, check, value_of
 from tests.crash.places import PLACES, place
 
@@ -46,7 +46,6 @@ def kill_writers(
     path, kind = killer.log_path, "queuefka" if role == "format_1" else "aolog"
     there: dict[int, Id] = {}  # what outlived a kill stays for ever
     kept = acknowledged = 0
-    before = descriptors()
     for kill in range(kills):
         killer.kill_one()
         if not list(Path(path).glob("*.slab")):
@@ -63,7 +62,7 @@ def kill_writers(
                 kept = writer.flush()
             there = check(path, {**there, address: which}, kept, reasons=reasons)
             assert there[address] == which
-    assert descriptors() == before
+    assert open_below(path) == []
     assert acknowledged > 0
 
 
