@@ -113,7 +113,7 @@ class Upkeep(Appending):
             if is_due and self._trouble is not None:
                 self._flush_due_s = min(self._flush_due_s, now + _RETRY_S)
             self._tick_slab(now)
-            unsynced = self._sync_policy == "interval" and self._chain.durable < self._chain.written
+            unsynced = self._sync_policy != "never" and self._chain.durable < self._chain.written
             if not unsynced:  # by a call of the user's, for instance
                 self._sync_due_s = _NEVER_S
         if unsynced and now >= self._sync_due_s:
@@ -167,5 +167,5 @@ class Upkeep(Appending):
             slab.add_mark(clock.now_us())
             self._quietly(slab.write_pending)
             self._mark_due_s = _NEVER_S
-            if self._sync_policy == "interval":
+            if self._sync_policy != "never":
                 self._sync_due_s = now

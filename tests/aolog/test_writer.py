@@ -569,14 +569,21 @@ def test_a_mark_follows_a_sync_though_nothing_is_to_be_flushed(log_path: str) ->
         eventually(lambda: aolog.verify(log_path).durable > address)
 
 
-def test_an_idle_writer_marks_what_is_durable_once(log_path: str) -> None:
-    with aolog.Writer(log_path, flush_seconds=0.02, sync_seconds=0.05) as writer:
+@pytest.mark.parametrize("sync", ["interval", "flush"])
+def test_an_idle_writer_marks_what_is_durable_once_and_syncs_the_mark_once(
+    log_path: str, sync: Literal["interval", "flush"]
+) -> None:
+    storage = WatchedStorage()
+    options = {"flush_seconds": 0.02, "sync_seconds": 0.05, "storage": storage}
+    with aolog.Writer(log_path, sync=sync, **options) as writer:
+        before = storage.count("datasync")
         address = writer.append(b"a")
         eventually(lambda: aolog.verify(log_path).durable > address)
         eventually(lambda: writer.durable == writer.end)
         end = writer.end
         time.sleep(0.3)
         assert writer.end == end
+        assert storage.count("datasync") - before == 2  # of the record, and of the mark
         writer.append(b"b")
     assert values(log_path) == [b"a", b"b"]
     assert_clean(log_path)
