@@ -6,8 +6,9 @@
     8            packed         packed_len bytes: one zstd frame, or one lz4 block
                  zeros          as many as the two rules want that bound a frame from below
 
-A frame is not shorter than its count (record i has the frame's address + i), and what it takes in
-memory is at most `EXPANSION_MAX` times what is stored. Both lengths are believed only under the
+A frame is not shorter than its count (record i has the frame's address + i). What it holds is at
+most `EXPANSION_MAX` times what is stored; unpacking takes at most twice that, as zstd keeps a window
+of its own. Both lengths are believed only under the
 body's hash, and held against these bounds even then: nothing is allocated for what they say
 before. The hash is of what is stored, so walks, recovery and repair know what is intact without
 a codec.
@@ -49,10 +50,15 @@ _LEVELS = {"zstd": range(1, 23), "lz4": range(1, 13)}  # lz4: of its high-compre
 ZSTD_LEVEL = 1  # on frames of 64 KiB of JSON 3, its own default, took a third longer for no less
 
 RAW_LEN_MAX = 1 << 30  # what both codecs take at once; a longer body is stored as it is
-EXPANSION_MAX = 1024  # a frame of a KiB takes a MiB at most, whatever it says
+EXPANSION_MAX = 1024  # a frame of a KiB holds a MiB at most, whatever it says
 RAW_LEN_MIN = 128  # below it a codec saves less than it costs
 _SAVED_MIN = 8  # at least an eighth, or reading pays for nothing
 _WINDOW_LOG_MIN = 10  # zstd's own least
+# zstd's package gathers an answer in blocks, the first of 32 KiB, and then joins them: for that moment
+# a long one would be in memory twice. So it is asked for one block at a time, which takes up to 5 %
+# longer; frames of the default size are asked for at once.
+_UNPACKED_ONCE_MAX = 128 << 10
+_PIECE_BYTES = 32 << 10
 
 _LENGTHS = struct.Struct("<II")
 
@@ -194,21 +200,38 @@ def unpack(flags: int, body: memoryview) -> memoryview:
     raw = _unzstd(packed, length) if codec == CODECS["zstd"] else _unlz4(packed, length)
     if len(raw) != length:
         raise Malformed(f"{len(raw)} bytes, not {length}")
-    return memoryview(raw)
+    return memoryview(raw).toreadonly()
 
 
-def _unzstd(packed: memoryview, length: int) -> bytes:
+def _unzstd(packed: memoryview, length: int) -> bytes | bytearray:
     zstd = _zstd()
     # A frame of zstd's names the memory that it wants for itself; no more than its body's.
     window_log = max(_WINDOW_LOG_MIN, (length - 1).bit_length())
     options = {zstd.DecompressionParameter.window_log_max: window_log}
     decompressor = zstd.ZstdDecompressor(options=options)
+    raw: bytes | bytearray
     try:
-        raw: bytes = decompressor.decompress(packed, length)
+        if length <= _UNPACKED_ONCE_MAX:
+            raw = decompressor.decompress(packed, length)
+        else:
+            raw = _in_pieces(decompressor, packed, length)
     except zstd.ZstdError as error:
         raise Malformed(f"zstd: {error}") from None
     if not decompressor.eof or decompressor.unused_data:
         raise Malformed("not one frame of zstd's")
+    return raw
+
+
+def _in_pieces(decompressor: Any, packed: memoryview, length: int) -> bytearray:
+    """What the packed bytes give, `length` bytes at most."""
+    raw, at, given = bytearray(length), 0, packed
+    while at < length and not decompressor.eof:
+        piece = decompressor.decompress(given, min(length - at, _PIECE_BYTES))
+        if not piece and decompressor.needs_input:  # cut short
+            break
+        raw[at : at + len(piece)] = piece
+        at, given = at + len(piece), memoryview(b"")
+    del raw[at:]
     return raw
 
 

@@ -47,6 +47,7 @@ __all__ = ["Damage", "Outcome", "QueuefkaWalker", "Tail", "Walker"]
 CHUNK_BYTES = (256 << 10) + (8 << 10)
 CHUNK_BYTES_MAX = 4 << 20  # a longer frame's header is read by itself, with a chunk
 _FORMAT_1_CHUNK_BYTES = 1 << 20  # what is begun there is read again
+_RUN_FRAMES_MAX = CHUNK_BYTES // FRAME_HEADER_LEN  # about what a read of the shortest frames holds
 FIRST_BYTES = 4 << 10  # the first read: who seeks wants a record; each further one is four times it
 HOP_BYTES = 32 << 10  # a read when only headers are wanted: two index entries' distance
 
@@ -107,7 +108,8 @@ class Walker:
         """The intact frames from `offset` on, as many as one read holds, and moves behind them;
         none if `next` is to be asked. Frame after frame in one loop: half the cost of asking for
         each. The first runs are short: a read holds thousands of frames of one record."""
-        most, self._once_frames = self._once_frames, 2 * self._once_frames
+        most = self._once_frames
+        self._once_frames = min(2 * most, _RUN_FRAMES_MAX)
         frames = self._intact(self.offset, most)
         if not frames and (not self._chunk or self._chunk_at < self.offset):  # all is walked
             read = self._chunk

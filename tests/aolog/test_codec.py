@@ -210,6 +210,50 @@ def test_bombs_and_windows_take_no_memory_of_the_process_either():
     assert grown_kib < 16 << 10
 
 
+@pytest.mark.parametrize("knows_its_size", [True, False])
+@pytest.mark.parametrize("window_log", [10, 26])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_body_takes_at_most_twice_what_it_holds_while_it_is_unpacked(
+    name, window_log, knows_its_size
+):
+    """What the libraries take is not Python's to count: a process of its own is looked at."""
+    code = """
+import resource
+from tests.aolog.test_codec import *
+
+SIZE = 64 << 20
+name, window_log, knows_its_size = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
+if name == "lz4":
+    packed = block.compress(bytes(SIZE), store_size=False)
+else:
+    options = {zstd.CompressionParameter.window_log: window_log,
+               zstd.CompressionParameter.content_size_flag: knows_its_size}
+    compressor = zstd.ZstdCompressor(options=options)
+    if knows_its_size:
+        compressor.set_pledged_input_size(SIZE)
+    packed = b"".join(compressor.compress(bytes(1 << 20)) for _ in range(64)) + compressor.flush()
+    del compressor
+body = lengths(SIZE, len(packed)) + packed
+body = memoryview(body + bytes(max(0, SIZE // EXPANSION_MAX - len(body))))
+if not os.fork():  # the child's peak begins at what it has
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    raw = unpack(CODECS[name] << 4, body)
+    assert raw.nbytes == SIZE and not raw[-1]
+    print(SIZE, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, name, str(window_log), str(knows_its_size)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    size, grown = map(int, done.stdout.split())
+    assert size // 2 < grown <= 2 * size + (4 << 20)
+
+
 @bounded
 @given(st.binary(max_size=200), st.sampled_from(NAMES), st.integers(0, 3000), st.booleans())
 def test_arbitrary_bytes_are_unpacked_or_malformed(junk, name, raw, framed):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aolog import queuefka
+import aolog.walk
+from aolog import frame, queuefka
 from aolog.frame import FLAG_DURABLE, KIND_MARK, Frame, encode_frame
 from aolog.storage import File, Storage
 from aolog.walk import CHUNK_BYTES, HOP_BYTES, Damage, Outcome, QueuefkaWalker, Tail, Walker
@@ -108,6 +110,21 @@ def test_an_intact_chain_is_walked_frame_by_frame_to_its_end(slab, size):
     assert [f.end for f in outcomes[:-1]] == made.ends
     assert [f.header.ordinal for f in outcomes[:-1]] == list(range(4))
     assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1], blank=True)
+
+
+def test_a_walk_that_goes_on_for_ever_asks_for_runs_of_bounded_length(slab, monkeypatch):
+    asked: list[int] = []
+
+    def intact_frames(*given: Any) -> list[Frame]:
+        asked.append(given[-1])
+        return frame.intact_frames(*given)
+
+    monkeypatch.setattr(aolog.walk, "intact_frames", intact_frames)
+    made = chain(4)
+    walker = Walker(slab(bytes(made.contents)), SALT, BEGIN)
+    found = [found for _ in range(100) for found in walker.run()]
+    assert bodies(found) == made.bodies
+    assert max(asked) <= CHUNK_BYTES
 
 
 def test_views_of_earlier_frames_stay_valid_as_the_walk_goes_on(slab):
