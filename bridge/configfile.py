@@ -21,6 +21,7 @@ from aolog.errors import AologError
 from bridge.config import Cluster, Config, Prune, Route
 from bridge.errors import WrongConfiguration
 from bridge.names import check_cursor
+from bridge.settings import read_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -37,10 +38,11 @@ def load(path: str | os.PathLike[str] | None, over: Mapping[str, Any] | None = N
         return _validated({}, over or {}, Path.cwd())
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else "is no text in UTF-8"
-        raise WrongConfiguration([str(said)], path=str(path)) from None
+        text = read_text(file)
+    except OSError as error:
+        raise WrongConfiguration([str(error.strerror)], path=str(path)) from None
+    except ValueError as error:
+        raise WrongConfiguration([str(error)], path=str(path)) from None
     try:
         return load_text(text, over, base=file.absolute().parent)
     except WrongConfiguration as error:

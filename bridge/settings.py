@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
-__all__ = ["Setting", "nearest", "read_settings"]
+__all__ = ["Setting", "nearest", "read_settings", "read_text"]
 
 _SECRET = re.compile(r"password|secret|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
 _MASK = "**********"
-_FILE_BYTES_MAX = 1 << 20  # a key or a keystore is smaller; a log named by mistake is not
+_FILE_BYTES_MAX = 1 << 20  # keys, keystores and configurations are smaller
 # What people set, for `nearest`: the client can say that it does not know a key, and not which it
 # does know. Any other key of librdkafka passes as well.
 _USUAL = """
@@ -87,6 +87,19 @@ def read_settings(
     return found, problems
 
 
+def read_text(path: Path) -> str:
+    """The text of a file that a person wrote: never more than a fixed size, as the path may name
+    a device or a log by mistake. Raises OSError; ValueError says what else is wrong."""
+    with path.open("rb") as file:
+        data = file.read(_FILE_BYTES_MAX + 1)
+    if len(data) > _FILE_BYTES_MAX:
+        raise ValueError(f"is larger than {_FILE_BYTES_MAX} bytes (1 MiB), the most that is read")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ValueError("is no text in UTF-8") from None
+
+
 def nearest(key: str) -> str:
     """What may have been meant by a key that the client does not know, in words; else ''."""
     near = difflib.get_close_matches(key, _USUAL.split(), n=1, cutoff=0.75)
@@ -111,15 +124,11 @@ def _setting(key: str, value: object, base: Path, environment: Mapping[str, str]
         else:
             path = base / where
             try:
-                with path.open("rb") as file:
-                    data = file.read(_FILE_BYTES_MAX + 1)
-                value = data.decode()
+                value = read_text(path)
             except OSError as error:
                 return f"{path}: {error.strerror}; the file holds the value and nothing else"
-            except UnicodeDecodeError:
-                return f"{path}: is no text in UTF-8"
-            if len(data) > _FILE_BYTES_MAX:
-                return f"{path}: is over {_FILE_BYTES_MAX} bytes"
+            except ValueError as error:
+                return f"{path}: {error}"
             value, source = value.removesuffix("\n").removesuffix("\r"), f"file {path}"
     elif isinstance(value, bool):
         value = str(value).lower()

@@ -8,6 +8,8 @@ import inspect
 import json
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -364,6 +366,47 @@ def test_check_config_tells_each_problem_on_a_line(
     assert process.end(30) == 2
     error = json.loads(process.stderr)["error"]
     assert (error["code"], len(error["problems"])) == ("wrong_configuration", 3)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["check-config FILE", "run --config FILE", "status --config FILE",
+     "seek LOG --to earliest --config FILE", "replay LOG --dead-letter --config FILE"],
+)  # fmt: skip  # a line a kind
+def test_a_configuration_without_an_end_is_refused_by_its_size(
+    log: Path, tmp_path: Path, command: str
+) -> None:
+    fill(log, 1)
+    endless = tmp_path / "bridge.toml"
+    endless.symlink_to("/dev/zero")
+    words = [{"FILE": str(endless), "LOG": str(log)}.get(word, word) for word in command.split()]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -v 4000000; exec "$@"', "bash", sys.executable, "-m", "bridge", *words],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip  # one process
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        f"aolog-bridge: wrong_configuration: {endless}: 1 problem\n"
+        "  is larger than 1048576 bytes (1 MiB), the most that is read\n"
+    )
+
+
+def test_a_password_file_without_an_end_is_refused_by_its_size() -> None:
+    (problem,) = problems_of(with_settings('"sasl.password" = {file = "/dev/zero"}'))
+    assert problem == (
+        "clusters.main.settings.sasl.password: /dev/zero: is larger than 1048576 bytes (1 MiB), "
+        "the most that is read"
+    )
+
+
+def test_a_configuration_of_the_greatest_size_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(LEAST + "#" * ((1 << 20) - len(LEAST)))
+    assert load(file).root == str(tmp_path / "logs")
+    with file.open("a") as more:
+        more.write("#")
+    with pytest.raises(WrongConfiguration, match="is larger than 1048576 bytes"):
+        load(file)
 
 
 def test_the_schema_names_every_key(bridge: Callable[..., Process]) -> None:
