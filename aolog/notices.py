@@ -6,7 +6,15 @@ of what importing this costs.
 
 from __future__ import annotations
 
-__all__ = ["as_utf8", "counted", "fault", "one_line", "records_lost", "warn"]
+__all__ = [
+    "as_utf8",
+    "counted",
+    "escape_controls",
+    "fault",
+    "one_line",
+    "records_lost",
+    "warn",
+]
 
 _CALLER = 2  # frames up: the line that is told is theirs
 
@@ -40,6 +48,20 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+# C0 but for newline and tab, DEL, C1, line separators, and characters that reverse the direction of
+# text: a terminal acts on all of these.
+_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+
+
+def escape_controls(text: str) -> str:
+    """The text with its control characters as JSON escapes them, but for newlines and tabs: harmless
+    on a terminal, and a line of JSON still says the same."""
+    import json
+    import re
+
+    return re.sub(_CONTROLS, lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def as_utf8(text: str) -> str:

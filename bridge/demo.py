@@ -27,9 +27,11 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from aolog import Reader, Writer
 from aolog.errors import AologError, UsageError
+from aolog.notices import one_line
 from bridge.compare import Comparison
 from bridge.demo_spark import run_spark_stage
 from bridge.embedded import EmbeddedBroker
@@ -370,10 +372,10 @@ def _table(result: Result, stage: SparkStage | None) -> Table:
             f"{stage.rows:,} rows in {stage.seconds} s: {stage.lost} lost, {stage.repeated} "
             f"duplicated, {stage.disordered} out of order, {stage.altered} altered"
         )
-    for name, value in rows.items():
-        table.add_row(name, value)
     if result.log:
-        table.add_row("log", result.log)
+        rows["log"] = result.log
+    for name, value in rows.items():
+        table.add_row(name, Text(one_line(value)))  # names of files may have brackets
     return table
 
 
@@ -384,7 +386,8 @@ def run_demo(
     console = Console(stderr=as_json)
     sample = choose(files)
     if sample.times > 1:
-        console.print(f"{sample.what} is too small: it is appended {sample.times} times over")
+        small = f"{sample.what} is too small: it is appended {sample.times} times over"
+        console.print(Text(one_line(small)))
     if keep is not None and Path(keep).exists() and any(Path(keep).iterdir()):
         raise UsageError(f"{keep} is not empty", hint="name a new directory for --keep")
     directory = keep or tempfile.mkdtemp(prefix="aolog-demo-")

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from aolog.notices import one_line
+from aolog.notices import escape_controls, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,9 @@ class _Text(logging.Formatter):
         about = _about.get()
         named = about is None or about in record.getMessage()
         return line if named else f"{line} [{one_line(about or '')}]"
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 -- logging's name
+        return escape_controls(super().formatException(ei))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's name
         record.message = one_line(record.message)  # a path may hold anything

@@ -23,6 +23,7 @@ import click
 
 from aolog.cli.output import OutputClosed, out, silence_stdout, to_json, to_stderr
 from aolog.errors import AologError, StorageError, UsageError
+from aolog.notices import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -172,7 +173,7 @@ def _click_error(error: click.ClickException) -> dict[str, Any]:
 
 def _internal_error(error: Exception, program: str) -> dict[str, Any]:
     if os.environ.get(TRACEBACK_VARIABLE):
-        traceback.print_exception(error)
+        click.echo(escape_controls("".join(traceback.format_exception(error))), err=True)
     hint = f"this is a fault of {program}; {TRACEBACK_VARIABLE}=1 shows where"
     message = f"{type(error).__name__}: {error}; {hint}"
     return {"code": AologError.code, "message": message, "hint": hint, "exit_status": INTERNAL}

@@ -2,7 +2,8 @@
 
 Data goes to standard output as bytes, without a detour over the terminal's encoding. Text made
 of what a log holds (topics, names of cursors, paths) is printed with its control characters
-escaped, so that no record can move the cursor of a terminal or fake a line.
+escaped, so that no record can move the cursor of a terminal or fake a line. Where standard output
+is a terminal, whatever is written there is escaped, values of records too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.errors import StorageError
-from aolog.notices import counted, one_line
+from aolog.notices import counted, escape_controls, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -92,8 +93,15 @@ class _Out:
             return
         if sys.stdout is None:
             raise OutputFailed("standard output is closed", hint="redirect it to a file")
+        if self.is_terminal:
+            data = escape_controls(data.decode("utf-8", "backslashreplace")).encode()
         with _writing():
             sys.stdout.buffer.write(data)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person sees what is written, and control characters are escaped."""
+        return sys.stdout is not None and sys.stdout.isatty()
 
     def line(self, text: str) -> None:
         """A line of text, in UTF-8."""
@@ -256,9 +264,7 @@ def fields(head: Sequence[str], row: Sequence[object]) -> str:
 
 def _columns() -> float:
     """Of the terminal, if standard output is one: a file or a pipe has no bound."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return float("inf")
-    return shutil.get_terminal_size().columns
+    return shutil.get_terminal_size().columns if out.is_terminal else float("inf")
 
 
 def tell_gap(gap: Gap, *, as_json: bool) -> None:

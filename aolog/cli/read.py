@@ -64,6 +64,8 @@ _resync_option = click.option(
 def _encoder(format_: RecordFormat) -> Callable[[Record], bytes]:
     """From a record to its bytes on standard output. A null value is an empty one but in JSON."""
     match format_:
+        case "value" if out.is_terminal:  # a value with newlines could pass for several records
+            return lambda record: (record.value or b"").replace(b"\n", rb"\n") + b"\n"
         case "value":
             return lambda record: (record.value or b"") + b"\n"
         case "nul":
@@ -171,7 +173,9 @@ WHERE is one of:
   2026-01-31T12:00:00Z    the first record as late as this; UTC by default
   15m-ago                 the same, relative to now
 
-JSON has text where bytes are UTF-8 (key, value), else base64 (key_base64, value_base64)."""
+JSON has text where bytes are UTF-8 (key, value), else base64 (key_base64, value_base64).
+
+Control characters are escaped on a terminal. Files and pipes get the exact bytes."""
 )
 @log_argument
 @click.option(

@@ -9,7 +9,7 @@ import click
 
 import aolog
 from aolog import Reader
-from aolog.cli.output import counted, json_option, out
+from aolog.cli.output import counted, json_option, one_line, out
 from aolog.cursor import read_position
 from aolog.errors import UsageError
 from aolog.storage import Storage
@@ -198,8 +198,10 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
                 out.json(told)
             else:
                 out.line(
-                    f"{letter.topic}/{letter.partition}  from address {letter.origin.address}"
-                    f"  {letter.code}: {letter.reason}"
+                    one_line(
+                        f"{letter.topic}/{letter.partition}  from address {letter.origin.address}"
+                        f"  {letter.code}: {letter.reason}"
+                    )
                 )
     if not letters and not as_json:
         out.line("there are no dead letters that were not sent again")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from aolog.cli.output import OutputClosed, OutputFailed, counted, out
+from aolog.cli.output import OutputClosed, OutputFailed, counted, one_line, out
 from bridge.overview import Overview, state_of
 from bridge.status import pending
 
@@ -45,7 +45,7 @@ def reporter(
         with Progress(
             TextColumn("{task.description}"),
             *([BarColumn()] if drain else []),
-            TextColumn("{task.fields[said]}"),
+            TextColumn("{task.fields[said]}", markup=False),  # errors and paths may have brackets
             TimeElapsedColumn(),
             console=Console(stderr=True),
         ) as progress:
@@ -88,7 +88,7 @@ def _show(progress: Progress, task: TaskID, status: Status | Overview) -> None:
         description=status.state,
         completed=done,
         total=None if left is None else done + left,
-        said=_words(status),
+        said=one_line(_words(status)),
     )
 
 

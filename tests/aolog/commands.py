@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
+import tty
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from click.testing import CliRunner, Result
 
@@ -71,6 +76,32 @@ def ended(child: subprocess.Popen[bytes]) -> tuple[int, str, str]:
     assert b"Traceback" not in err
     assert b"Exception ignored" not in err
     return child.returncode, (out or b"").decode(), err.decode()
+
+
+def on_terminal(module: str, *args: object, stop_at: bytes | None = None) -> tuple[int, bytes]:
+    """The exit status of `python -m MODULE ARGS`, and all that a terminal got of it. stop_at: what
+    the terminal has to show before the command is terminated."""
+    leader, terminal = pty.openpty()
+    tty.setraw(terminal)  # bytes as they are
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 500, 0, 0))
+    seen = b""
+    with subprocess.Popen(
+        [sys.executable, "-m", module, *map(os.fsencode, map(str, args))],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal,
+    ) as child:  # fmt: skip  # one process
+        try:
+            os.close(terminal)
+            with suppress(OSError):  # its end
+                while part := os.read(leader, 1 << 16):
+                    seen += part
+                    if stop_at is not None and stop_at in seen:
+                        child.terminate()
+                        stop_at = None
+            return child.wait(SOON_S), seen
+        finally:
+            child.kill()
+            os.close(leader)
 
 
 def fill(path: str, records: Iterable[bytes | None], **options: object) -> list[int]:

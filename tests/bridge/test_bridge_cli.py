@@ -30,6 +30,7 @@ from bridge.kafka import check
 from bridge.librdkafka import away
 from bridge.names import check_servers
 from bridge.status import Status
+from tests.aolog.commands import on_terminal
 from tests.bridge.conftest import Process, append, cursor_of, fill, wait_until
 
 if TYPE_CHECKING:
@@ -232,6 +233,17 @@ def test_a_tree_is_drained_by_options_alone(
     )  # fmt: skip  # as above
     assert text.end() == 0
     assert "stopped: 0 acknowledged, 0 pending" in text.stderr.splitlines()[-1]
+
+
+def test_the_live_line_of_a_terminal_shows_an_error_harmlessly(tmp_path: Path) -> None:
+    """Six seconds, until it says that there is no broker."""
+    fill(tmp_path / "\x1b]0;[/bold]title\x07\x9b", 1)
+    words = ["run", "--root", tmp_path, "--topic", "t", "--bootstrap-servers", NOWHERE]
+    status, seen = on_terminal("bridge", *words, stop_at=b"refused; trying again)")
+    assert status == 0, seen
+    assert rb"(\x1b]0;[/bold]title\x07\x9b: 127.0.0.1:1: connection refused" in seen
+    for sign in ("\x1b]", "\x07", "\x9b"):
+        assert sign.encode() not in seen, seen
 
 
 def test_a_tree_that_is_named_as_a_log_is_told_so(
