@@ -113,10 +113,10 @@ def _lost_seal(slab: SlabAudit, successor: SlabHeader | None) -> NewSeal | None:
         and successor.predecessor_base == slab.base
         and successor.predecessor_end == slab.base + slab.limit
     ):
-        end = slab.limit
+        begin, end = None, slab.limit
         records = successor.base_ordinal - slab.header.base_ordinal
     elif slab.trailer is not None and slab.trailer == slab.end and slab.is_whole:
-        end, records = slab.size, slab.next_ordinal
+        begin, end, records = slab.trailer, slab.size, slab.next_ordinal
     else:
         return None
     if records < slab.next_ordinal:
@@ -131,7 +131,8 @@ def _lost_seal(slab: SlabAudit, successor: SlabHeader | None) -> NewSeal | None:
         slab.index,
     )
     length = sum(map(len, encode_seal(seal, 0, flags=FLAG_DURABLE, timestamp_us=0)))
-    offset = end - length
-    if offset < max(slab.end, DATA_BEGIN) or offset % 8:
+    # A trailer says where the seal began; its file may have grown or shrunk since.
+    offset = end - length if begin is None else begin
+    if offset < max(slab.end, DATA_BEGIN) or offset % 8 or offset + length > end:
         return None
-    return NewSeal(seal, offset, end)
+    return NewSeal(seal, offset, offset + length)

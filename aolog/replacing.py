@@ -166,12 +166,8 @@ def _require_alike(path: str, before: Audit, after: Audit, seals: list[tuple[int
     same_slabs = [_tally(slab) for slab in before.slabs if slab.base >= first] == [
         _tally(slab) for slab in after.slabs
     ]
-    gaps = [
-        gap
-        for old in before.gaps
-        if old.begin >= first and (gap := _without(old, seals)) is not None
-    ]
-    if not same_slabs or gaps != after.gaps:
+    gaps = [_without(gap, seals) for gap in before.gaps if gap.begin >= first]
+    if not same_slabs or _that_tell(gaps) != _that_tell(after.gaps):
         raise StorageFailed(
             "the clean copy does not read as the log does",
             hint="check the device; nothing was changed",
@@ -184,16 +180,20 @@ def _tally(slab: SlabAudit) -> tuple[int, ...]:
     return slab.base, slab.records, slab.frames, slab.headers_hash
 
 
-def _without(gap: Gap, seals: list[tuple[int, int]]) -> Gap | None:
+def _that_tell(gaps: list[Gap]) -> list[Gap]:
+    """Without those that cover no address and count no record: nothing was lost there, or a last
+    slab of 0 bytes says that nobody knows what was."""
+    return [gap for gap in gaps if gap.begin < gap.end or gap.records_lost]
+
+
+def _without(gap: Gap, seals: list[tuple[int, int]]) -> Gap:
     """The gap as it is told beside seals that are there again."""
     for begin, end in seals:
         if gap.begin == begin and end <= gap.end:
             gap = gap._replace(begin=end)
         elif gap.end == end and gap.begin <= begin:
             gap = gap._replace(end=begin)
-    if gap.begin < gap.end:
-        return gap
-    return None if gap.records_lost in {0, None} else gap
+    return gap
 
 
 def _swap(log: Log, plans: list[SlabPlan], originals: dict[int, SlabAudit], aside: Aside) -> None:

@@ -231,7 +231,7 @@ def harm(path: str, random_: random.Random) -> None:
     at = random_.randrange(len(data))
     at = at if random_.random() < 0.7 else random_.choice([3, 4099, len(data) - 5]) % len(data)
     length = random_.choice([1, 1, 8, 100, 700])
-    match random_.randrange(9):
+    match random_.randrange(10):
         case 0 | 1 | 2 | 3:
             data[at] ^= 1 << random_.randrange(8)
         case 4:
@@ -246,6 +246,8 @@ def harm(path: str, random_: random.Random) -> None:
             if len(slab_files(path)) > 1:
                 slab.unlink()
                 return
+        case 9:
+            data[at:at] = random_.randbytes(length)
     slab.write_bytes(data)
 
 
@@ -283,6 +285,50 @@ def test_any_damage_is_repaired_to_the_same_log(tmp_path: Path, seeds: int) -> N
             assert not left.damage or left.code == "renamed" or unknown, (seed, left, damage)
         assert aolog.repair(path).slabs == [], seed
         shutil.rmtree(path)
+
+
+def test_a_damaged_seal_before_an_emptied_last_slab_is_repaired(log_path: str) -> None:
+    """The gap over the seal reaches the last slab's begin; the seal's part of it goes away."""
+    log = build(log_path, closed=True)
+    seal = log.seals[-2]
+    assert seal is not None
+    test_gaps.flip(log.slabs[-2], seal.begin + 60)
+    log.slabs[-1].write_bytes(b"")
+    before = one_by_one(log.path)
+    assert before.gaps == [Gap(log.base(2) + seal.begin, log.base(3), "corrupt", None)]
+    done = aolog.repair(log.path)
+    assert [(slab.base, slab.why) for slab in done.slabs] == [
+        (log.base(2), ["the seal and its index", "damaged bytes: zeros now"])
+    ]
+    after = one_by_one(log.path)
+    assert after.records == before.records == log.records[: 3 * test_gaps.PER_SLAB]
+    assert after.gaps == done.gaps == [Gap(log.base(3), log.base(3), "corrupt", None)]
+    assert aolog.repair(log.path).slabs == []
+
+
+@pytest.mark.parametrize("at", [0, 8, 40, 200, -24])
+def test_a_seal_into_which_bytes_were_inserted_is_made_anew_where_it_was(
+    log_path: str, at: int
+) -> None:
+    log = build(log_path, closed=True)
+    seal = log.seals[-1]
+    assert seal is not None
+    original = log.slabs[-1].read_bytes()
+    place = (seal.begin if at >= 0 else seal.end) + at
+    inserted = original[:place] + bytes(range(1, 65)) + original[place:]
+    log.slabs[-1].write_bytes(inserted)
+    before = one_by_one(log.path)
+    assert before == Way(log.records, [])
+    done = aolog.repair(log.path)
+    assert [slab.why for slab in done.slabs] == [["the seal and its index"]]
+    assert one_by_one(log.path) == before
+    report = aolog.verify(log.path)
+    assert (report.ok, report.end) == (True, log.base(3) + len(original))
+    assert done.slabs[0].kept is not None
+    assert Path(done.slabs[0].kept).read_bytes() == inserted
+    with aolog.Writer(log.path) as writer:
+        assert writer.opening.case == "@B sealed"
+    assert aolog.repair(log.path).slabs == []
 
 
 # --- cursors ---------------------------------------------------------------------------------
