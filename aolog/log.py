@@ -274,7 +274,7 @@ class Log:
         self.bases: list[int] = []
         self.unborn: list[str] = []  # names of slabs that a dead writer began and never named
         self.published: dict[int, str] = {}  # pending names that slabs still have, by base
-        self._has_pending = False
+        self.has_pending = False  # whether pending slabs are listed, published or not
         self._listed_at_ns = 0
         self._changed_ns = -1
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
@@ -308,7 +308,7 @@ class Log:
         """Lists the directory again if it changed; whether the slabs did."""
         changed_ns = self._directory.stat().mtime_ns
         racy = self._listed_at_ns - self._changed_ns < _RACY_NS
-        same = changed_ns == self._changed_ns and not racy and not self._has_pending
+        same = changed_ns == self._changed_ns and not racy and not self.has_pending
         if same and not force:  # pending slabs are published without a change of this directory
             return False
         self._listed_at_ns = time.time_ns()
@@ -316,7 +316,7 @@ class Log:
         listing = list_slabs(self.path, self.storage, self.published)
         bases = listing.bases
         self.unborn, self.published = listing.unborn, listing.published
-        self._has_pending = bool(listing.pending)
+        self.has_pending = bool(listing.pending)
         if bases == self.bases:
             return False
         self.bases, self._format_guess = bases, None
@@ -418,7 +418,7 @@ class Log:
         has one format: a writer refuses to mix them."""
         if self._format is None and self._format_guess is None:
             found = filter(None, map(self._format_said_by, self.bases[:FORMAT_PROBES]))
-            self._format = next(found, None)
+            self._format = next(found, None) or self._format_said_beside()
         known = self._format or self._format_guess
         if known is not None:
             return known
@@ -432,9 +432,14 @@ class Log:
         finally:
             file.close()
 
+    def _format_said_beside(self) -> int | None:
+        from aolog.evidence import is_format_2
+
+        return 2 if is_format_2(self) else None
+
     @property
     def says_format(self) -> bool:
-        """Whether a slab says of which format the log is; else it is a guess."""
+        """Whether anything in the log says of which format it is; otherwise it is a guess."""
         return self._first_format() == self._format
 
     def take_for_format_1(self) -> None:

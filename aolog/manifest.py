@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 import xxhash
 
-from aolog.errors import CorruptionError, NewerFormat
+from aolog.errors import AologError, CorruptionError, NewerFormat
 from aolog.listing import PENDING_SUFFIX, is_log
 from aolog.log import MANIFEST_NAME
 from aolog.slab import ADDRESS_END
@@ -41,6 +41,7 @@ __all__ = [
     "encode_manifest",
     "job_of",
     "lock_root",
+    "names_log",
     "pending_name",
     "read_manifest",
     "resolve",
@@ -272,3 +273,18 @@ def resolve(log_path: str, names: Iterable[str], storage: Storage) -> dict[int, 
                 found[place.base] = name
                 break
     return found
+
+
+def names_log(log_path: str, storage: Storage) -> bool:
+    """Whether the manifest of the log's directory, or of one above it, names a slab of the log. A
+    manifest that cannot be read names none."""
+    path = root = absolute(log_path)
+    while True:
+        try:
+            places = [*read_manifest(root, storage).slabs.values()]
+        except AologError:
+            places = []
+        if any(path == absolute(f"{root}/{place.log}") for place in places):
+            return True
+        if root == (root := parent_of(root)):
+            return False

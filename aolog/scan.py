@@ -271,8 +271,9 @@ class Scan:
             # A header is durable before its slab has a name: it was there. If this is such a slab:
             # of format 1, a power cut may take the first bytes and leave others.
             reason: GapReason = "corrupt" if self.log.says_format else "torn_or_corrupt"
-            self._open_gap(self.address, slab.base + slab.end_offset, reason)
-            self.address = slab.base + slab.end_offset
+            end = max(self.address, slab.base + slab.end_offset)  # a cursor may be past the file's
+            self._open_gap(self.address, end, reason)
+            self.address = end
             self._close_gap(None)
         return True
 

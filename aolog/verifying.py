@@ -238,7 +238,7 @@ def _of_slab(slab: SlabAudit, seal: SealState, uuid: bytes) -> list[Finding]:
     whose = [c for c in slab.copies if isinstance(c, SlabHeader) and c.base != slab.base]
     if slab.header is None and whose:
         tell("renamed", f"is the slab of base {whose[0].base} under another name")
-    elif slab.is_emptied:
+    elif slab.is_emptied and uuid != _ZERO_UUID:  # repair empties none where no slab has a header
         tell("emptied", "holds nothing; a gap tells what was lost", damage=False)
     elif slab.header is None:
         tell("header_lost", "no copy of the header is intact: nothing in it can be read")
