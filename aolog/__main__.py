@@ -6,6 +6,8 @@ import signal
 import sys
 from importlib import import_module
 
+import aolog
+
 __all__ = ["main", "run"]
 
 
@@ -18,6 +20,12 @@ def run(package: str, prog_name: str | None = None) -> None:
     """Runs the `main` of a command line. An interrupt while its modules are loaded ends the process
     as it ends any other, and one behind its end is no traceback. (A KeyboardInterrupt may be lost
     meanwhile, in a callback that may not raise.)"""
+    if not hasattr(aolog, "AologError"):  # another distribution has replaced our __init__.py
+        from aolog.extras import conflict
+
+        found = conflict(f"another distribution has replaced {aolog.__file__}")
+        print(f"{prog_name or 'aolog'}: usage: {found}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
     try:
         listens = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # nohup
         if listens:

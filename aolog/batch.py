@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog import speed
 from aolog.columns import lone
 from aolog.errors import UsageError
+from aolog.extras import install_command
 from aolog.notices import counted
 from aolog.record import Record
 
@@ -103,7 +104,7 @@ def load_arrow() -> ModuleType:
         from aolog import arrow
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"Arrow needs the package {error.name}", hint="pip install 'aolog[arrow]'"
+            f"Arrow needs the package {error.name}", hint=install_command("arrow")
         ) from None
     return arrow
 

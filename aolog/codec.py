@@ -25,6 +25,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from aolog.errors import CodecUnavailable, UsageError
+from aolog.extras import install_command
 from aolog.frame import CODEC_SHIFT, FRAME_HEADER_LEN, Buffer
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def check_codec(codec: int) -> None:
     except ImportError:
         raise CodecUnavailable(
             f"compression {_NAMES[codec]} is not installed here",
-            hint="pip install 'aolog[compression]'",
+            hint=install_command("compression"),
             codec=_NAMES[codec],
         ) from None
 

@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import platform
 import sqlite3
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import aolog
 __all__ = ["describe", "file_system"]
 
 _PACKAGES = (
-    "aolog", "xxhash", "numpy", "pyarrow", "msgpack", "lmdb", "rocksdict", "persist-queue",
+    "xxhash", "numpy", "pyarrow", "msgpack", "lmdb", "rocksdict", "persist-queue",
     "diskcache", "confluent-kafka",
 )  # fmt: skip  # a table
 
@@ -62,11 +63,8 @@ def file_system(directory: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    found = {"aolog": aolog.__version__}
     for name in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            if name == "aolog":  # run from its source
-                found[name] = aolog.__version__
     return found

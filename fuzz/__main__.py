@@ -33,7 +33,7 @@ Examples:
   python -m fuzz log --time 36000 --spark spark://host:7077     ten hours, a cluster
   python -m fuzz recovery --seed 7 --case 4711       one case again
   python -m fuzz frame --input fuzz/corpus/frame/x.json
-  python -m fuzz frame --engine atheris --time 60    coverage-guided; pip install 'aolog[fuzz]'
+  python -m fuzz frame --engine atheris --time 60    coverage-guided; needs the package atheris
   python -m fuzz canary                              does the fuzzer still see?
 
 \b
@@ -139,12 +139,13 @@ def _by_spark(plan: Plan, master: str, jobs: int | None, progress: _Progress) ->
 
 
 def _atheris(seed: int, seconds: float, corpus: Path) -> None:
+    from aolog.extras import install_command
     from fuzz.engine import run_atheris
 
     try:
         run_atheris(seed, seconds, corpus)
     except ModuleNotFoundError as error:
-        raise click.UsageError(f"{error}; pip install 'aolog[fuzz]'") from None
+        raise click.UsageError(f"{error}; {install_command('fuzz')}") from None
 
 
 def _one(target: str, seed: int, number: int | None, path: str | None) -> int:

@@ -25,6 +25,7 @@ PURE = {
     "aolog.columns",
     "aolog.codec",
     "aolog.errors",
+    "aolog.extras",
     "aolog.frame",
     "aolog.gather",
     "aolog.mending",

@@ -11,6 +11,7 @@ import click
 
 import aolog
 from aolog import seek
+from aolog.cli.distributions import warn_of_conflict
 from aolog.cli.holder import Holders
 from aolog.cli.output import counted, human_bytes, iso_time, json_option, one_line, out, table
 from aolog.cli.parse import log_argument
@@ -183,6 +184,7 @@ def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click
 
     Reads headers and the last slab's, not the log.
     """
+    warn_of_conflict()
     listed = Log(log, Storage())
     try:
         found, rows = listed.listed(lambda: _look_with_slabs(listed, slabs=slabs))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import UsageError
+from aolog.extras import install_command
 from aolog.spark.embedding import writer_per_task
 from aolog.spark.java import check_workers, ensure_java
 from aolog.spark.scanning import scan
@@ -36,7 +37,7 @@ def register(spark: SparkSession) -> None:
     except ImportError as error:
         raise UsageError(
             f"PySpark 4.1 or later, and pyarrow, are needed: {error}",
-            hint="pip install 'aolog[spark]'",
+            hint=install_command("spark"),
         ) from None
     source: Any = AologDataSource
     spark.dataSource.register(source)

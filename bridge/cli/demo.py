@@ -14,7 +14,7 @@ __all__ = ["demo"]
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
 @click.option("--keep", type=click.Path(), help="Keep the log in this directory.")
 @click.option(
-    "--spark", is_flag=True, help="Also from a DataFrame; needs aolog[spark], and half a minute."
+    "--spark", is_flag=True, help="Also from a DataFrame; needs PySpark, and half a minute."
 )
 def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None, spark: bool) -> None:
     """Watch real records survive an outage and a kill on their way to an embedded broker.

@@ -8,6 +8,7 @@ import click
 
 import aolog
 from aolog.cli.completion import completion_of
+from aolog.cli.distributions import warn_of_conflict
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 from aolog.cli.output import counted
 from bridge.cli.broker import broker
@@ -49,6 +50,7 @@ def main() -> None:
       aolog-bridge run --root LOGS --bootstrap-servers kafka:9092
       aolog-bridge run --config bridge.toml
     """
+    warn_of_conflict()
 
 
 for _command in (

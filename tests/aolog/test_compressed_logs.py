@@ -459,7 +459,7 @@ def test_without_its_package_a_log_is_read_up_to_where_it_is_needed(
     assert str(first) in str(error)
     assert f"address {base + 8192}" in str(error)
     assert "zstd" in str(error)
-    assert "pip install 'aolog[compression]'" in str(error)
+    assert "pip install 'aolog-bridge[compression]'" in str(error)
     assert snapshot(path) == before
 
 
@@ -541,7 +541,7 @@ def test_a_writer_without_the_package_is_refused_and_touches_nothing(log_path, w
         with pytest.raises(aolog.CodecUnavailable) as refused:
             aolog.Writer(log_path, compression=name)
         assert name in str(refused.value)
-        assert "pip install 'aolog[compression]'" in str(refused.value)
+        assert "pip install 'aolog-bridge[compression]'" in str(refused.value)
     assert failure("append", log_path, "--compression", "zstd", given=b"x\n")["exit_status"] == 2
     assert not Path(log_path).exists()
 

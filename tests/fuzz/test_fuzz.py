@@ -228,7 +228,7 @@ def test_the_coverage_guided_engine_runs_or_says_what_it_needs(tmp_path: Path) -
     done = run_fuzz("frame", "--engine", "atheris", "--time", "2", "--save", str(tmp_path))
     if importlib.util.find_spec("atheris") is None:
         assert done.returncode == 2
-        assert "pip install 'aolog[fuzz]'" in done.stderr
+        assert "pip install 'aolog-bridge[fuzz]'" in done.stderr
     else:
         assert done.returncode == 0, done.stdout + done.stderr
 

