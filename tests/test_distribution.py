@@ -8,13 +8,15 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import pytest
 
 import aolog
+import aolog.cli
 import aolog.extras
+import bridge.cli
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -122,3 +124,80 @@ def test_both_commands_say_what_to_remove_where_the_other_package_overwrote_ours
         (line,) = done.stderr.splitlines()
         assert "pip uninstall aolog" in line
         assert "then install aolog-bridge again" in line
+
+
+# --- without extras -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with this package and what its base install brings, and no more."""
+    packages = tmp_path_factory.mktemp("base")
+    for name in requirement_names(PROJECT["dependencies"]):
+        for file in distribution(name).files or []:
+            place = packages / file.parts[0]
+            if file.parts[0] != ".." and not place.exists():
+                place.symlink_to(Path(str(file.locate())).parents[len(file.parts) - 2])
+    for name in ("aolog", "bridge"):
+        (packages / name).symlink_to(ROOT / name)
+    return packages
+
+
+WITHOUT_EXTRAS = [
+    ("aolog append LOG FILE", None),
+    ("aolog append LOG FILE --compression zstd", "compression"),
+    ("aolog append LOG FILE --compression lz4", "compression"),
+    ("aolog read LOG", None),
+    ("aolog tail LOG", None),
+    ("aolog info LOG", None),
+    ("aolog verify LOG", None),
+    ("aolog repair LOG --dry-run", None),
+    ("aolog prune LOG --max-slabs 1", None),
+    ("aolog cursor list LOG", None),
+    ("aolog completion bash", None),
+    ("bridge run --log LOG --topic t --bootstrap-servers 127.0.0.1:1", "bridge"),
+    ("bridge run --root . --bootstrap-servers 127.0.0.1:1", "bridge"),
+    ("bridge run --config FILE", "bridge"),
+    ("bridge status --log LOG", None),
+    ("bridge status --root .", None),
+    ("bridge status --config FILE", "bridge"),
+    ("bridge check-config FILE", "bridge"),
+    ("bridge check-config --schema", "bridge"),
+    ("bridge seek LOG --to earliest", "bridge"),
+    ("bridge replay LOG --from 0 --to latest --topic t --bootstrap-servers 127.0.0.1:1", "bridge"),
+    ("bridge replay LOG --dead-letter --bootstrap-servers 127.0.0.1:1", "bridge"),
+    ("bridge cursors LOG", "bridge"),
+    ("bridge demo", "bridge"),
+    ("bridge demo --json", "bridge"),
+    ("bridge broker", "bridge"),
+    ("bridge completion bash", None),
+]
+
+
+def test_the_list_of_commands_that_run_without_extras_is_complete():
+    listed = {tuple(line.split()[:2]) for line, _ in WITHOUT_EXTRAS}
+    assert listed == {
+        *(("aolog", name) for name in aolog.cli.main.commands),
+        *(("bridge", name) for name in bridge.cli.main.commands),
+    }
+
+
+@pytest.mark.parametrize(("line", "extra"), WITHOUT_EXTRAS, ids=[x[0] for x in WITHOUT_EXTRAS])
+def test_a_command_runs_without_extras_or_names_the_extra_to_install(
+    line: str, extra: str | None, base: Path, log: Path, tmp_path: Path
+):
+    (tmp_path / "file").write_text('bootstrap_servers = "127.0.0.1:1"\n')
+    places = {"LOG": str(log), "FILE": str(tmp_path / "file")}
+    command = [sys.executable, "-S", "-m", *(places.get(word, word) for word in line.split())]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(base)},
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip  # one call
+    if extra is None:
+        assert done.returncode == 0, done.stderr
+        return
+    assert done.returncode == 2, done.stderr
+    (said,) = done.stderr.splitlines()
+    assert said.startswith('{"error"' if "--json" in line else ("aolog: ", "aolog-bridge: "))
+    assert "is not installed" in said
+    assert f"pip install 'aolog-bridge[{extra}]'" in said

@@ -23,6 +23,7 @@ import click
 
 from aolog.cli.output import OutputClosed, out, silence_stdout, to_json, to_stderr
 from aolog.errors import AologError, StorageError, UsageError
+from aolog.extras import library_missing
 from aolog.notices import escape_controls
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ def _report(error: Exception, program: Program, *, as_json: bool) -> int:
     """Tells what happened; the exit status."""
     found: dict[str, Any]
     lines: list[str] | None = None
+    if isinstance(error, ModuleNotFoundError):
+        error = library_missing(error) or error
     match error:
         case AologError():
             found = {"code": error.code, "message": error.reason}
