@@ -239,6 +239,7 @@ class AtLeastOnce:
             dropped=dead.dropped,
             standing=len(engine.standing),
             held_back=sum(lane.behind is not None for lane in engine.lanes.values()),
+            topics=engine.acknowledged_by_topic,
         )
 
     def _held_up(self) -> str | None:

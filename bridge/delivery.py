@@ -8,6 +8,8 @@ from bridge.errors import DestinationError, Undeliverable
 from bridge.feed import NO_TOPIC
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bridge.engine import Position
 
 __all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "Delivery", "Progress",
@@ -20,7 +22,8 @@ BUSY_S = 0.005  # a wait while acknowledgements are under way: how late new reco
 
 
 class Progress(NamedTuple):
-    """A moment of it; fields as in bridge.status.Status."""
+    """A moment of it; fields as in bridge.status.Status. topics: acknowledged records by topic, None
+    where they are not counted."""
 
     state: str
     reachable: bool
@@ -34,6 +37,7 @@ class Progress(NamedTuple):
     dropped: int = 0
     standing: int = 0
     held_back: int = 0
+    topics: Mapping[str, int] | None = None
 
 
 class Delivery(Protocol):

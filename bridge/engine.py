@@ -191,6 +191,15 @@ class Engine:
         return min(lows, default=self.frontier, key=lambda low: low.address)
 
     @property
+    def acknowledged_by_topic(self) -> dict[str, int]:
+        """How many records of each topic the cluster has acknowledged since the start."""
+        found: dict[str, int] = {}
+        for (topic, _), lane in sorted(self.lanes.items()):
+            if lane.acknowledged:
+                found[topic] = found.get(topic, 0) + lane.acknowledged
+        return found
+
+    @property
     def over(self) -> bool:
         """Stopped: no command will follow."""
         return self.state is State.STOPPED

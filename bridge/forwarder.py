@@ -230,6 +230,11 @@ class Forwarder:
         """Those that it met, by where they begin."""
         return self._source.gaps
 
+    @property
+    def acknowledged_by_topic(self) -> dict[str, int]:
+        """How many records of each topic the cluster has acknowledged (at_least_once only)."""
+        return dict(self._delivery.progress().topics or {})
+
     def _drained(self) -> bool:
         return self.drain_to is not None and self._delivery.drain(self.drain_to)
 

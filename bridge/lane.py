@@ -74,8 +74,8 @@ class Lane:
     acknowledged, -1 before there is one. sent_to: the last address that was sent or set aside on
     this connection. behind: from here on its records were left out. distrusted: a hole was found
     in it. suspects: how far a refusal is looked for, and in groups of how many, the narrowest
-    last. acknowledged_s: when something
-    last was. counted: what arrived up to here was counted, as acknowledged or as skipped.
+    last. acknowledged: records that the cluster has acknowledged since the start; acknowledged_s: when
+    it last acknowledged one. counted: what arrived up to here was counted, as acknowledged or as skipped.
     """
 
     outstanding: deque[Mark] = field(default_factory=deque)
@@ -85,6 +85,7 @@ class Lane:
     distrusted: bool = False
     last_address: int = -1
     last_offset: int = -1
+    acknowledged: int = 0
     acknowledged_s: float = 0.0
     counted: int = -1
     sent_to: int = -1
@@ -151,6 +152,7 @@ class Lane:
             size += mark.bytes
         self.records -= records
         self.bytes -= size
+        self.acknowledged += records
         self.opened, self.acknowledged_s = True, now_s
         self.last_address = max(self.last_address, address)
         self.counted = max(self.counted, address)

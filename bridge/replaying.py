@@ -22,6 +22,7 @@ from bridge.dead_letter import ORIGIN, dead_letter_path, first_dead_letter, read
 from bridge.forwarder import Forwarder
 from bridge.lanes import notes_path
 from bridge.names import REPLAY
+from bridge.routing import Routing, Rule
 from bridge.seeking import bridge_cursors, forget
 from bridge.stamp import encode_stamp
 
@@ -29,19 +30,29 @@ if TYPE_CHECKING:
     from bridge.engine import Poison
 
 __all__ = [
+    "count_by_topic",
     "dead_letters_of",
     "finished",
     "replay_dead_letters",
     "replay_range",
+    "route",
     "to_another_cluster",
 ]
 
 
 def replay_range(
-    path: str, begin: int, end: int, *, topic: str | None, poison: Poison = "stop", **options: Any
+    path: str,
+    begin: int,
+    end: int,
+    *,
+    topic: str | None,
+    routing: Routing | None = None,
+    poison: Poison = "stop",
+    **options: Any,
 ) -> Forwarder:
-    """A forwarder that sends [begin, end) again and ends. options: of Forwarder. Raises
-    UsageError where a bridge has not passed the range, CursorLocked where a replay runs."""
+    """A forwarder that sends [begin, end) again and ends. topic, routing: see `route`. options: of
+    Forwarder. Raises UsageError where a bridge has not passed the range, CursorLocked where a
+    replay runs."""
     storage = Storage()
     if end <= begin:
         raise UsageError(f"nothing lies from {begin} to {end}", hint="give --from before --to")
@@ -56,7 +67,33 @@ def replay_range(
         forget(reader, REPLAY, storage, cluster=True)
         reader.seek(begin)
         reader.commit()
-    return Forwarder(path, topic=topic, cursor=REPLAY, until=end, poison=poison, **options)
+    return Forwarder(
+        path, routing=route(topic, routing), cursor=REPLAY, until=end, poison=poison, **options
+    )
+
+
+def route(topic: str | None, routing: Routing | None = None) -> Routing:
+    """Where a replay sends records: all to `topic` if one is given, also those that name a topic of
+    their own; otherwise where the routing sends them (without one, to their own topic or the
+    log's)."""
+    if topic is not None:
+        return Routing(rules=[Rule(topic=topic)])
+    return routing or Routing()
+
+
+def count_by_topic(path: str, begin: int, end: int, routing: Routing) -> dict[str, int]:
+    """How many records of [begin, end) a replay would send to each topic; "" holds those that no
+    topic can be found for. Reads the range."""
+    counts: dict[str, int] = {}
+    with Reader(path, begin) as reader:
+        routing.of_log(reader.topic)
+        for record in reader:
+            if record.address >= end:
+                break
+            if (destination := routing.of(record.topic)) is not None:
+                topic = destination.topic or ""
+                counts[topic] = counts.get(topic, 0) + 1
+    return counts
 
 
 def to_another_cluster(path: str, cursor: str) -> None:

@@ -109,7 +109,6 @@ def chosen(
     servers: str | None,
     settings: dict[str, str],
     cursor: str | None,
-    topic: str | None = None,
 ) -> Chosen:
     """What options say, over a configuration if there is one. Raises UsageError,
     WrongConfiguration, and WrongSetting."""
@@ -125,8 +124,7 @@ def chosen(
             raise UsageError("--cluster names one of a configuration's", hint="give its --config")
         check(settings)
         return Chosen(servers, settings, cursor or "bridge")
-    over: dict[str, Any] = {} if topic is None else {"topic": topic}
-    config = load(file, {**over, "logs": [log]})
+    config = load(file, {"logs": [log]})
     name = cluster or config.default_cluster
     if name not in config.clusters:
         known = ", ".join(config.clusters)

@@ -42,6 +42,7 @@ __all__ = ["replay"]
 Examples:
   aolog-bridge replay LOG --from 2h-ago --to 1h-ago --bootstrap-servers k:9092
   aolog-bridge replay LOG --from 8192 --to 16384 --topic again --config b.toml
+  aolog-bridge replay LOG --from 8192 --to 16384 --config b.toml --dry-run
   aolog-bridge replay LOG --dead-letter --config bridge.toml
   aolog-bridge replay REJECTED --dead-letter --bootstrap-servers kafka:9092
 
@@ -59,7 +60,8 @@ runs already, 6 records were refused, 130 and 143 interrupted, terminated, befor
 )
 @click.option(
     "--topic", callback=topic_name,
-    help="Topic for records that name none. Default: the log's own.",
+    help="Send every record to this topic, whatever topic it names. Without it, each goes to the"
+    " topic that the bridge sends it to.",
 )  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @config_option
@@ -91,7 +93,9 @@ def replay(
 ) -> None:
     """Send a range of LOG again, or its dead letters to the topics that they were meant for.
 
-    A range must lie before the bridge's cursor: what is behind that, the bridge sends itself.
+    Records of a range go where the bridge sends them, or all to --topic. The result and --dry-run
+    list the topics, with counts. The range must end at or before the bridge's cursor: the bridge
+    itself sends what follows.
     Dead letters that are acknowledged are not sent by the next replay.
     """
     from bridge import replaying
@@ -107,7 +111,6 @@ def replay(
         servers=bootstrap_servers,
         settings=settings,
         cursor=cursor,
-        topic=topic,
     )
     cursor, servers, settings = to_use.cursor, to_use.servers, to_use.settings
     if servers is None:
@@ -124,7 +127,8 @@ def replay(
             replaying.to_another_cluster(log, cursor)
             letters = replaying.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
             status = _run(letters, as_json=as_json)
-        _tell_sent(status, counted(status.acknowledged, "dead letter", ","), "", as_json=as_json)
+        what = counted(status.acknowledged, "dead letter", ",")
+        _tell_sent(status, what, "", letters.acknowledged_by_topic, as_json=as_json)
         letters.check_whole()
         return
     assert begin is not None
@@ -134,41 +138,51 @@ def replay(
         for text in (begin, end)
     )
     if dry_run:
-        _tell_range(log, first, behind, as_json=as_json)
+        routing = replaying.route(topic, to_use.routing)
+        topics = replaying.count_by_topic(log, first, behind, routing)
+        _tell_range(first, behind, topics, as_json=as_json)
         return
     again = replaying.replay_range(
-        log, first, behind, topic=topic, poison=poison, routing=to_use.routing, **options
+        log, first, behind, topic=topic, routing=to_use.routing, poison=poison, **options
     )
     status = _run(again, as_json=as_json)
     replaying.finished(log)
     where = f", from address {first} to {behind}"
     what = counted(status.acknowledged, "record", ",")
-    _tell_sent(status, what, where, as_json=as_json, begin=first, end=behind)
+    sent = again.acknowledged_by_topic
+    _tell_sent(status, what, where, sent, as_json=as_json, begin=first, end=behind)
     again.check_whole()
 
 
-def _tell_sent(status: Status, what: str, where: str, *, as_json: bool, **more: int) -> None:
+def _topics_in_words(topics: dict[str, int]) -> str:
+    """': 3 to events, 1 to audit, 1 without a topic'; '' where there are none."""
+    parts = [
+        f"{count:,} to {topic}" if topic else f"{count:,} without a topic"
+        for topic, count in sorted(topics.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def _tell_sent(
+    status: Status, what: str, where: str, topics: dict[str, int], *, as_json: bool, **more: int
+) -> None:
     """The last word, once all has been dealt with."""
     if as_json:
-        last = {**status._asdict(), "records": status.acknowledged, **more}
-        out.json(last)
+        out.json({**status._asdict(), "records": status.acknowledged, "topics": topics, **more})
         return
     dropped = f"; {status.dropped:,} refused and passed"
     were = "was" if status.acknowledged == 1 else "were"
-    out.line(f"{what} {were} sent again{where}{dropped if status.dropped else ''}")
+    sent = f"{what} {were} sent again{where}{dropped if status.dropped else ''}"
+    out.line(sent + _topics_in_words(topics))
 
 
-def _tell_range(log: str, begin: int, end: int, *, as_json: bool) -> None:
-    records = 0
-    with Reader(log, begin) as reader:
-        for record in reader:
-            if record.address >= end:
-                break
-            records += 1
+def _tell_range(begin: int, end: int, topics: dict[str, int], *, as_json: bool) -> None:
+    records = sum(topics.values())
     if as_json:
-        out.json({"begin": begin, "end": end, "records": records})
+        out.json({"begin": begin, "end": end, "records": records, "topics": topics})
     else:
-        out.line(f"{counted(records, 'record')} from address {begin} to {end} would be sent")
+        would = f"{counted(records, 'record')} from address {begin} to {end} would be sent"
+        out.line(would + _topics_in_words(topics))
 
 
 def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:

@@ -20,7 +20,7 @@ __all__ = ["run"]
 )
 @click.option(
     "--topic", callback=topic_name,
-    help="Topic for records that name none. Default: the log's own.",
+    help="Fallback topic; records that name a topic keep it. Default: the log's own.",
 )  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @click.option("--drain", is_flag=True, help="End when all that is there now is acknowledged.")

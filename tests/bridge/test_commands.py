@@ -256,6 +256,33 @@ def test_a_range_may_go_to_another_topic(
     assert [m.address for m in consume(broker.bootstrap_servers, "again", 1)] == delivered[5:9]
 
 
+def test_a_replay_to_a_topic_sends_records_there_that_name_another_and_lists_topics_with_counts(
+    broker: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
+) -> None:
+    """A replay to a scratch topic must not publish to production."""
+    for topic in ("production", "scratch"):
+        broker.create_topic(topic, 1)
+    with Writer(log) as writer:
+        for n in range(30):
+            writer.append(b"%d" % n, topic="production" if n % 3 == 0 else None)
+    forward(drain=True).end()
+    committed.clear()
+    before = len(consume(broker.bootstrap_servers, "production", 1))
+    arguments = ("replay", log, "--from", "earliest", "--to", "latest",
+                 "--bootstrap-servers", broker.bootstrap_servers)  # fmt: skip  # a command line
+    assert told(*arguments, "--topic", "scratch", "--dry-run")["topics"] == {"scratch": 30}
+    said = run(*arguments, "--topic", "scratch")
+    assert said.stdout.endswith(": 30 to scratch\n")
+    assert len(consume(broker.bootstrap_servers, "scratch", 1)) == 30
+    assert len(consume(broker.bootstrap_servers, "production", 1)) == before
+    dry = told(*arguments, "--dry-run")
+    assert (dry["records"], dry["topics"]) == (30, {"": 20, "production": 10})
+    committed.clear()
+    end = next(r.address for r in records_of(log) if r.topic is None)
+    named = ("replay", log, "--from", "earliest", "--to", end, *arguments[-2:])
+    assert told(*named)["topics"] == {"production": 1}
+
+
 def test_a_replay_says_what_it_sent_and_from_where_to_where(
     broker: EmbeddedBroker, log: Path, delivered: list[int], committed: dict[str, list[int]]
 ) -> None:
@@ -263,10 +290,12 @@ def test_a_replay_says_what_it_sent_and_from_where_to_where(
     arguments = ("replay", log, "--from", begin, "--topic", TOPIC,
                  "--bootstrap-servers", broker.bootstrap_servers)  # fmt: skip  # a command line
     said = run(*arguments, "--to", end).stdout
-    assert said == f"2 records were sent again, from address {begin} to {end}\n"
+    where = f"from address {begin} to {end}: 2 to {TOPIC}"
+    assert said == f"2 records were sent again, {where}\n"
     committed.clear()
     said = run(*arguments, "--to", delivered[11]).stdout
-    assert said == f"1 record was sent again, from address {begin} to {delivered[11]}\n"
+    where = f"from address {begin} to {delivered[11]}: 1 to {TOPIC}"
+    assert said == f"1 record was sent again, {where}\n"
     committed.clear()
     last = told(*arguments, "--to", end)
     assert (last["records"], last["begin"], last["end"]) == (2, begin, end)
