@@ -29,7 +29,7 @@ from aolog.retention import Retention
 from bridge.errors import WrongSetting
 from bridge.names import check_cursor, check_servers
 from bridge.routing import TOPIC_NAME, PartitionRule, Rule
-from bridge.settings import Setting, nearest, read_settings
+from bridge.settings import Setting, exposures, nearest, read_settings
 
 __all__ = ["Cluster", "Config", "Prune", "Route"]
 
@@ -258,6 +258,14 @@ class Config(_Table):
         if named is not None:
             return named
         return self.cursor if cluster == self.default_cluster else f"{self.cursor}.{cluster}"
+
+    def exposures(self) -> list[str]:
+        """Of each secret that others on this machine can read: which, how, and what to do."""
+        return [
+            f"clusters.{name}.settings.{found}"
+            for name, cluster in self.clusters.items()
+            for found in exposures(cluster.settings)
+        ]
 
     def shown(self) -> dict[str, Any]:
         """As JSON, with secrets masked."""

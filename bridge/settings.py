@@ -11,14 +11,16 @@ What came from a file or the environment, and whatever has a secret's name, is n
 from __future__ import annotations
 
 import difflib
+import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
-__all__ = ["Setting", "nearest", "read_settings", "read_text"]
+__all__ = ["Setting", "exposures", "nearest", "read_settings", "read_text", "settings_of_options"]
 
 _SECRET = re.compile(r"password|secret|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
 _MASK = "**********"
@@ -47,11 +49,13 @@ _HAS_FILE_KEYS = "sasl.oauthbearer.assertion"
 
 class Setting(NamedTuple):
     """A value that shows itself only where it is no secret. source: "file ..." or "environment
-    ...", None if it was written out."""
+    ...", None if it was written out. exposure: how others on this machine can read a secret, and
+    what to do; None where no way is known."""
 
     value: SecretStr
     source: str | None
     secret: bool
+    exposure: str | None = None
 
     def shown(self) -> str:
         """For people."""
@@ -100,6 +104,37 @@ def read_text(path: Path) -> str:
         raise ValueError("is no text in UTF-8") from None
 
 
+_REFERENCE = re.compile(r"\{\s*(file|env)\s*=\s*[\"']?(.*?)[\"']?\s*\}")
+
+
+def settings_of_options(pairs: Iterable[str]) -> dict[str, Setting]:
+    """Of KEY=VALUE on a command line, where VALUE may be {file=PATH} or {env=NAME}; of a key that is
+    given again, the last. Raises ValueError, which never quotes a value."""
+    found: dict[str, Setting] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            word = pair.split()[0] if pair.split() else ""
+            about = f": {word}" if word in _USUAL.split() else ""
+            raise ValueError(f"a setting is not KEY=VALUE{about} (its text may be a secret)")
+        match = _REFERENCE.fullmatch(value)
+        given = value if match is None else {match[1]: match[2]}
+        setting = _setting(key, given, Path(), os.environ)
+        if isinstance(setting, str):
+            raise ValueError(f"{key}: {setting}")  # noqa: TRY004 -- the value is wrong, not its type
+        if setting.secret and setting.source is None:
+            seen = "the process list shows it; write KEY={file=PATH}, or set it in a configuration"
+            setting = setting._replace(exposure=seen)
+        found[key] = setting
+    return found
+
+
+def exposures(settings: Mapping[str, Setting]) -> list[str]:
+    """Of each secret that others on this machine can read: its key, how, and what to do."""
+    return [f"{key}: {s.exposure}" for key, s in settings.items() if s.exposure is not None]
+
+
 def nearest(key: str) -> str:
     """What may have been meant by a key that the client does not know, in words; else ''."""
     near = difflib.get_close_matches(key, _USUAL.split(), n=1, cutoff=0.75)
@@ -112,7 +147,10 @@ def _is_reference(key: str, value: Mapping[Any, Any]) -> bool:
 
 def _setting(key: str, value: object, base: Path, environment: Mapping[str, str]) -> Setting | str:
     """The setting, or what is wrong with it: without its value, which may be a secret."""
-    source = None
+    if isinstance(value, Setting):
+        return value  # an option of the command line
+    source = exposure = None
+    secret = _SECRET.search(key) is not None
     if isinstance(value, Mapping):
         ((kind, where),) = value.items()
         if not isinstance(where, str) or not where:
@@ -124,12 +162,14 @@ def _setting(key: str, value: object, base: Path, environment: Mapping[str, str]
         else:
             path = base / where
             try:
-                value = read_text(path)
+                value, mode = read_text(path), path.stat().st_mode
             except OSError as error:
                 return f"{path}: {error.strerror}; the file holds the value and nothing else"
             except ValueError as error:
                 return f"{path}: {error}"
             value, source = value.removesuffix("\n").removesuffix("\r"), f"file {path}"
+            if secret and mode & stat.S_IROTH:
+                exposure = f"every user of this machine can read {path}; chmod o= it"
     elif isinstance(value, bool):
         value = str(value).lower()
     elif isinstance(value, int | float):
@@ -138,7 +178,7 @@ def _setting(key: str, value: object, base: Path, environment: Mapping[str, str]
         return f"should be a string, a number, true or false, not {_kind(value)}"
     if "\0" in value:
         return "holds a NUL"
-    return Setting(SecretStr(value), source, _SECRET.search(key) is not None)
+    return Setting(SecretStr(value), source, secret, exposure)
 
 
 def _kind(value: object) -> str:

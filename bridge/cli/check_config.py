@@ -56,7 +56,9 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
     goes = {name: sorted(clusters_of(rules, name, None, config.default_cluster)) for name in logs}
     shown = config.shown()
     if as_json:
-        out.json({"ok": True, "configuration": shown, "logs": goes})
+        out.json({
+            "ok": True, "configuration": shown, "logs": goes, "warnings": config.exposures(),
+        })  # fmt: skip  # a table
     else:
         _tell(file, config, shown, goes)
     out.flush()
@@ -82,3 +84,5 @@ def _tell(file: str, config: Config, shown: dict[str, Any], goes: dict[str, list
     for key, value in shown.items():
         if key not in {"cluster", "root", "logs"} and value is not None:
             out.line(f"{key} = {one_line(str(value))}")
+    for exposure in config.exposures():
+        out.line(f"warning: {one_line(exposure)}")

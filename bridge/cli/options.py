@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from contextlib import suppress
@@ -19,6 +20,7 @@ from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
     from bridge.routing import Routing
+    from bridge.settings import Setting
 
 __all__ = [
     "PLACES",
@@ -26,13 +28,17 @@ __all__ = [
     "NumberRange",
     "address_of",
     "chosen",
+    "client_values",
     "cluster_option",
     "config_option",
     "cursor_option",
     "settings_of",
     "settings_option",
     "topic_name",
+    "warn_of",
 ]
+
+_log = logging.getLogger("bridge")
 
 
 class NumberRange(click.FloatRange):
@@ -51,15 +57,30 @@ class NumberRange(click.FloatRange):
 
 def settings_of(
     _context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]
-) -> dict[str, str]:
+) -> dict[str, Setting]:
     """Of KEY=VALUE, for click."""
-    found = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise click.BadParameter(f"{pair!r} is not KEY=VALUE")
-        found[key.strip()] = value
-    return found
+    if not pairs:
+        return {}
+    from bridge.settings import settings_of_options
+
+    try:
+        return settings_of_options(pairs)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def client_values(settings: dict[str, Setting]) -> dict[str, str]:
+    """As the client takes them. Warns of secrets that others can read."""
+    from bridge.settings import exposures
+
+    warn_of(exposures(settings))
+    return {key: setting.value.get_secret_value() for key, setting in settings.items()}
+
+
+def warn_of(exposures: list[str]) -> None:
+    """Logs how others on this machine can read secrets."""
+    for exposure in exposures:
+        _log.warning("%s", exposure)
 
 
 def topic_name(
@@ -87,7 +108,7 @@ cluster_option = click.option(
 )
 settings_option = click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
-    help="A setting of librdkafka. Repeatable.",
+    help="A setting of librdkafka. Repeatable. A secret: KEY={file=PATH}.",
 )  # fmt: skip  # options read best one a line
 
 
@@ -107,7 +128,7 @@ def chosen(
     file: str | None,
     cluster: str | None,
     servers: str | None,
-    settings: dict[str, str],
+    settings: dict[str, Setting],
     cursor: str | None,
 ) -> Chosen:
     """What options say, over a configuration if there is one. Raises UsageError,
@@ -122,15 +143,16 @@ def chosen(
     if file is None:
         if cluster is not None:
             raise UsageError("--cluster names one of a configuration's", hint="give its --config")
-        check(settings)
-        return Chosen(servers, settings, cursor or "bridge")
+        values = client_values(settings)
+        check(values)
+        return Chosen(servers, values, cursor or "bridge")
     config = load(file, {"logs": [log]})
     name = cluster or config.default_cluster
     if name not in config.clusters:
         known = ", ".join(config.clusters)
         raise UsageError(f"the configuration has no cluster {name!r}", hint=f"known are {known}")
     found = config.clusters[name]
-    together = {**found.client_settings(), **settings}
+    together = client_values({**found.settings, **settings})
     check(together)
     routing = Routing(
         config.topic,

@@ -29,6 +29,7 @@ from bridge.errors import OtherCluster
 if TYPE_CHECKING:
     from bridge.engine import Poison
     from bridge.forwarder import Forwarder
+    from bridge.settings import Setting
     from bridge.status import Status
 
 __all__ = ["replay"]
@@ -87,7 +88,7 @@ def replay(
     cluster: str | None,
     poison: Poison,
     cursor: str | None,
-    settings: dict[str, str],
+    settings: dict[str, Setting],
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -112,10 +113,10 @@ def replay(
         settings=settings,
         cursor=cursor,
     )
-    cursor, servers, settings = to_use.cursor, to_use.servers, to_use.settings
+    cursor, servers = to_use.cursor, to_use.servers
     if servers is None:
         raise UsageError("name the cluster: --bootstrap-servers, or --config")
-    options = {"bootstrap_servers": servers, "settings": settings}
+    options = {"bootstrap_servers": servers, "settings": to_use.settings}
     if dead:
         if dry_run:
             _tell_dead_letters(log, cursor, as_json=as_json)
@@ -134,7 +135,7 @@ def replay(
     assert begin is not None
     assert end is not None
     first, behind = (
-        address_of(log, text, cursor=cursor, servers=servers, settings=settings)
+        address_of(log, text, cursor=cursor, servers=servers, settings=to_use.settings)
         for text in (begin, end)
     )
     if dry_run:

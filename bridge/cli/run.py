@@ -27,7 +27,8 @@ __all__ = ["run"]
 @click.option("--cursor", help="Name of the cursor.  [default: bridge]")
 @click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
-    help="A setting of librdkafka, such as compression.type=zstd. Repeatable.",
+    help="A setting of librdkafka, such as compression.type=zstd. Repeatable. The process list shows"
+    " it; a secret is better given as sasl.password={file=PATH} (or {env=NAME}).",
 )  # fmt: skip  # options read best one a line
 @click.option(
     "--delivery", type=click.Choice(["at_least_once", "exactly_once"]),

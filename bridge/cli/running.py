@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import NotALog
+from bridge.cli.options import client_values, warn_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
     from bridge.pace import Pace
 
     set_up(as_json=given.get("log_format") == "json", verbose=verbose)
-    settings, cursor = given.get("settings", {}), given.get("cursor", _CURSOR)
+    settings, cursor = client_values(given.get("settings", {})), given.get("cursor", _CURSOR)
     check(settings)
     check_servers(given["bootstrap_servers"])
     check_cursor(cursor)
@@ -80,10 +81,13 @@ def run_many(
     over = {_KEYS.get(name, name): value for name, value in given.items()}
 
     def read() -> Config:
-        return load(file, over)
+        config = load(file, over)
+        warn_of(config.exposures())
+        return config
 
-    config = read()
+    config = load(file, over)
     set_up(as_json=config.log_format == "json", verbose=verbose)
+    warn_of(config.exposures())
     supervisor = Supervisor(config, drain=drain, read=None if file is None else read)
     signals = on_signals(supervisor.stop, supervisor.reload)
     with ExitStack() as stack:

@@ -19,6 +19,7 @@ from bridge.cli.options import (
 
 if TYPE_CHECKING:
     from bridge.seeking import Moved
+    from bridge.settings import Setting
 
 __all__ = ["seek"]
 
@@ -59,7 +60,7 @@ def seek(
     bootstrap_servers: str | None,
     file: str | None,
     cluster: str | None,
-    settings: dict[str, str],
+    settings: dict[str, Setting],
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -89,8 +90,9 @@ def seek(
     cursor = to_use.cursor
     address = None
     if to is not None:
-        servers, settings = to_use.servers, to_use.settings
-        address = address_of(log, to, cursor=cursor, servers=servers, settings=settings)
+        address = address_of(
+            log, to, cursor=cursor, servers=to_use.servers, settings=to_use.settings
+        )
     moved = seeking.seek(
         log,
         address,

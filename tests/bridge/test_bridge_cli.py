@@ -437,6 +437,42 @@ def test_secrets_in_settings_are_not_said(
     assert "hunter2" not in refused.stderr
 
 
+def test_an_option_that_is_no_setting_does_not_repeat_what_may_be_a_secret(log: Path) -> None:
+    for text in ("sasl.password hunter2", "hunter2", "hunter2 x", "=hunter2"):
+        result = CliRunner().invoke(main, ["run", "--log", str(log), "-X", text])
+        assert result.exit_code == 2
+        assert "hunter2" not in result.output
+        assert "is not KEY=VALUE" in result.output
+    result = CliRunner().invoke(main, ["run", "--log", str(log), "-X", "sasl.password hunter2"])
+    assert "sasl.password" in result.output
+
+
+def test_a_secret_that_others_can_read_is_warned_about(
+    bridge: Callable[..., Process], log: Path, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """In the process list, and in a file that everybody may read; not in a private file."""
+    fill(log, 10)
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2\n")
+
+    def warnings(*options: str) -> list[str]:
+        process = bridge(
+            "run", "--log", log, "--topic", "t", "--bootstrap-servers", broker.bootstrap_servers,
+            "--drain", *options,
+        )  # fmt: skip  # a command line
+        assert process.end() == 0
+        assert "hunter2" not in process.stderr
+        return [line for line in process.stderr.splitlines() if "WARNING" in line]
+
+    (seen,) = warnings("-X", "sasl.password=hunter2")
+    assert "sasl.password: the process list shows it; write KEY={file=PATH}" in seen
+    secret.chmod(0o644)
+    (seen,) = warnings("-X", f"sasl.password={{file={secret}}}")
+    assert f"every user of this machine can read {secret}; chmod o= it" in seen
+    secret.chmod(0o640)
+    assert warnings("-X", f"sasl.password={{file={secret}}}") == []
+
+
 @pytest.mark.parametrize("many", [False, True], ids=["log", "root"])
 def test_a_reader_of_its_output_that_goes_away_stops_it_in_good_order_and_quietly(
     broker: EmbeddedBroker, tmp_path: Path, many: bool

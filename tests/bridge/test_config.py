@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.cli import main
 from bridge.config import Config
 from bridge.configfile import load, load_text
 from bridge.errors import WrongConfiguration
@@ -278,6 +280,18 @@ def test_a_secret_is_nowhere_to_be_seen(tmp_path: Path, monkeypatch: pytest.Monk
         assert "hunter2" not in text
     assert f"(from file {tmp_path / 'secret'})" in shown
     assert "(from environment KEY)" in shown
+
+
+def test_check_config_warns_of_a_secret_that_every_user_can_read(tmp_path: Path) -> None:
+    secret, file = tmp_path / "secret", tmp_path / "c.toml"
+    secret.write_text("hunter2\n")
+    file.write_text(with_settings('"sasl.password" = {file = "secret"}'))
+    said = f"clusters.main.settings.sasl.password: every user of this machine can read {secret}"
+    for mode, expected in ((0o644, 1), (0o640, 0)):
+        secret.chmod(mode)
+        assert len(load(file).exposures()) == expected
+        result = CliRunner().invoke(main, ["check-config", str(file)])
+        assert result.output.count(f"warning: {said}; chmod o= it") == expected
 
 
 def test_a_refusal_never_quotes_a_secret(tmp_path: Path) -> None:
