@@ -19,7 +19,7 @@ from bridge.dead_letter import require_dead_letters
 from bridge.errors import NotDelivered
 from bridge.provider import Message, Provider
 from bridge.rejected import RejectedMessages
-from bridge.store_forward import BufferStatus, Mode, Settings, StoreForward
+from bridge.store_forward import Abandoned, BufferStatus, Mode, Settings, StoreForward
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Buffer"]
 
 _log = logging.getLogger("bridge.buffer")
+_LAST_TRY_S = 1.0  # for a destination that fails, once the buffer is closing
 
 
 class Buffer:
@@ -216,8 +217,9 @@ class Buffer:
 
     def close(self) -> None:
         """Waits up to `close_s` until everything is delivered, also from the log; what is not
-        then stays in the log. Where the log keeps what is left, a destination that fails is tried
-        once more, at once, and not waited for. In NotDelivered is raised what no log keeps: all
+        then stays in the log. Where the log keeps what is left, a destination that fails gets one
+        second more, and no call of the provider is waited for after `close_s`: what that call
+        delivers later may be delivered again. In NotDelivered is raised what no log keeps: all
         that is left in the modes block and error, what was rejected, and what the log did not
         take. Another close waits for the first, and goes on where it was interrupted or raised
         StorageFull or StorageFailed. Does nothing in a forked child."""
@@ -233,16 +235,19 @@ class Buffer:
                     self._close_at_s = time.monotonic() + self._close_s
                 core.closing = True
                 core.changed.notify_all()
-            while not self._ended:  # not a join: one that was interrupted says that it has ended
+            abandoned = False
+            while not (self._ended or abandoned):  # not a join, which an interrupt may end early
                 with suppress(queue.Empty):
                     self._ends.get(timeout=0.1)
+                abandoned = self._is_kept_waiting() and core.abandon()
             refused = None
             with core.changed:
                 try:
-                    core.store_rest(broken=self._broken is not None)
+                    core.store_rest(broken=abandoned or self._broken is not None)
                 except AologError as error:
                     refused = error
-            core.outlet.close()
+            if not abandoned:  # else the sending thread closes it
+                core.outlet.close()
             self._close_rejected()
             if self._backlog is not None:
                 self._backlog.close()
@@ -290,6 +295,16 @@ class Buffer:
         kept = tried and self._backlog is not None and core.outlet.error is not None
         return core.all_delivered or kept or time.monotonic() >= self._close_at_s
 
+    def _is_kept_waiting(self) -> bool:
+        """Whether the provider's call under way is not worth waiting for: the log keeps what it
+        holds, and the destination fails or the time is over."""
+        if self._backlog is None:
+            return False
+        now_s = time.monotonic()
+        over_s = self._close_at_s - self._close_s + _LAST_TRY_S
+        fails = self._core.outlet.error is not None and now_s >= over_s
+        return fails or now_s >= self._close_at_s
+
     def _on_rejected(self, message: Message, why: str) -> None:
         """A message that will never be taken is set aside, or goes back to the program."""
         if self._rejected is not None:
@@ -319,6 +334,8 @@ class Buffer:
                         self._idle = True
                         core.changed.wait(min(wait_s, 0.2 if core.closing else 3600.0))
                         self._idle = False
+        except Abandoned:
+            core.outlet.close()
         except BaseException as error:  # told to whoever calls next
             self._broken = error
             raise

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bridge.backlog import Backlog
     from bridge.provider import Message, Provider
 
-__all__ = ["BufferStatus", "Mode", "Settings", "StoreForward"]
+__all__ = ["Abandoned", "BufferStatus", "Mode", "Settings", "StoreForward"]
 
 _log = logging.getLogger("bridge.buffer")
 
@@ -74,6 +74,10 @@ class BufferStatus(NamedTuple):
     rejected: int
     lost: int
     error: str | None
+
+
+class Abandoned(Exception):
+    """The buffer was closed without waiting for the provider's call that was under way."""
 
 
 class StoreForward:
@@ -118,6 +122,8 @@ class StoreForward:
         self._given_back_why = ""
         self._commit_due_s = -NOTHING_DUE_S
         self.closing = False  # set with the lock; then nothing more is accepted
+        self._delivering = False  # a call of the provider is under way
+        self._abandoned = False  # close did not wait for it; the thread touches nothing any more
         self.full: StorageFull | None = None  # what the backlog said last, if it took nothing
 
     def refuse_nested(self) -> None:
@@ -246,7 +252,7 @@ class StoreForward:
             batch = list(islice(self._memory, count))
         if not batch:
             return NOTHING_DUE_S
-        failure = self.outlet.deliver(batch)
+        failure = self._deliver(batch)
         with self.changed:
             self.changed.notify_all()
             if self._live:
@@ -266,6 +272,25 @@ class StoreForward:
                 self._memory = deque(item for item in self._memory if not item.done)
                 self._bytes = sum(item.bytes for item in self._memory)
         return 0.0
+
+    def _deliver(self, batch: Sequence[Item]) -> str | None:
+        """As Outlet.deliver. Raises Abandoned where the buffer was closed meanwhile."""
+        with self.changed:
+            self._delivering = True
+        try:
+            return self.outlet.deliver(batch)
+        finally:
+            with self.changed:
+                self._delivering = False
+                if self._abandoned:
+                    raise Abandoned
+
+    def abandon(self) -> bool:
+        """At a close: does not wait for the provider's call that is under way; False if there is
+        none. What that call delivers may be delivered again by the next buffer."""
+        with self.changed:
+            self._abandoned = self._delivering
+            return self._abandoned
 
     def _settle(self) -> None:
         """Once all that was read is delivered, the backlog lets it go. The disk is waited for
@@ -314,7 +339,7 @@ class StoreForward:
             if not self._read:
                 self._settle()
                 return wait_s
-        self.outlet.deliver(self._read)
+        self._deliver(self._read)
         left = [item for item in self._read if not item.done]
         with self.changed:
             self._on_disk -= len(self._read) - len(left)
@@ -426,8 +451,9 @@ class StoreForward:
         return self.outlet.error or self._given_back_why or "closed"
 
     def store_rest(self, *, broken: bool) -> None:
-        """At the end: what memory holds goes to the backlog, if there is one, which lets go what is
-        delivered. broken: the sending thread ended anywhere; then nothing is let go. With the lock.
+        """At the end: what memory holds goes to the backlog, if there is one, and the backlog's cursor
+        passes what is delivered. broken: the sending thread ended anywhere, or was abandoned; then
+        the cursor stays. With the lock.
         Raises what Writer and Reader raise; what was not stored then is in memory still."""
         if self._backlog is None:
             return

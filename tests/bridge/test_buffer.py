@@ -743,6 +743,52 @@ def test_what_a_full_log_does_not_take_comes_back_at_close(tmp_path: Path) -> No
     assert kept + back == numbered(range(50))
 
 
+class Hanging(MemoryProvider):
+    """Its calls do not return until they are released. error: of the call before, if any."""
+
+    retry_wait_s = 0.01
+
+    def __init__(self, *, fails_first: bool) -> None:
+        super().__init__()
+        self.fails_first = fails_first
+        self.entered, self.released = threading.Event(), threading.Event()
+        self.closed = threading.Event()
+
+    def open(self) -> None:
+        if self.fails_first:
+            self.fails_first = False
+            raise ConnectionError("refused")
+        self.entered.set()
+        assert self.released.wait(60)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.mark.parametrize(("fails", "close_s", "most_s"), [(True, 60.0, 20.0), (False, 0.5, 20.0)])
+def test_a_close_does_not_wait_for_a_call_of_the_provider_where_the_log_keeps_what_is_left(
+    tmp_path: Path, fails: bool, close_s: float, most_s: float
+) -> None:
+    """A second for a destination that fails; else `close_s`. Nothing is lost, and the thread ends
+    with the call."""
+    provider, path = Hanging(fails_first=fails), tmp_path / "log"
+    buffer = Buffer(provider, path, **{**QUICK, "mode": "always", "close_s": close_s})
+    send(buffer, range(100))
+    assert buffer.flush(20)
+    assert provider.entered.wait(20)
+    provider.closed.clear()  # by the call that failed
+    begun_s = time.monotonic()
+    buffer.close()
+    assert time.monotonic() - begun_s < most_s
+    assert not provider.closed.is_set(), "its call is under way"
+    provider.released.set()
+    assert provider.closed.wait(20)
+    again = MemoryProvider()
+    with Buffer(again, path, **{**QUICK, "mode": "always"}):
+        pass
+    assert [message.value for message in again.messages] == numbered(range(100))
+
+
 @pytest.mark.parametrize("close_s", [20.0, 0.0])
 def test_a_buffer_that_is_closed_in_the_middle_of_its_log_repeats_nothing(
     tmp_path: Path, close_s: float
