@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 import aolog
-from aolog.notices import as_utf8
+from aolog.notices import as_utf8, one_line
 from bridge.overview import STATES
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _Collector:
         for name, text, of in _COUNTERS:
             counter = CounterMetricFamily(f"aolog_bridge_{name}", text, labels=_LABELS)
             for log in self._logs:
-                counter.add_metric([as_utf8(log.log), log.cluster], of(log))
+                counter.add_metric([_label(log.log), log.cluster], of(log))
             yield counter
         for name, text, of_log in _LAGS:
             yield self._gauge(name, text, of_log)
@@ -74,7 +74,7 @@ class _Collector:
         for log in self._logs:
             phases[log.phase] = phases.get(log.phase, 0) + 1
             for name in STATES:
-                state.add_metric([as_utf8(log.log), log.cluster, name], name == log.state)
+                state.add_metric([_label(log.log), log.cluster, name], name == log.state)
         for phase, count in sorted(phases.items()):
             logs.add_metric([phase], count)
         yield state
@@ -88,8 +88,14 @@ class _Collector:
         for log in self._logs:
             value = of(log)
             if value is not None:
-                gauge.add_metric([as_utf8(log.log), log.cluster], value)
+                gauge.add_metric([_label(log.log), log.cluster], value)
         return gauge
+
+
+def _label(name: str) -> str:
+    """A log's name without control characters: scrapes are read on terminals too. A newline stays;
+    the format escapes it."""
+    return "\n".join(map(one_line, as_utf8(name).split("\n")))
 
 
 def _of_status(of: Callable[[Any], float | None], log: LogStatus) -> float | None:

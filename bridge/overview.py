@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aolog import Lag
 from bridge.status import COUNTED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from aolog import Lag
     from bridge.status import Status
 
-__all__ = ["STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "overview", "state_of"]
+__all__ = ["STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "overview", "removed", "state_of"]
 
 LIVE_LAG_S = 1.0  # a log that is written to always has a record under way
 # Ten times the longest wait that a thread has without a sign of life, but for a disk.
@@ -39,10 +39,13 @@ class Phase:
     WAITING = "waiting"
     STANDING = "standing"
     DONE = "done"
+    REMOVED = "removed"
 
 
 class LogStatus(NamedTuple):
     """One log on its way to one cluster. Counts are since the process started.
+
+    The counts of logs that are gone are kept in one more, whose phase is `removed`.
 
     status: the last of its forwarder, None before there was one. silent_s: since its thread last
     showed that it moves, None where none runs. code: of the error. lag: as the files say, where
@@ -96,7 +99,7 @@ class LogStatus(NamedTuple):
     @property
     def ready(self) -> bool:
         """Connected, or asleep with nothing to do, and not standing."""
-        if self.phase in {Phase.PARKED, Phase.DONE, Phase.QUEUED}:
+        if self.phase in {Phase.PARKED, Phase.DONE, Phase.QUEUED, Phase.REMOVED}:
             return True
         return self.phase == Phase.RUNNING and self.state in {"draining", "live"}
 
@@ -137,6 +140,23 @@ class Overview(NamedTuple):
     ahead_records: int = 0
 
 
+def removed(cluster: str, counts: Mapping[str, int]) -> LogStatus:
+    """What was counted, since the process started, of logs that are gone: totals never fall."""
+    return LogStatus(
+        log="(removed logs)",
+        path="",
+        cluster=cluster,
+        phase=Phase.REMOVED,
+        state="stopped",
+        **{name: counts[name] for name in (*COUNTED, "restarts")},
+        silent_s=None,
+        error=None,
+        code=None,
+        status=None,
+        lag=Lag(0, 0, 0.0),
+    )
+
+
 def state_of(status: Status) -> str:
     """A forwarder's state in the words above."""
     if status.state in {"stopped", "failed"}:
@@ -174,7 +194,7 @@ def overview(
     running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
     return Overview(
         state="stopped" if stopped else worst,
-        logs=len({log.path for log in logs}),
+        logs=len({log.path for log in logs if log.phase != Phase.REMOVED}),
         queued=phases.count(Phase.QUEUED),
         running=phases.count(Phase.RUNNING),
         parked=phases.count(Phase.PARKED),

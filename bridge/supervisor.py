@@ -16,8 +16,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,11 @@ from aolog import Reader
 from aolog.errors import AologError, NotALog, StorageError
 from bridge.errors import WrongConfiguration
 from bridge.meeting import Meeting
-from bridge.overview import LogStatus, Overview, Phase, overview
+from bridge.overview import LogStatus, Overview, Phase, overview, removed
 from bridge.pace import Pace
 from bridge.plans import Plan, plans
 from bridge.routing import clusters_of
+from bridge.status import COUNTED
 from bridge.task import Task
 from bridge.tree import Tree, is_gone, missing
 
@@ -71,6 +73,8 @@ class Supervisor:
         self._pace = Pace()  # one for all and always, so that plans stay equal
         self._plans = self._plan(config)
         self._tasks: dict[tuple[str, str], Task] = {}
+        self._removed: dict[str, Counter[str]] = {}  # by cluster: of logs that are gone
+        self._removing = threading.Lock()  # `look` sees a log, or its counts as removed, never both
         self._told: queue.SimpleQueue[object] = queue.SimpleQueue()  # its put is reentrant
         self._tree = _tree(config)
         self._stop_at_s: float | None = None
@@ -94,8 +98,11 @@ class Supervisor:
         self._told.put("reload")
 
     def look(self) -> list[LogStatus]:
-        """How each log stands."""
-        return [task.look() for task in list(self._tasks.values())]
+        """How each log stands, and what was counted of those that are gone."""
+        with self._removing:
+            tasks = list(self._tasks.values())
+            gone = [removed(cluster, counts) for cluster, counts in self._removed.items()]
+            return [task.look() for task in tasks] + gone
 
     def overview(self) -> Overview:
         """How all stand together."""
@@ -284,7 +291,12 @@ class Supervisor:
             if task.ending != "gone":
                 task.stop("gone")
             return
-        del self._tasks[key]
+        last = task.look()
+        counts = Counter({name: getattr(last, name) for name in (*COUNTED, "restarts")})
+        with self._removing:
+            del self._tasks[key]
+            if counts.total():
+                self._removed.setdefault(key[1], Counter()).update(counts)
         self._unwatch(task)
         _log.info("%s is gone", task.name, extra={"event": "log_gone"})
 

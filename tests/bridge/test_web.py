@@ -404,3 +404,10 @@ def test_secrets_are_in_no_answer_and_no_line(
     assert process.terminate() == 0
     assert b"hunter2" not in answers
     assert "hunter2" not in process.stderr + "".join(process.lines)
+
+
+def test_metrics_of_a_log_whose_name_has_control_characters_are_safe_on_a_terminal() -> None:
+    text, _ = exposition([LOG._replace(log="a\x1b[31mred\x07")])
+    assert "\x1b" not in text.decode()
+    assert "\x07" not in text.decode()
+    assert r"a\\x1b[31mred\\x07" in text.decode()
