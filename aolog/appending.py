@@ -330,6 +330,8 @@ class Appending(Gate):
             self._room.wait(_RETENTION_POLL_S)
             if self._trouble is not None:
                 self._face_trouble()
+        if self._chain.unread.due_s < self._looks_s:  # a loss was added within the quiet minute
+            self._wake_in_time()
         if self._chain.slab is None:  # else begun by another thread while this one waited
             with self._noting_failed_syncs():
                 self._chain.begin_slab()

@@ -32,6 +32,7 @@ from aolog.opening import (
     name_slab,
     open_for_append,
 )
+from aolog.pruned import PrunedUnread
 from aolog.slab import ADDRESS_END
 from aolog.walk import Tail
 
@@ -80,6 +81,7 @@ class SlabChain:
         self.durable = 0
         self.failed: SyncFailed | None = None
         self.aged_at_s = _NEVER_S
+        self.unread = PrunedUnread(path)
         self._storage = storage
         self._options = options
         self._sync_lock = threading.RLock()  # knows whose it is: see _sync_written
@@ -335,6 +337,7 @@ class SlabChain:
         pruned = retention_module.prune(
             self.path, self._storage, retention, needed=needed, known=self._known_slabs
         )
+        self.unread.add(pruned.unread)
         if pruned.room or retention.when_full == "prune":
             return True
         if retention.when_full == "error":
@@ -362,6 +365,7 @@ class SlabChain:
         except AologError as error:
             notices.warn("nothing is pruned: %s", error)
             return False
+        self.unread.add(pruned.unread)
         return pruned.slabs > 0
 
     # --- the end ------------------------------------------------------------------------------

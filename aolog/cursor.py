@@ -33,7 +33,7 @@ from aolog.storage import parent_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.record import Lag
+    from aolog.record import Gap, Lag
     from aolog.storage import File, Storage
 
 __all__ = [
@@ -86,7 +86,8 @@ class Cursor(NamedTuple):
     """A cursor as `aolog.cursors` lists it. lag: up to the log's end at the time of the call.
 
     address: of the next record to be read. ordinal: records of the log before it, None in
-    format 1. protects: whether retention keeps what it has not passed.
+    format 1. protects: whether retention keeps what it has not passed. pruned: the unread records
+    that retention removed all the same, as the gap that its reader will meet; None if it lost none.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Cursor(NamedTuple):
     ordinal: int | None
     lag: Lag
     protects: bool
+    pruned: Gap | None = None
 
 
 def check_name(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What lies between a position and the end of a log, as it is now."""
+"""What lies between a position and the end of a log, as it is now, and can still be read."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
     meanwhile."""
     end = seek.latest(log)
     here = max(address, log.bases[0])
+    if address < here:  # what was before the first slab was pruned: see pruned.py
+        ordinal = seek.earliest(log).ordinal
     behind = _behind_hole(log, here)
     if behind is not None:
         ordinal = behind

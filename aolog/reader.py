@@ -29,6 +29,7 @@ from aolog.errors import (
 from aolog.lag import lag
 from aolog.log import Log
 from aolog.notices import records_lost
+from aolog.pruned import pruned_before
 from aolog.resume import check_end, identity, resume
 from aolog.scan import Scan
 from aolog.storage import Storage, absolute
@@ -431,6 +432,20 @@ class Reader:
         self._log.refresh()
         frame = None if self._reading is None else self._reading.frame
         return self._log.listed(lambda: lag(self._log, address, ordinal, frame))
+
+    def pruned(self) -> Gap | None:
+        """What retention has removed of what this reader has not read: the gap that it will meet.
+        None if it lost nothing. The slab that the reader has open does not count: it can still be
+        read to its end."""
+        return self.pruned_from(self.tell(), self.ordinal)
+
+    def pruned_from(self, address: int, ordinal: int | None) -> Gap | None:
+        """As `pruned`, from another position."""
+        self._check()
+        self._log.refresh()
+        if address == self.tell():
+            return self._log.listed(self._scan.pruned)
+        return self._log.listed(lambda: pruned_before(self._log, address, ordinal))
 
     # --- closing ----------------------------------------------------------------------------
 

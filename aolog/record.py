@@ -46,7 +46,8 @@ class Gap(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """What lies between a position and the end of the log as it is now.
+    """What lies between a position and the end of the log as it is now, and can still be read:
+    what retention has removed does not count.
 
     records: exact, or None where the format does not count (format 1). bytes: of slab files,
     headers and damage included. seconds: age of the oldest record not yet read; 0.0 if none,

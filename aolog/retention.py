@@ -1,7 +1,8 @@
 """Which slabs may go. `plan` is pure; `prune` carries a plan out under the log's retention lock.
 
 Slabs go from the front, whole, and never the one that is being written. Age and count never
-take what a protecting cursor has not passed; the total does only where `when_full` says so.
+take what a protecting cursor has not passed; the total does only where `when_full` says so, and
+then the outcome names each cursor that lost unread records, and how many.
 A cursor is made durable before the slab that it frees is unlinked; each unlink is durable
 before the next, so that what is left has no hole.
 """
@@ -15,9 +16,12 @@ from aolog.cursor import cursor_names, read_position
 from aolog.errors import NoSuchCursor, UsageError
 from aolog.listing import list_slabs
 from aolog.log import RETENTION_LOCK, Log
+from aolog.pruned import pruned_before
+from aolog.record import Gap
 from aolog.slab import slab_name
 
 if TYPE_CHECKING:
+    from aolog.cursor import Position
     from aolog.storage import Storage
 
 __all__ = ["Known", "Plan", "Pruned", "Retention", "SlabSize", "plan", "prune"]
@@ -36,8 +40,10 @@ class Retention(_Bounds):
     max_bytes: of all slab files together; a writer begins no slab that would pass it.
     max_age_s: since a slab was last written. max_slabs: how many, the open one included.
     when_full: what happens when max_bytes is reached and protecting cursors still need the
-    oldest: "prune" lets it go (readers get a gap with the count), "block" makes appends wait,
-    "error" makes them raise RetentionFull.
+    oldest slab. "prune" (the default) deletes it: UNREAD RECORDS ARE LOST. The writer logs a
+    warning with their number at once, then once a minute; `Writer.pruned_unread` and `aolog cursor
+    list` say the same; readers get a gap with the count. "block" makes appends wait until the
+    cursors have passed it, "error" makes them raise RetentionFull: these two lose nothing.
     """
 
     __slots__ = ()
@@ -129,26 +135,28 @@ def plan(
 
 
 class Pruned(NamedTuple):
-    """What went. room: as in Plan. end: address before which everything is gone."""
+    """What went. room: as in Plan. end: address before which everything is gone. unread: by
+    protecting cursor, the records that went and that it had not read; as a gap of reason "pruned"."""
 
     slabs: int
     bytes: int
     end: int
     room: bool
+    unread: dict[str, Gap]
 
 
-def protected_from(path: str, storage: Storage) -> int | None:
-    """The least address that a protecting cursor needs; None if there is none. Durable. A
-    damaged cursor raises: nothing may go that it might need."""
-    needs = []
+def protecting(path: str, storage: Storage) -> dict[str, Position]:
+    """The protecting cursors by name, durable. A damaged cursor raises: nothing may go that it
+    might need."""
+    found = {}
     for name in cursor_names(path, storage):
         try:
             position = read_position(path, name, storage, durable=True)
         except NoSuchCursor:  # deleted since the listing
             continue
         if position.protects:
-            needs.append(position.address)
-    return min(needs, default=None)
+            found[name] = position
+    return found
 
 
 Known: TypeAlias = dict[int, SlabSize]
@@ -221,6 +229,19 @@ class _Listed:
         return found
 
 
+def _newly_lost(log: Log, at: Position, drop: int) -> Gap | None:
+    """The unread records of the cursor in the first `drop` slabs: what it will have lost then, less
+    what it has lost already."""
+    if not drop or (after := pruned_before(log, at.address, at.ordinal, first=drop)) is None:
+        return None
+    before = pruned_before(log, at.address, at.ordinal)
+    if before is None:
+        return after
+    known = after.records_lost is not None and before.records_lost is not None
+    lost = (after.records_lost or 0) - (before.records_lost or 0) if known else None
+    return None if lost == 0 else Gap(before.end, after.end, "pruned", lost)
+
+
 def _decide(
     path: str, storage: Storage, retention: Retention, needed: int, known: Known
 ) -> tuple[list[SlabSize], Pruned]:
@@ -228,7 +249,8 @@ def _decide(
     log = Log(path, storage)
     try:
         slabs = _Listed(log, known)
-        needed_from = protected_from(path, storage)
+        cursors = protecting(path, storage)
+        needed_from = min((at.address for at in cursors.values()), default=None)
 
         def look() -> tuple[list[SlabSize], Pruned]:
             decided = plan(
@@ -237,7 +259,13 @@ def _decide(
             going = [slabs[i] for i in range(decided.drop)]
             first = log.bases[0] if log.bases else 0
             end = going[-1].end if going else first
-            return going, Pruned(len(going), sum(slab.bytes for slab in going), end, decided.room)
+            size = sum(slab.bytes for slab in going)
+            unread = {
+                name: lost
+                for name, at in cursors.items()
+                if at.address < end and (lost := _newly_lost(log, at, decided.drop)) is not None
+            }
+            return going, Pruned(len(going), size, end, decided.room, unread)
 
         going, pruned = log.listed(look)  # without the lock others may prune meanwhile
     finally:

@@ -27,6 +27,7 @@ from aolog.frame import (
     KIND_RECORDS,
     Frame,
 )
+from aolog.pruned import both, pruned_before
 from aolog.record import Gap, GapReason
 from aolog.walk import Damage, QueuefkaWalker, Tail, Walker
 
@@ -131,6 +132,30 @@ class Scan:
             if isinstance(found, RecordFrame):
                 return found
         return None
+
+    def pruned(self) -> Gap | None:
+        """The loss to pruning that it has met and not yet returned, or will meet, as one gap; None
+        if there is none. Of the log as it is listed. Raises FileNotFoundError."""
+        lost = None
+        for found in self._out:
+            if isinstance(found, Gap) and found.reason == "pruned" and found.records_lost != 0:
+                lost = both(lost, found)
+        if self.slab is not None and self.slab.base >= self.log.bases[0]:
+            return lost
+        ahead = pruned_before(self.log, *self._needs_next())
+        return lost if ahead is None else both(lost, ahead)
+
+    def _needs_next(self) -> tuple[int, int | None]:
+        """(address, ordinal) of what it needs of the log's files next: what follows the slab that
+        it has open, which can be read to its end though it was removed."""
+        slab, gap = self.slab, self._gap
+        if slab is None:
+            return (self.address, self.ordinal) if gap is None else (gap.begin, gap.expected)
+        head = slab.header
+        if head is None:
+            return slab.base + slab.end_offset, None
+        end, records, _ = slab.end_of_frames()
+        return slab.base + end, head.base_ordinal + records
 
     # --- within a slab: each step is True if it got further ----------------------------------
 

@@ -90,6 +90,7 @@ class Upkeep(Appending):
 
     def _next_due_s(self) -> float:
         due_s = min(self._flush_due_s, self._sync_due_s, self._mark_due_s, self._age_due_s)
+        due_s = min(due_s, self._chain.unread.due_s)
         if self._batch is None and self._chain.has_frames:
             due_s = min(due_s, self._chain.aged_at_s)
         return due_s
@@ -149,6 +150,7 @@ class Upkeep(Appending):
         if now >= self._age_due_s:
             self._age_due_s = now + _AGE_CHECK_S
             chain.let_go()
+        chain.unread.warn()
 
     def _tick_mark(self, now: float) -> None:
         """A mark once everything is durable and nothing came for a while."""

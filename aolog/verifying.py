@@ -398,8 +398,9 @@ def cursors(path: str | os.PathLike[str], *, storage: Storage | None = None) -> 
         with Reader(where, storage=storage) as reader:
             try:
                 reader.stand_at(position)
-                lag = reader.lag()
+                lag, pruned = reader.lag(), reader.pruned()
             except (CursorForeign, CursorDiverged):
-                lag = Lag(None, 0, None)
-        listed.append(Cursor(name, position.address, position.ordinal, lag, position.protects))
+                lag, pruned = Lag(None, 0, None), None
+        address, ordinal, protects = position.address, position.ordinal, position.protects
+        listed.append(Cursor(name, address, ordinal, lag, protects, pruned))
     return listed

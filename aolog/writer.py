@@ -37,7 +37,7 @@ from aolog.storage import Storage, absolute
 from aolog.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
     import pyarrow as pa
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from aolog.codec import Compression
     from aolog.frame import Buffer
     from aolog.opening import Opening
-    from aolog.record import Headers
+    from aolog.record import Gap, Headers
 
 __all__ = ["Writer"]
 
@@ -181,6 +181,12 @@ class Writer(Upkeep):
     def durable(self) -> int:
         """Everything before this address survives power loss."""
         return self._chain.durable
+
+    @property
+    def pruned_unread(self) -> Mapping[str, Gap]:
+        """The records that this writer's retention removed although a protecting cursor had not
+        read them, by cursor: only `Retention(max_bytes=…, when_full="prune")` does so."""
+        return self._chain.unread.total
 
     def _refuse_nested(self) -> None:
         if self._is_locked():
@@ -394,6 +400,7 @@ class Writer(Upkeep):
         self._meet(LogClosed("the writer is closed", hint="open another", path=self.path))
         self._tell_to_end()
         self._chain.release()
+        self._chain.unread.warn(at_once=True)
         self._room.notify_all()
         self._is_open = False
         lifetime.closed(self)

@@ -14,7 +14,7 @@ import click
 
 from aolog.appending import BATCH_BYTES
 from aolog.cli.options import has_options, in_options, said_in_options
-from aolog.cli.output import counted, json_option, out, progress, to_stderr
+from aolog.cli.output import counted, json_option, out, progress, tell_pruned, to_stderr
 from aolog.cli.parse import DURATION, SIZE, SIZE_OR_ZERO, log_argument
 from aolog.cli.pick import PICK, Pick, Picks
 from aolog.cli.resuming import Inputs
@@ -34,6 +34,7 @@ from aolog.errors import (
     UsageError,
 )
 from aolog.log import Log
+from aolog.pruned import pruned_to_json
 from aolog.retention import Retention
 from aolog.storage import Storage
 from aolog.writer import MAX_RECORD_BYTES, SLAB_BYTES, Writer
@@ -202,6 +203,7 @@ def _tell(log: str, tally: Tally, writer: Writer, stopping: Stopping, *, as_json
                 "null_topics": tally.null_topics,
                 "unusable_timestamps": tally.unusable_timestamps,
                 "unappended_bytes": tally.unappended_bytes,
+                "pruned_unread": pruned_to_json(writer.pruned_unread),
                 "stopped_by": signum.name if signum else None,
             }
         )
@@ -219,6 +221,7 @@ def _tell(log: str, tally: Tally, writer: Writer, stopping: Stopping, *, as_json
     if signum is not None:
         text = f"stopped by {signum.name}: {text}"
     to_stderr(text)
+    tell_pruned(writer.pruned_unread)
 
 
 @click.command(
@@ -239,6 +242,10 @@ SPEC says where in a record a part is found:
   regex:PATTERN   the first group of the first match
 
 A record without the part gets a null key, the log's topic, the time of append; they are counted.
+
+With --retention-max-bytes and --when-full prune, records that a protecting cursor has not read may
+be deleted. A warning on standard error says so when it happens; the last line, or the field
+`pruned_unread` with --json, says how many records of which cursors were lost in all.
 
 A line's newline is removed and nothing else: a carriage return stays. A last line without newline
 counts. When a signal stops the command, all whole records that were read are appended, and it
@@ -312,7 +319,9 @@ says how many bytes of an unfinished one were not."""
 )
 @click.option("--compression-level", type=int, help="zstd's 1 to 22 [1], lz4's 1 to 12.")
 @click.option("--preallocate", is_flag=True, help="Fill a slab with zeros when it begins.")
-@click.option("--retention-max-bytes", type=SIZE, help="Keep the log below this total.")
+@click.option(
+    "--retention-max-bytes", type=SIZE, help="Keep the log below this total. See --when-full."
+)
 @click.option("--retention-max-age", type=DURATION, help="Let slabs go that are older.")
 @click.option("--retention-max-slabs", type=click.IntRange(min=1), help="Keep so many slabs.")
 @click.option(
@@ -320,7 +329,8 @@ says how many bytes of an unfinished one were not."""
     type=click.Choice(["prune", "block", "error"]),
     default="prune",
     show_default=True,
-    help="At the total, while cursors need the oldest: let it go, wait, or fail.",
+    help="At the total, while cursors need the oldest slab: prune it (unread records are lost; this "
+    "is reported), block, or end with an error.",
 )
 @json_option
 def append(
@@ -393,6 +403,13 @@ def append(
             ):
                 appending.take_all(paths, update)
 
-        _run(appending, writer, take)
+        try:
+            _run(appending, writer, take)
+        except AologError as error:
+            if not as_json:
+                tell_pruned(writer.pruned_unread)
+            elif writer.pruned_unread:
+                error.details["pruned_unread"] = pruned_to_json(writer.pruned_unread)
+            raise
         _tell(log, appending.tally, writer, stopping, as_json=as_json)
         return stopping.exit_status if stopping.signum is not None else 0

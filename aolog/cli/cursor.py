@@ -55,7 +55,11 @@ def cursor() -> None:
 @log_argument
 @json_option
 def list_(log: str, as_json: bool) -> None:  # noqa: FBT001 -- click passes options by name
-    """List the cursors of LOG with their lag. With --json a line each."""
+    """List the cursors of LOG with their lag. With --json a line each.
+
+    State `pruned`: retention removed records that the cursor has not read; their number is beside
+    it, in JSON in `pruned`. The lag counts what can still be read.
+    """
     found = standings(log, Holders(require_log(log)))
     if as_json:
         for each in found:

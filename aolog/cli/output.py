@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.errors import StorageError
-from aolog.notices import counted, escape_controls, one_line
+from aolog.notices import counted, escape_controls, one_line, records_lost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from aolog.record import Gap, Record
 
@@ -45,6 +45,7 @@ __all__ = [
     "silence_stdout",
     "table",
     "tell_gap",
+    "tell_pruned",
     "to_json",
     "to_stderr",
 ]
@@ -150,6 +151,16 @@ def silence_stdout() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, fd)
     os.close(null)
+
+
+def tell_pruned(unread: Mapping[str, Gap], *, would: bool = False) -> None:
+    """Unread records that retention removed, or would remove, on standard error: a line for each
+    cursor."""
+    for name, gap in unread.items():
+        to_stderr(
+            f"{'would prune' if would else 'pruned'} {records_lost(gap.records_lost)} that cursor "
+            f"{name} has not read: addresses {gap.begin} to {gap.end}"
+        )
 
 
 def to_stderr(text: str) -> None:

@@ -7,26 +7,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aolog.cli.output import human_bytes, human_seconds, iso_time
 from aolog.cursor import cursor_names, cursor_path, read_position
 from aolog.errors import AologError
+from aolog.notices import records_lost
 from aolog.reader import Reader
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.cli.holder import Holders
     from aolog.cursor import Position
-    from aolog.record import Lag
+    from aolog.record import Gap, Lag
 
 __all__ = ["HEAD", "Standing", "row", "standing", "standings"]
 
 
 class Standing(NamedTuple):
-    """A cursor. state: "ok", or the code of what is wrong with it; position and lag are None as
-    far as that hides them. held: whether a reader has it, None if that cannot be told."""
+    """A cursor. state: "ok", "pruned" where retention removed records that it has not read, or the
+    code of what is wrong with it; position and lag are None as far as that hides them. held:
+    whether a reader has it, None if that cannot be told. pruned: what it lost, None if nothing."""
 
     name: str
     state: str
     position: Position | None
     lag: Lag | None
     held: bool | None
+    pruned: Gap | None = None
 
     def to_json(self) -> dict[str, Any]:
         """All of it."""
@@ -40,6 +43,7 @@ class Standing(NamedTuple):
             "committed": iso_time(at.committed_us) if at else None,
             "lag": self.lag._asdict() if self.lag else None,
             "held": self.held,
+            "pruned": self.pruned._asdict() if self.pruned else None,
         }
 
 
@@ -59,7 +63,10 @@ HEAD = (
 def row(each: Standing) -> list[object]:
     """Under HEAD."""
     at, lag = each.position, each.lag
-    state = each.state + (", held" if each.held else "")
+    state = each.state
+    if each.pruned is not None:
+        state += f" ({records_lost(each.pruned.records_lost)})"
+    state += ", held" if each.held else ""
     return [
         each.name,
         at.address if at else None,
@@ -77,18 +84,19 @@ def standing(log: str, name: str, holders: Holders) -> Standing:
     """The cursor. Raises NoSuchCursor."""
     storage = Storage()
     held = holders.of(cursor_path(log, name)).held
-    position = lag = None
+    position = lag = pruned = None
     state = "ok"
     try:
         position = read_position(log, name, storage)
         with Reader(log) as reader:
             reader.stand_at(position)
-            lag = reader.lag()
+            lag, pruned = reader.lag(), reader.pruned()
+            state = "ok" if pruned is None else "pruned"
     except AologError as error:
         if error.code == "no_such_cursor":
             raise
         state = error.code
-    return Standing(name, state, position, lag, held)
+    return Standing(name, state, position, lag, held, pruned)
 
 
 def standings(log: str, holders: Holders) -> list[Standing]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.cli.holder import require_log
-from aolog.cli.output import counted, human_bytes, json_option, one_line, out
+from aolog.cli.output import counted, human_bytes, json_option, one_line, out, tell_pruned
 from aolog.cli.parse import DURATION, SIZE, log_argument
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import RetentionFull
+from aolog.pruned import pruned_to_json
 from aolog.retention import Retention
 from aolog.retention import prune as prune_log
 from aolog.storage import Storage
@@ -29,15 +30,16 @@ Examples:
   aolog prune LOG --max-bytes 10GiB --force
 
 Slabs go whole, oldest first, and never the last. What a protecting cursor has not passed stays;
-if --max-bytes cannot be met for that, exit status 4. With --force it goes, and the cursor's reader
-is told how much it lost."""
+if --max-bytes cannot be met for that, exit status 4. With --force it is deleted: unread records are
+lost. The command says how many of which cursor (with --json: `pruned_unread`), `aolog cursor list`
+says `pruned`, and readers get a gap with the count."""
 )
 @log_argument
 @click.option("--max-bytes", type=SIZE, help="Of all slab files together.")
 @click.option("--max-age", type=DURATION, help="Since a slab was last written: 90s, 12h, 7d.")
 @click.option("--max-slabs", type=click.IntRange(min=1), help="How many slabs stay.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--force", is_flag=True, help="For --max-bytes: whatever cursors still need.")
+@click.option("--force", is_flag=True, help="For --max-bytes: delete also what cursors still need.")
 @json_option
 def prune(
     log: str,
@@ -60,9 +62,13 @@ def prune(
     retention = Retention(max_bytes, max_age, max_slabs, "prune" if force else "block")
     pruned = prune_log(log, storage, retention, dry_run=dry_run)
     if as_json:
-        out.json({"log": log, "dry_run": dry_run, **pruned._asdict()})
+        found = pruned._asdict()
+        found["pruned_unread"] = pruned_to_json(found.pop("unread"))
+        out.json({"log": log, "dry_run": dry_run, **found})
     else:
         _print(log, pruned, dry_run=dry_run)
+        out.flush()
+        tell_pruned(pruned.unread, would=dry_run)
     if not pruned.room:
         raise RetentionFull(
             f"--max-bytes {max_bytes} is not met: {_holding(log, storage)}",

@@ -163,7 +163,7 @@ def test_prune_takes_the_oldest_down_to_the_bound_and_a_dry_run_takes_none(log_p
 
 
 def test_prune_leaves_what_a_cursor_needs_unless_it_is_forced(log_path, slabs):
-    well("cursor", "set", log_path, "slow", int(slabs[3].stem))
+    stands = answer("cursor", "set", log_path, "slow", int(slabs[3].stem))["address"]
     well("cursor", "set", log_path, "free", "earliest", "--no-protect")
     well("prune", log_path, "--max-slabs", 1)
     assert slab_files(log_path) == slabs[3:]
@@ -172,8 +172,18 @@ def test_prune_leaves_what_a_cursor_needs_unless_it_is_forced(log_path, slabs):
     assert "'slow'" in error["message"]
     assert failure("prune", log_path, "--force", "--max-age", "1ms")["code"] == "usage"
     assert slab_files(log_path) == slabs[3:]
-    well("prune", log_path, "--max-bytes", "20k", "--force")
+    would = answer("prune", log_path, "--max-bytes", "20k", "--force", "--dry-run")
+    assert "would prune" in well("prune", log_path, "--max-bytes", "20k", "--force", "-n").stderr
+    forced = well("prune", log_path, "--max-bytes", "20k", "--force")
     assert slab_files(log_path) == slabs[-2:]
+    [lost] = would["pruned_unread"]
+    assert (lost["cursor"], lost["begin"], lost["end"]) == (
+        "slow", stands, int(slabs[-2].stem),
+    )  # fmt: skip  # one thing
+    assert forced.stderr == (
+        f"pruned {lost['records_lost']} records that cursor slow has not read: addresses "
+        f"{lost['begin']} to {lost['end']}\n"
+    )
     result = run("read", log_path, "--cursor", "slow")
     assert result.exit_code == 3
     assert "verify" not in result.stderr  # which knows nothing of what was pruned
@@ -203,6 +213,32 @@ def test_a_cursor_is_set_shown_listed_and_deleted(log_path, ten):
     assert answer("cursor", "delete", log_path, "d", "--yes")["deleted"] == "d"
     assert failure("cursor", "show", log_path, "c")["code"] == "no_such_cursor"
     assert failure("cursor", "delete", log_path, "c", "-y")["code"] == "no_such_cursor"
+
+
+def test_a_cursor_that_lost_records_is_listed_as_pruned_with_their_number(log_path, slabs):
+    well("cursor", "set", log_path, "slow", "ordinal:2")
+    well("cursor", "set", log_path, "fast", "latest")
+    well("prune", log_path, "--max-bytes", "20k", "--force")
+    listing = well("cursor", "list", log_path, "--json").stdout
+    listed = [json.loads(line) for line in listing.splitlines()]
+    found = {each["name"]: each for each in listed}
+    assert (found["fast"]["state"], found["fast"]["pruned"]) == ("ok", None)
+    slow = found["slow"]
+    assert (slow["state"], slow["lag"]["records"]) == ("pruned", 2)
+    assert slow["pruned"] == {
+        "begin": slow["address"],
+        "end": int(slabs[-2].stem),
+        "reason": "pruned",
+        "records_lost": 6,
+    }
+    assert [each["pruned"] for each in answer("info", log_path)["cursors"]] == [
+        None,
+        slow["pruned"],
+    ]
+    for command in (["cursor", "list"], ["info"]):
+        assert "pruned (6 records)\n" in well(*command, log_path).stdout
+    assert run("read", log_path, "--cursor", "slow", "--commit").exit_code == 3
+    assert answer("cursor", "show", log_path, "slow")["state"] == "ok"
 
 
 def test_a_cursor_that_a_reader_holds_is_left_alone(log_path, ten):

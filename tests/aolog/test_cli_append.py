@@ -40,6 +40,57 @@ def test_append_says_in_json_what_it_did(log_path):
     assert said["durable"] > last
 
 
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_a_process_that_prunes_what_a_cursor_has_not_read_says_so(log_path, as_json):
+    options = ["--slab-bytes", "16k", "--retention-max-bytes", "64k", "--batch-bytes", "1k"]
+    fill(log_path, [b"first", b"second"])
+    well("cursor", "set", log_path, "slow", "earliest")
+    well("cursor", "set", log_path, "free", "earliest", "--no-protect")
+    with started("append", log_path, *options, *(["--json"] if as_json else [])) as command:
+        out, err = command.communicate((b"x" * 99 + b"\n") * 2000, timeout=SOON_S)
+    stdout, stderr = out.decode(), err.decode()
+    assert command.returncode == 0
+    left = len(values(log_path))
+    [cursor] = aolog.cursors(log_path)[1:]
+    lost = 2002 - left
+    assert (cursor.name, cursor.pruned.records_lost) == ("slow", lost)
+    begin, end = cursor.address, int(slab_files(log_path)[0].stem)
+    if as_json:
+        said = {"cursor": "slow", "begin": begin, "end": end, "records_lost": lost}
+        assert json.loads(stdout)["pruned_unread"] == [said]
+        warnings = [json.loads(line)["warning"]["message"] for line in stderr.splitlines()]
+    else:
+        warnings = [line for line in stderr.splitlines() if line.startswith("aolog: warning: ")]
+        assert stderr.splitlines()[-1] == (
+            f"pruned {lost} records that cursor slow has not read: addresses {begin} to {end}"
+        )
+    assert warnings
+    counted = [re.search(r"removed ([0-9]+) records? that cursor 'slow'", w) for w in warnings]
+    assert sum(int(found[1]) for found in counted) == lost
+    assert "free" not in stderr
+
+
+def test_a_process_that_ends_with_an_error_also_says_what_it_pruned(log_path):
+    options = ["--slab-bytes", "16k", "--retention-max-bytes", "64k", "--max-record-bytes", "1k"]
+    for more in ([], ["--json"]):
+        fill(log_path, [b"first"])
+        well("cursor", "set", log_path, "slow", "earliest")
+        given = b"".join(b"%0999d\n" % i for i in range(200)) + b"x" * 2000 + b"\n"
+        result = run("append", log_path, *options, *more, given=given)
+        assert result.exit_code == 2
+        *_, before, last = result.stderr.splitlines()
+        if more:
+            (told,) = json.loads(last)["error"]["pruned_unread"]
+            assert told["cursor"] == "slow"
+            assert told["records_lost"] > 100
+        else:
+            assert re.fullmatch(r"pruned [0-9]+ records that cursor slow has not read: .*", before)
+
+
+def test_a_process_that_prunes_nothing_unread_says_nothing_of_it(log_path):
+    assert answer("append", log_path, given=b"a\n")["pruned_unread"] == []
+
+
 def test_no_input_makes_a_log_without_records(log_path):
     assert well("append", log_path, given=b"").stderr == "0 records, 0 bytes, durable\n"
     assert well("read", log_path).stdout == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -484,6 +485,232 @@ def test_a_damaged_cursor_stops_no_flush(log_path: str, monkeypatch: pytest.Monk
         time.sleep(0.2)
         writer.append(b"b")
         eventually(lambda: values(log_path) == [b"a", b"b"])
+
+
+# --- what is lost cannot be missed ------------------------------------------------------------------
+
+BOUNDED = {
+    "slab_bytes": SLAB,
+    "retention": aolog.Retention(max_bytes=40_000, when_full="prune"),
+    **NEVER,
+}
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Warnings of the log's about records that were lost to a cursor."""
+    told = [record for record in caplog.records if "had not read" in record.getMessage()]
+    assert all((r.name, r.levelname) == ("aolog", "WARNING") for r in told)
+    return [record.getMessage() for record in told]
+
+
+def counts(messages: list[str], cursor: str = "c") -> int:
+    """Records lost to a cursor, summed over the warnings."""
+    found = [m for m in messages if f"cursor {cursor!r}" in m]
+    return sum(int(re.search(r"removed ([0-9]+) record", m)[1]) for m in found)
+
+
+def test_the_writer_warns_of_each_unread_record_that_it_prunes(
+    log_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with aolog.Writer(log_path, **BOUNDED) as writer:
+        fill(writer, 2)
+        hold(log_path, 3)
+        with aolog.Reader(log_path, cursor="c") as reader:
+            stands = reader.tell()
+        assert said(caplog) == []
+        fill(writer, 8, first=8)
+        first = int(slab_files(log_path)[0].stem)
+        lost = 40 - 3 - len(values(log_path))
+        assert dict(writer.pruned_unread) == {"c": aolog.Gap(stands, first, "pruned", lost)}
+    messages = said(caplog)
+    assert counts(messages) == lost
+    assert messages[0].startswith(f"{log_path}: retention removed 1 record that cursor 'c' had ")
+    assert f"addresses {stands} to " in messages[0]
+    assert messages[-1].split(";")[0].endswith(f" to {first}")
+
+
+def test_a_writer_that_prunes_often_warns_at_once_and_then_once_a_minute_with_the_sum(
+    log_path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aolog.pruned.WARN_EVERY_S", 1.0)
+    with aolog.Writer(log_path, **BOUNDED) as writer:
+        fill(writer, 1)
+        hold(log_path, 0)
+        begun = time.monotonic()
+        while not said(caplog):
+            fill(writer, 1)
+        for _ in range(20):
+            fill(writer, 1)
+        assert len(said(caplog)) == 1 or time.monotonic() - begun > 1.0
+        lost = writer.pruned_unread["c"].records_lost
+        assert lost is not None
+        assert lost >= 80
+        eventually(lambda: counts(said(caplog)) == lost)  # though nobody calls the writer
+        assert len(said(caplog)) <= 2 + int(time.monotonic() - begun)
+    assert counts(said(caplog)) == lost
+
+
+def test_a_closing_writer_says_what_it_has_not_warned_of_yet(
+    log_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with aolog.Writer(log_path, **BOUNDED) as writer:
+        fill(writer, 1)
+        hold(log_path, 0)
+        fill(writer, 20)
+        lost = writer.pruned_unread["c"].records_lost
+        assert len(said(caplog)) == 1
+    assert len(said(caplog)) == 2
+    assert counts(said(caplog)) == lost == 84 - len(values(log_path))
+
+
+def test_each_cursor_that_loses_records_is_named_and_others_are_not(
+    log_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with aolog.Writer(log_path, **BOUNDED) as writer:
+        fill(writer, 3)
+        hold(log_path, 2, "slow")
+        hold(log_path, 9, "slower")
+        hold(log_path, 1, "free", protect=False)
+        fill(writer, 2, first=12)
+        hold(log_path, 20, "fast")
+        fill(writer, 1, first=20)
+        left = len(values(log_path))
+        gone = 24 - left
+        assert gone > 9
+        lost = {name: gap.records_lost for name, gap in writer.pruned_unread.items()}
+        assert lost == {"slow": gone - 2, "slower": gone - 9}
+    for name, count in lost.items():
+        assert counts(said(caplog), name) == count
+    assert not any("'fast'" in m or "'free'" in m for m in said(caplog))
+
+
+def test_where_nothing_unread_goes_nothing_is_said(
+    log_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where a cursor is at the very end of a slab that goes, before its seal."""
+    with aolog.Writer(log_path, **BOUNDED) as writer:
+        for i in range(20):
+            fill(writer, 1, first=4 * i)
+            with aolog.Reader(log_path, cursor="c") as reader:
+                list(reader)
+                reader.commit()
+        assert writer.pruned_unread == {}
+        with aolog.Reader(log_path, cursor="c") as reader:
+            assert reader.pruned() is None
+    assert said(caplog) == []
+
+
+def test_format_1_says_that_the_number_is_unknown(
+    log_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep = aolog.Retention(max_bytes=2000)
+    with aolog.Writer(log_path, format="queuefka", slab_bytes=500, retention=keep) as writer:
+        writer.append(b"%0100d" % 0)
+        writer.flush()
+        hold(log_path, 0)
+        for i in range(100):
+            writer.append(b"%0100d" % i)
+        assert writer.pruned_unread["c"].records_lost is None
+    assert "an unknown number of records that cursor 'c'" in said(caplog)[0]
+
+
+@pytest.mark.parametrize("format_", ["aolog", "queuefka"])
+def test_a_writer_that_is_opened_again_counts_only_what_it_prunes_itself(
+    log_path: str, format_: str
+) -> None:
+    options = {**BOUNDED, "format": format_}
+    records = 0
+
+    def fill_one() -> None:
+        nonlocal records
+        for _ in range(4):
+            writer.append(b"x" * 2400)
+            records += 1
+
+    with aolog.Writer(log_path, **options) as writer:
+        fill_one()
+        writer.flush()
+        hold(log_path, 0)
+        for _ in range(7):
+            fill_one()
+        first = writer.pruned_unread["c"]
+    with aolog.Writer(log_path, **options) as writer:
+        assert writer.pruned_unread == {}
+        for _ in range(3):
+            fill_one()
+        second = writer.pruned_unread["c"]
+    (cursor,) = aolog.cursors(log_path)
+    assert cursor.pruned is not None
+    assert (first.begin, second.end) == (cursor.pruned.begin, cursor.pruned.end)
+    assert first.end == second.begin
+    if format_ == "aolog":
+        lost = records - len(values(log_path))
+        assert first.records_lost + second.records_lost == cursor.pruned.records_lost == lost
+
+
+def test_lag_and_the_list_of_cursors_tell_what_is_left_from_what_is_gone(log_path: str) -> None:
+    with aolog.Writer(log_path, **BOUNDED) as writer:
+        fill(writer, 2)
+        hold(log_path, 3)
+        fill(writer, 8, first=8)
+    left, first = len(values(log_path)), slab_files(log_path)[0]
+    with aolog.Reader(log_path) as reader:
+        whole = reader.lag()
+    (cursor,) = aolog.cursors(log_path)
+    assert cursor.lag[:2] == whole[:2]
+    assert cursor.lag.records == left
+    assert cursor.pruned == (cursor.address, int(first.stem), "pruned", 40 - 3 - left)
+    with aolog.Reader(log_path, cursor="c") as reader:
+        assert reader.lag().records == left
+        assert reader.pruned() == cursor.pruned
+        assert reader.read() is not None
+        assert reader.gaps == [cursor.pruned]
+        assert reader.pruned() is None
+        reader.commit()
+    (cursor,) = aolog.cursors(log_path)
+    assert (cursor.pruned, cursor.lag.records) == (None, left - 1)
+
+
+def test_a_follower_knows_what_it_will_lose_before_it_meets_the_gap(log_path: str) -> None:
+    """The slab that it reads counts as there until it is read to its end."""
+    keep = aolog.Retention(max_slabs=2)
+    with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
+        fill(writer, 1)
+        with aolog.Reader(log_path) as reader:
+            assert reader.read() is not None
+            assert reader.pruned() is None
+            fill(writer, 1, first=4)
+            assert reader.pruned() is None
+            fill(writer, 4, first=8)
+            expected = reader.pruned()
+            assert expected is not None
+            found = list(reader)
+            assert reader.gaps == [expected]
+            assert 1 + len(found) + expected.records_lost == 24
+            assert reader.pruned() is None
+
+
+def test_a_log_that_begins_at_a_later_address_has_lost_nothing(log_path: str) -> None:
+    with aolog.Writer(log_path, first_address=8192) as writer:
+        writer.append(b"a")
+    with aolog.Reader(log_path, 0) as reader:
+        assert reader.pruned_from(0, 0) is None
+        assert reader.lag().records == 1
+
+
+def test_a_dry_run_says_what_it_would_cost_and_costs_nothing(log_path: str) -> None:
+    written(log_path)
+    hold(log_path, 13)
+    keep = aolog.Retention(max_bytes=25_000, when_full="prune")
+    would = prune(log_path, Storage(), keep, dry_run=True)
+    assert would.unread["c"].records_lost == 4 * would.slabs - 13
+    assert aolog.cursors(log_path)[0].pruned is None
+    assert prune(log_path, Storage(), keep) == would
+    assert aolog.cursors(log_path)[0].pruned == would.unread["c"]
+    more = prune(log_path, Storage(), aolog.Retention(max_bytes=1))
+    lost = aolog.cursors(log_path)[0].pruned
+    assert lost.records_lost == would.unread["c"].records_lost + more.unread["c"].records_lost
+    assert lost.records_lost == 32 - 13 - 4
 
 
 # --- by anybody ------------------------------------------------------------------------------
