@@ -13,6 +13,7 @@ __all__ = [
     "fault",
     "one_line",
     "records_lost",
+    "to_json",
     "warn",
 ]
 
@@ -44,10 +45,10 @@ def records_lost(count: int | None) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with everything escaped that is not printable."""
+    """The text with everything escaped that is not printable; paths as `as_utf8` shows them."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in as_utf8(text))
 
 
 # C0 but for newline and tab, DEL, C1, line separators, and characters that reverse the direction of
@@ -65,5 +66,26 @@ def escape_controls(text: str) -> str:
 
 
 def as_utf8(text: str) -> str:
-    """The text with everything written out that has no UTF-8 form, as a path may have."""
-    return text.encode(errors="backslashreplace").decode()
+    """The text with the bytes of paths decoded as UTF-8, whatever the locale made of them. Bytes
+    that are no UTF-8 are escaped."""
+    try:
+        return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    except UnicodeEncodeError:  # half of a pair, which stands for no byte
+        return text.encode(errors="backslashreplace").decode()
+
+
+def to_json(value: object, *, ascii_only: bool = False) -> str:
+    """One line. Text is left as it is where all of it is printable; paths are shown as `as_utf8`
+    shows them."""
+    import json
+    import re
+
+    def shown(path: re.Match[str]) -> str:
+        return json.dumps(as_utf8(path[0]), ensure_ascii=False)[1:-1]
+
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if not text.isprintable():
+        text = re.sub("[\ud800-\udfff]+", shown, text)
+    if text.isprintable() and (text.isascii() or not ascii_only):
+        return text
+    return json.dumps(json.loads(text))

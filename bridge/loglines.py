@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from aolog.notices import escape_controls, one_line
+from aolog.notices import escape_controls, one_line, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +64,7 @@ class _Json(logging.Formatter):
                 found[name] = value
         if record.exc_info is not None and record.exc_info[0] is not None:
             found["exception"] = self.formatException(record.exc_info)
-        return json.dumps(found, default=str)
+        return to_json(found, ascii_only=True)
 
 
 def set_up(*, as_json: bool, verbose: bool = False, quiet: bool = False) -> None:

@@ -12,7 +12,6 @@ loopback.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import threading
@@ -21,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import UsageError
+from aolog.notices import to_json
 from bridge.metrics import exposition
 from bridge.overview import overview
 
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/status":
             whole = overview(logs, waits=self.server.waits())
             found = {"overview": whole._asdict(), "logs": [x.as_json() for x in logs]}
-            self._answer(200, json.dumps(found).encode(), _JSON)
+            self._answer(200, to_json(found).encode(), _JSON)
         else:
             self._answer(404, b'{"error": "not found"}', _JSON)
 
@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
         }
         if waits is not None:
             told["error"] = waits
-        self._answer(200 if told["ok"] else 503, json.dumps(told).encode(), _JSON)
+        self._answer(200 if told["ok"] else 503, to_json(told).encode(), _JSON)
 
     def _answer(self, status: int, body: bytes, kind: str) -> None:
         self.send_response(status)

@@ -10,7 +10,9 @@ line does as this one, under its own name.
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import itertools
 import logging
 import os
@@ -97,6 +99,7 @@ class Program(click.Command):
 
         if not standalone_mode:
             return run()
+        _speak_utf8()
         # Looked for by hand: a command line that does not parse has no parsed options.
         as_json = "--json" in itertools.takewhile(lambda arg: arg != "--", given)
         out.forget()
@@ -106,6 +109,14 @@ class Program(click.Command):
             except Exception as error:  # noqa: BLE001 -- the last resort: no traceback
                 status = _report(error, self, as_json=as_json)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _speak_utf8() -> None:
+    """Where the locale has nothing but ASCII (LC_ALL=C), text goes out in UTF-8 all the same, as
+    `out` writes it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager

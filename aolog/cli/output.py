@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.errors import StorageError
-from aolog.notices import counted, escape_controls, one_line, records_lost
+from aolog.notices import as_utf8, counted, escape_controls, one_line, records_lost, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,7 +106,7 @@ class _Out:
 
     def line(self, text: str) -> None:
         """A line of text, in UTF-8."""
-        self.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        self.write(as_utf8(text).encode() + b"\n")
 
     def json(self, value: object) -> None:
         """A value as one line of JSON."""
@@ -174,12 +174,6 @@ def to_stderr(text: str) -> None:
 
 
 # --- JSON -----------------------------------------------------------------------------------
-
-
-def to_json(value: object) -> str:
-    """One line. Text is left as it is but where it has no UTF-8 form (a path's odd bytes)."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if text.isprintable() else json.dumps(value, default=str)
 
 
 def _bytes_member(name: str, data: bytes | None) -> str:

@@ -198,7 +198,7 @@ def test_what_is_not_known_is_not_told() -> None:
 def test_a_log_whose_name_is_no_utf8_is_told_as_all_others_are() -> None:
     odd = LOG._replace(log=b"bad\xff".decode(errors="surrogateescape"))
     text = exposition([odd, PARKED])[0].decode()
-    assert 'aolog_bridge_lag_bytes{cluster="main",log="bad\\\\udcff"} 90.0' in text
+    assert 'aolog_bridge_lag_bytes{cluster="main",log="bad\\\\xff"} 90.0' in text
     assert 'aolog_bridge_lag_bytes{cluster="main",log="p"} 90.0' in text
 
 
@@ -207,10 +207,10 @@ def test_a_log_line_is_one_line_whatever_a_name_holds() -> None:
         "bridge", logging.INFO, "", 0, "%s is gone", ("new\nli\udcffne",), None
     )
     text = _Text("%(levelname)s %(message)s")
-    assert text.format(record) == "INFO new\\nli\\udcffne is gone"
+    assert text.format(record) == "INFO new\\nli\\xffne is gone"
     with naming("o\nther"):
         assert text.format(record).endswith(" is gone [o\\nther]")
-    assert json.loads(_Json().format(record))["message"] == "new\nli\udcffne is gone"
+    assert json.loads(_Json().format(record))["message"] == "new\nli\\xffne is gone"
 
 
 # --- a process ------------------------------------------------------------------------------
