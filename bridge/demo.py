@@ -31,7 +31,7 @@ from rich.text import Text
 
 from aolog import Reader, Writer
 from aolog.errors import AologError, UsageError
-from aolog.notices import one_line
+from aolog.notices import one_line, to_json
 from bridge.compare import Comparison
 from bridge.demo_spark import run_spark_stage
 from bridge.embedded import EmbeddedBroker
@@ -80,6 +80,14 @@ class Result(NamedTuple):
         low, high = IN_BETWEEN
         midway = low <= self.outage_at <= high and low <= self.kill_at <= high
         return midway and not (self.lost or self.repeated or self.disordered or self.altered)
+
+
+class _Console(Console):
+    """One whose output nobody reads any more ends the demo as that ends any other command."""
+
+    def on_broken_pipe(self) -> None:
+        """In place of rich's, which ends the process with status 1."""
+        raise BrokenPipeError
 
 
 class _Stalled(AologError):
@@ -383,7 +391,7 @@ def run_demo(
     files: Sequence[str], *, as_json: bool = False, keep: str | None = None, spark: bool = False
 ) -> int:
     """Runs it and prints the table, or JSON; the exit status. spark: also the stage with Spark."""
-    console = Console(stderr=as_json)
+    console = _Console(stderr=as_json)
     sample = choose(files)
     if sample.times > 1:
         small = f"{sample.what} is too small: it is appended {sample.times} times over"
@@ -413,7 +421,7 @@ def run_demo(
     ok = result.ok and (stage is None or stage.ok)
     if as_json:
         through = {} if stage is None else {"spark": stage._asdict()}
-        click.echo(json.dumps({**result._asdict(), **through, "ok": ok}))
+        click.echo(to_json({**result._asdict(), **through, "ok": ok}))
     else:
         console.print(_table(result, stage))
         console.print(

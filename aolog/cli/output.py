@@ -92,12 +92,16 @@ class _Out:
         self.forget()
         if not data:
             return
-        if sys.stdout is None:
-            raise OutputFailed("standard output is closed", hint="redirect it to a file")
+        self.require()
         if self.is_terminal:
             data = escape_controls(data.decode("utf-8", "backslashreplace")).encode()
         with _writing():
             sys.stdout.buffer.write(data)
+
+    def require(self) -> None:
+        """Raises OutputFailed where there is no standard output."""
+        if sys.stdout is None:
+            raise OutputFailed("standard output is closed", hint="redirect it to a file")
 
     @property
     def is_terminal(self) -> bool:

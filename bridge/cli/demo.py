@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from aolog.cli.output import out
+
 __all__ = ["demo"]
 
 
@@ -33,4 +35,5 @@ def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None, spark: bool
     """
     from bridge.demo import run_demo
 
+    out.require()  # it takes a minute
     sys.exit(run_demo(files, as_json=as_json, keep=keep, spark=spark))

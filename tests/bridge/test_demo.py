@@ -90,6 +90,35 @@ def test_a_stage_with_any_fault_is_not_ok(fault: str) -> None:
     assert not stage._replace(**{fault: 1}).ok
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_without_a_standard_output_nothing_is_started(tmp_path: Path, options: list[str]) -> None:
+    kept = tmp_path / "kept"
+    command = [sys.executable, "-m", "bridge", "demo", "--keep", str(kept), *options]
+    shell = ["bash", "-c", 'exec "$@" >&-', "bash", *command]
+    ended = subprocess.run(shell, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    said = "aolog-bridge: output_failed: standard output is closed; redirect it to a file"
+    if options:
+        assert json.loads(ended.stderr)["error"]["code"] == "output_failed"
+    else:
+        assert ended.stderr == f"{said}\n"
+    assert ended.returncode == 4
+    assert not kept.exists()
+
+
+def test_output_that_is_closed_early_ends_it_as_any_command(tmp_path: Path) -> None:
+    text = write_lines(tmp_path / "text", 700)
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "bridge", "demo", str(text)],
+            stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False,
+        )  # fmt: skip  # one process
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
 @pytest.mark.parametrize("what", ["missing", "directory", "empty"])
 def test_input_that_cannot_be_read_is_refused_before_anything_starts(
     bridge: Callable[..., Process], tmp_path: Path, what: str
