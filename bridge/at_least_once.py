@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bridge.lanes import LaneNotes
     from bridge.routing import Routing
     from bridge.source import Source
+    from bridge.topic_creation import CreateTopics
 
 __all__ = ["AtLeastOnce"]
 
@@ -55,8 +56,8 @@ def _stands(key: LaneKey, how: str, address: int, reason: str) -> str:
 
 
 class AtLeastOnce:
-    """See the module, and bridge.delivery. routing: where records go. poison, until: see
-    Forwarder. view, keyless: see Feed. give_up: asked now and then where something takes long."""
+    """See the module, and bridge.delivery. routing: where records go. poison, until,
+    create_topics: see Forwarder. view, keyless: see Feed. give_up: asked now and then where something takes long."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class AtLeastOnce:
         until: int | None,
         view: Callable[[Record], Record] | None,
         keyless: bytes | None,
+        create_topics: CreateTopics,
         give_up: Callable[[], bool],
     ) -> None:
         reader = source.reader
@@ -83,7 +85,9 @@ class AtLeastOnce:
             notes.save()  # before the cursor is: after it they would count as lost
         reader.commit()  # from now on it protects what it has not passed
         self._give_up = give_up
-        self._cluster = Cluster(bootstrap_servers, settings, notes.cluster)
+        self._cluster = Cluster(
+            bootstrap_servers, settings, notes.cluster, create_topics=create_topics
+        )
         self._engine = Engine(
             start,
             now_s=time.monotonic(),

@@ -198,6 +198,9 @@ class Config(_Table):
     transaction_records: int = Field(10_000, ge=1, description="exactly_once: at most in one")
     transaction_seconds: float = Field(0.5, ge=0.001, le=30, description="exactly_once: at most")
     poison: Literal["stop", "drop", "dead-letter"] = "stop"
+    create_topics: Literal["auto", "never"] = Field(
+        "auto", description="topics that are missing: created where the cluster allows it, or never"
+    )
     records_per_second: float | None = Field(None, gt=0, description="of each log, at most")
     bytes_per_second: float | None = Field(None, gt=0, description="of each log, at most")
     total_records_per_second: float | None = Field(None, gt=0, description="of all together")

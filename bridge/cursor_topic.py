@@ -9,9 +9,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
-    AdminClient,
     ConfigResource,
     NewTopic,
 )
@@ -20,18 +19,23 @@ from bridge.cursor_record import CursorRecord, decode_cursor
 from bridge.errors import CursorTopicUnfit, DestinationError, NotIsolated
 from bridge.librdkafka import (
     ANSWER_S,
-    CLIENT_LOG,
-    FORBIDDEN,
     MOCK_CLUSTER,
     NO_TOPIC,
-    PRODUCER_ONLY,
     NotReachable,
+    admin_client,
+    consumer,
+    lacking,
     words,
 )
 from bridge.read_back import ReadBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as above
+        AdminClient,
+        TopicMetadata,
+    )
 
     from bridge.identity import Identity
 
@@ -52,7 +56,7 @@ _OPEN_MAX_S = 90.0
 
 class CursorTopic:
     """Reads in a thread of its caller's; makes clients as it needs them. give_up: asked now and
-    then. identity: which cluster it has to be."""
+    then. identity: which cluster it has to be. creates: whether it is created if it is missing."""
 
     def __init__(
         self,
@@ -60,29 +64,48 @@ class CursorTopic:
         settings: dict[str, Any],
         give_up: Callable[[], bool],
         identity: Identity,
+        *,
+        creates: bool,
     ) -> None:
         self.name = name
         self._identity = identity
         self._settings = settings
         self._give_up = give_up
+        self._creates = creates
 
     # --- there and fit ------------------------------------------------------------------------
 
     def require(self) -> None:
-        """Makes it if it is missing. Raises CursorTopicUnfit, NotIsolated, NotReachable,
+        """Creates it if it is missing. Raises CursorTopicUnfit, NotIsolated, NotReachable,
         OtherCluster."""
-        admin = AdminClient(self._settings, logger=CLIENT_LOG)
+        admin = admin_client(self._settings)
         until_s = time.monotonic() + ANSWER_S * 2
-        while not (partitions := self._partitions(admin)):
-            self._create(admin)
+        created = False
+        while (found := self._look(admin)) is None:
+            if not self._creates:
+                raise NotReachable(
+                    f"there is no topic {self.name!r}, and --create-topics=never creates none: "
+                    "create it with one partition and cleanup.policy=compact"
+                )
             if self._give_up() or time.monotonic() > until_s:
-                raise NotReachable(f"topic {self.name!r} was made and does not appear")
+                raise NotReachable(f"topic {self.name!r} was created and does not appear")
+            created = self._create(admin) or created
             time.sleep(_OPEN_PAUSE_S)
+        if created:
+            _log.info(
+                "topic %s was not there and has been created, with 1 partition, replication factor "
+                "%d and cleanup.policy=compact",
+                self.name,
+                len(found.partitions[_PARTITION].replicas),
+                extra={"event": "topic_created"},
+            )
+        partitions = len(found.partitions)
         if partitions != 1:
             raise CursorTopicUnfit(
                 f"topic {self.name!r} has {partitions} partitions: cursor records need an order, "
                 "and so exactly one",
-                hint="name another topic with --cursor-topic",
+                hint="name another topic with --cursor-topic; or delete this one if nothing uses "
+                "it, and it is created as it has to be",
             )
         policy = self._policy(admin)
         if policy != "compact":
@@ -92,27 +115,29 @@ class CursorTopic:
                 hint="set cleanup.policy=compact, or name another topic with --cursor-topic",
             )
 
-    def _partitions(self, admin: AdminClient) -> int:
+    def _look(self, admin: AdminClient) -> TopicMetadata | None:
+        """What the cluster says of it; None if there is no such topic."""
         try:
             told = admin.list_topics(self.name, timeout=ANSWER_S)
         except KafkaException as error:
-            raise self._told(error) from error
+            raise self._told(error, "Describe") from error
         if (told.cluster_id or "").startswith(MOCK_CLUSTER):  # it has no controller to ask for more
             raise NotIsolated(
                 "this is the embedded broker, which does not isolate transactions",
                 hint="use --delivery at_least_once, or a Kafka",
             )
         self._identity.meet(told.cluster_id, str(self._settings["bootstrap.servers"]))
-        found = told.topics[self.name]
+        found: TopicMetadata = told.topics[self.name]
         if found.error is None:
-            return len(found.partitions)
+            return found
         if found.error.code() in NO_TOPIC:
-            return 0
+            return None
         if found.error.code() == KafkaError.TOPIC_EXCEPTION:
             raise CursorTopicUnfit(f"{self.name!r} is no name for a topic")
-        raise self._told(KafkaException(found.error))
+        raise self._told(KafkaException(found.error), "Describe")
 
-    def _create(self, admin: AdminClient) -> None:
+    def _create(self, admin: AdminClient) -> bool:
+        """Whether it was us: another bridge may have been faster."""
         topic = NewTopic(self.name, num_partitions=1, config=_CONFIG)
         try:
             admin.create_topics([topic], operation_timeout=ANSWER_S, request_timeout=ANSWER_S)[
@@ -120,9 +145,11 @@ class CursorTopic:
             ].result(ANSWER_S * 2)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self._told(error) from error
+                raise self._told(error, "Create") from error
+            return False
         except TimeoutError as error:
-            raise NotReachable(f"no answer to the making of topic {self.name!r}") from error
+            raise NotReachable(f"no answer to the creation of topic {self.name!r}") from error
+        return True
 
     def _policy(self, admin: AdminClient) -> str:
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.name)
@@ -130,18 +157,15 @@ class CursorTopic:
             asked = admin.describe_configs([resource], request_timeout=ANSWER_S)
             return str(asked[resource].result(ANSWER_S * 2)["cleanup.policy"].value)
         except KafkaException as error:
-            raise self._told(error) from error
+            raise self._told(error, "DescribeConfigs") from error
         except TimeoutError as error:
             raise NotReachable(f"no answer for the settings of {self.name!r}") from error
 
-    def _told(self, error: KafkaException) -> Exception:
-        said = words(error)
-        if error.args[0].code() in {*FORBIDDEN, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
-            said += (
-                "; exactly once needs the rights to describe, read and write it, to describe its"
-                " settings, and where it is missing to create it"
-            )
-        return NotReachable(f"topic {self.name!r}: {said}")
+    def _told(self, error: KafkaException, right: str) -> Exception:
+        """right: that the call needs."""
+        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return NotReachable(lacking(right, self.name, "exactly once keeps the cursor there"))
+        return NotReachable(f"topic {self.name!r}: {words(error)}")
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -179,25 +203,18 @@ class CursorTopic:
     ) -> Iterator[tuple[bytes | None, bytes | None]]:
         """(key, value) of the committed records in [begin, end), once nothing that lies there is
         open any more; open_keys: see `last`. Raises NotReachable."""
-        kept = {k: v for k, v in self._settings.items() if k not in PRODUCER_ONLY}
-        consumer = Consumer(
-            {
-                **kept,
-                "group.id": "aolog-bridge-cursors",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 50,
-            },
-            logger=CLIENT_LOG,
+        reading = consumer(
+            self._settings,
+            "aolog-bridge-cursors",
+            isolation_level="read_committed",
+            enable_partition_eof=True,
         )
         at, until_s = begin, time.monotonic() + _OPEN_MAX_S
         heard_s = time.monotonic()
         try:
-            consumer.assign([TopicPartition(self.name, _PARTITION, begin)])
+            reading.assign([TopicPartition(self.name, _PARTITION, begin)])
             while at < end:
-                message = consumer.poll(0.2)
+                message = reading.poll(0.2)
                 now_s = time.monotonic()
                 if self._give_up() or now_s > until_s or now_s > heard_s + ANSWER_S * 2:
                     raise NotReachable(f"topic {self.name!r} could not be read to its end")
@@ -215,11 +232,11 @@ class CursorTopic:
                             return
                         _log.debug("waiting for an open transaction at offset %d", at)
                         time.sleep(_OPEN_PAUSE_S)
-                        consumer.assign([TopicPartition(self.name, _PARTITION, at)])
+                        reading.assign([TopicPartition(self.name, _PARTITION, at)])
         except KafkaException as error:
             raise NotReachable(words(error)) from error
         finally:
-            consumer.close()
+            reading.close()
 
     def _key_at(self, offset: int) -> bytes | None:
         """Of the record there, committed or not."""

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from bridge.lanes import LaneNotes
     from bridge.routing import Routing
     from bridge.source import Source
+    from bridge.topic_creation import CreateTopics
 
 __all__ = ["ExactlyOnce"]
 
@@ -73,8 +74,8 @@ _TIMEOUT_MS = 60_000  # the client's default
 
 class ExactlyOnce:
     """See the module, and bridge.delivery. routing: where records go. records, seconds: how much,
-    and for how long, a transaction takes up. poison: see Forwarder. give_up: asked now and then
-    where something takes long, in another thread too. Raises WrongSetting for a log of format 1."""
+    and for how long, a transaction takes up. poison, create_topics: see Forwarder. give_up: asked
+    now and then where something takes long, in another thread too. Raises WrongSetting for a log of format 1."""
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class ExactlyOnce:
         commit_s: float,
         stop_s: float,
         poison: Poison,
+        create_topics: CreateTopics,
         give_up: Callable[[], bool],
     ) -> None:
         uuid = source.reader.topic_uuid
@@ -121,6 +123,7 @@ class ExactlyOnce:
             cursor_topic,
             give_up,
             notes.cluster,
+            create_topics=create_topics,
         )
         self._partitions = Partitions(self._cluster)
         self._engine = Transactions(

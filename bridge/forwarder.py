@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aolog.storage import Storage
     from bridge.delivery import Progress
     from bridge.protocol import Poison
+    from bridge.topic_creation import CreateTopics
 
 __all__ = ["DELIVERIES", "OPTIONS", "Forwarder"]
 
@@ -37,7 +38,7 @@ CURSOR_TOPIC = "aolog-bridge-cursors"
 DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)
 OPTIONS = (
     "delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison",
-    "records_per_second", "bytes_per_second",
+    "create_topics", "records_per_second", "bytes_per_second",
 )  # fmt: skip  # a list
 """Options that are called the same in a configuration and on the command line."""
 
@@ -53,6 +54,8 @@ class Forwarder:
     every other protecting cursor have passed, or of them what retention lets go. until: it drains
     up to this address and no further. records_per_second, bytes_per_second: it is not sent faster,
     on average; shared_pace: nor than all whose pace it is together. view, keyless: see Feed.
+    create_topics: "auto": a topic that is missing is created where the cluster allows it, with the
+    cluster's own defaults, and that is said; "never": it is waited for.
     storage: where the log is, if not in the system's files. cluster: what the configuration calls the
     destination. drain_to: with `drain`, what was the end where an earlier one began; it goes by that.
 
@@ -61,7 +64,7 @@ class Forwarder:
     before a crash is found again by its stamp and not sent twice. "exactly_once": read_committed
     consumers see each record once, in order, without exception; the cluster must isolate
     transactions (this is tried at each start) and has a compacted topic of one partition,
-    cursor_topic, made if it is missing. Up to transaction_records go into a transaction, and it
+    cursor_topic, created if it is missing, unless create_topics is "never". Up to transaction_records go into a transaction, and it
     is committed after transaction_seconds: no consumer sees a record before. With poison="stop" all
     stands before a record that will never be taken; no `until`, `view` or `keyless` is to be had.
 
@@ -90,6 +93,7 @@ class Forwarder:
         keyless: bytes | None = None,
         delivery: str = AT_LEAST_ONCE,
         cursor_topic: str = CURSOR_TOPIC,
+        create_topics: CreateTopics = "auto",
         transaction_records: int = 10_000,
         transaction_seconds: float = 0.5,
         storage: Storage | None = None,
@@ -144,6 +148,7 @@ class Forwarder:
                     commit_s=commit_s,
                     stop_s=stop_s,
                     poison=poison,
+                    create_topics=create_topics,
                     give_up=self._asked_to_stop,
                 )
             else:
@@ -159,6 +164,7 @@ class Forwarder:
                     until=until,
                     view=view,
                     keyless=keyless,
+                    create_topics=create_topics,
                     give_up=self._asked_to_stop,
                 )
         except BaseException:

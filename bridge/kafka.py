@@ -20,6 +20,7 @@ from bridge.lane import Refusal
 from bridge.librdkafka import (
     ALL_DOWN,
     ANSWER_S,
+    AUTO_CREATE,
     BATCH_BYTES,
     BATCH_BYTES_MIN,
     CLIENT_LOG,
@@ -37,6 +38,7 @@ from bridge.librdkafka import (
 )
 from bridge.producing import RowProducer
 from bridge.read_back import ReadBack
+from bridge.topic_creation import TopicCreation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from aolog.speed import Rows
     from bridge.lane import LaneKey
     from bridge.messages import Callback
+    from bridge.topic_creation import CreateTopics
 
 __all__ = [
     "Cluster",
@@ -151,7 +154,8 @@ def check(settings: dict[str, str]) -> None:
         name = _OTHER_NAMES.get(key, key)
         if name in FIXED:
             raise WrongSetting(
-                f"{key} is set by the bridge, its guarantees rest on it", hint="leave it out"
+                f"{key} is set by the bridge, its guarantees rest on it",
+                hint="use --create-topics" if name == AUTO_CREATE else "leave it out",
             )
         if name.startswith(_FOREIGN) or name.endswith(_CALLBACKS):
             raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
@@ -170,16 +174,23 @@ def check(settings: dict[str, str]) -> None:
 class Cluster:
     """A producer and what comes back from it. Not thread-safe: one thread sends and polls.
 
-    settings: librdkafka's, checked before. identity: which cluster it has to be.
+    settings: librdkafka's, checked before. identity: which cluster it has to be. create_topics:
+    see TopicCreation.
     """
 
     _statistics_ms = 1_000
     _heeds_others = True
 
     def __init__(
-        self, bootstrap_servers: str, settings: dict[str, str], identity: Identity | None = None
+        self,
+        bootstrap_servers: str,
+        settings: dict[str, str],
+        identity: Identity | None = None,
+        *,
+        create_topics: CreateTopics = "never",
     ) -> None:
         self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
+        self._creation = TopicCreation(self._settings, create_topics)
         self._servers = bootstrap_servers
         self._identity = identity or Identity()
         self._producer: RowProducer | None = None
@@ -385,23 +396,30 @@ class Cluster:
     # --- looking ------------------------------------------------------------------------------
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; 0 if there is no such topic (asking may create it).
-        Raises NotReachable, OtherCluster, and Refused for what can be no topic's name."""
+        """How many partitions a topic has; 0 if there is no such topic: `missing` says why, and it
+        may have been asked for meanwhile. Raises NotReachable, OtherCluster, and Refused for what
+        can be no topic's name."""
         found = self._look_for(topic)
         if found.error is None:
             self.reachable = True
             self._away = None
+            self._creation.found(topic, found)
             return len(found.partitions)
         code = found.error.code()
         if code in FORBIDDEN:
             self._fail(found.error, None)
         if code in NO_TOPIC:
+            self._creation.missing(topic)
             return 0
         if code == KafkaError.TOPIC_EXCEPTION:
             raise Refused(f"{topic!r} is no name for a topic", found.error.name())
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise Refused(f"topic {topic!r} is not ours to use", found.error.name())
         raise NotReachable(found.error.str())
+
+    def missing(self, topic: str) -> str:
+        """Why there is no such topic, in words."""
+        return self._creation.reason(topic)
 
     def _look_for(self, topic: str) -> TopicMetadata:
         """What the cluster says of it. A new client is asked twice: an idempotent one wants an id,

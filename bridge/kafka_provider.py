@@ -23,6 +23,7 @@ from bridge.librdkafka import (
     DEFAULTS,
     FIXED,
     NEVER,
+    NO_TOPIC,
     NotReachable,
     away,
     let_go,
@@ -30,9 +31,12 @@ from bridge.librdkafka import (
 )
 from bridge.provider import Message, Rejected
 from bridge.routing import partition_of
+from bridge.topic_creation import TopicCreation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from bridge.topic_creation import CreateTopics
 
 __all__ = ["KafkaProvider"]
 
@@ -44,7 +48,9 @@ _UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- as above
 class KafkaProvider:
     """Sends to a cluster with an idempotent producer.
 
-    settings: librdkafka's. delivery_s: how long a message may take. Where one takes longer, it and
+    settings: librdkafka's. create_topics: "auto": a topic that is missing is created where the
+    cluster allows it, with the cluster's own defaults, and that is logged; "never": it is waited
+    for. delivery_s: how long a message may take. Where one takes longer, it and
     all that is under way with it count as not delivered. What the cluster took of that without
     saying so, or still takes from a connection that was given up, is there twice once it is sent
     again: a stretch is repeated, but nothing arrives for the first time before what it follows.
@@ -59,10 +65,14 @@ class KafkaProvider:
         settings: dict[str, str] | None = None,
         *,
         delivery_s: float = 10.0,
+        create_topics: CreateTopics = "auto",
     ) -> None:
         check(settings or {})
         if not 0 < delivery_s < inf:
             raise UsageError(f"delivery_s={delivery_s!r}", hint="use a positive number of seconds")
+        self._creation = TopicCreation(
+            {**(settings or {}), "bootstrap.servers": bootstrap_servers}, create_topics
+        )
         self._settings: dict[str, Any] = {
             **DEFAULTS,
             **(settings or {}),
@@ -173,8 +183,12 @@ class KafkaProvider:
             raise NotReachable(words(error)) from None
         if found.error is not None and found.error.code() == KafkaError.TOPIC_EXCEPTION:
             raise Rejected(f"{topic!r} is no name for a topic")
+        if found.error is not None and found.error.code() in NO_TOPIC:
+            self._creation.missing(topic)
+            raise NotReachable(self._creation.reason(topic))
         if found.error is not None:
             raise NotReachable(f"topic {topic!r}: {found.error.str()}")
+        self._creation.found(topic, found)
         known = xxhash.xxh3_128_digest(topic.encode()), len(found.partitions)
         self._partitions[topic] = known
         return known

@@ -17,18 +17,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
-    AdminClient,
-    OffsetSpec,
-)
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported, not said so
 
-from bridge.librdkafka import ANSWER_S, CLIENT_LOG, NotReachable, Refused, words
+from bridge.librdkafka import ANSWER_S, NotReachable, Refused, admin_client, words
 from bridge.read_back import ReadBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from confluent_kafka import Message, Producer
+    from confluent_kafka.admin import AdminClient
 
     from bridge.lane import LaneKey
 
@@ -54,7 +52,7 @@ class LeftOpen:
     def find(self, lanes: Collection[LaneKey], ours: Callable[[Message], bool]) -> list[Message]:
         """In each of the partitions where a transaction of ours is open its first message. Raises
         NotReachable."""
-        admin = AdminClient(self._settings, logger=CLIENT_LOG)
+        admin = admin_client(self._settings)
         ends = self._ends(admin, lanes, IsolationLevel.READ_UNCOMMITTED)
         until_s = time.monotonic() + _OTHERS_MAX_S
         found: list[Message] = []

@@ -1,6 +1,9 @@
 """What all that speaks to a Kafka cluster shares: the client's settings, what its errors mean, how
 long to wait for an answer.
 
+Asking changes nothing: every client is made with AUTO_CREATE off, so that no look at the cluster,
+and no record, creates a topic. `topic_creation` and `cursor_topic` create topics, on purpose.
+
 Found with confluent-kafka 2.16: positional arguments of `produce` are markedly faster than
 keywords; `produce_batch` drops headers and partitions silently and is not used; a delivery
 report has no headers, so what a callback stands for is bound to it.
@@ -11,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from bridge.errors import DestinationError, NotIsolated
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL_DOWN",
     "ANSWER_S",
+    "AUTO_CREATE",
     "BATCH_BYTES",
     "BATCH_BYTES_MIN",
     "CLIENT_LOG",
@@ -33,11 +38,13 @@ __all__ = [
     "MOCK_CLUSTER",
     "NEVER",
     "NO_TOPIC",
-    "PRODUCER_ONLY",
     "NoAnswer",
     "NotReachable",
     "Refused",
+    "admin_client",
     "away",
+    "consumer",
+    "lacking",
     "let_go",
     "no_transactions",
     "words",
@@ -46,8 +53,13 @@ __all__ = [
 CLIENT_LOG = logging.getLogger("bridge.librdkafka")
 CLIENT_LOG.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
 
+# Whether a metadata request creates the topics that it names, where the brokers'
+# auto.create.topics.enable is true. A consumer's default is false, a producer's and an admin
+# client's is true.
+AUTO_CREATE = "allow.auto.create.topics"
 # What the guarantees rest on; a user's setting for one of these is refused.
 FIXED: dict[str, object] = {
+    AUTO_CREATE: False,
     "enable.idempotence": True,  # a retry is neither stored twice nor out of order
     "enable.gapless.guarantee": True,  # nothing behind a record that failed is delivered
     "acks": "all",
@@ -72,7 +84,7 @@ DEFAULTS: dict[str, object] = {
 }
 MESSAGE_BYTES_MAX = 1_000_000  # the client's default
 ANSWER_S = 5.0  # how long a question may take before the cluster counts as out of reach
-PRODUCER_ONLY = {"linger.ms", "compression.type", "compression.codec"}  # no consumer takes them
+_PRODUCER_ONLY = {"linger.ms", "compression.type", "compression.codec"}  # no consumer takes them
 
 # Taken by no partition however long one waits: the record is wrong.
 NEVER = {
@@ -124,6 +136,29 @@ class Refused(Exception):
         self.code = code
 
 
+def admin_client(settings: dict[str, Any]) -> AdminClient:
+    """settings: a producer's."""
+    return AdminClient({**settings, AUTO_CREATE: False}, logger=CLIENT_LOG)
+
+
+def consumer(settings: dict[str, Any], group: str, **more: object) -> Consumer:
+    """One that reads partitions by number, joins no group and commits nothing. settings: a
+    producer's. more: a consumer's own, with `_` for `.`."""
+    kept = {key: value for key, value in settings.items() if key not in _PRODUCER_ONLY}
+    return Consumer(
+        {
+            **kept,
+            AUTO_CREATE: False,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 50,
+            **{key.replace("_", "."): value for key, value in more.items()},
+        },
+        logger=CLIENT_LOG,
+    )
+
+
 def away(said: str) -> str:
     """Which broker cannot be reached and why, of what the client says of it:
 
@@ -163,6 +198,11 @@ def no_transactions(error: KafkaError) -> DestinationError | None:
             hint="give at most the brokers' transaction.max.timeout.ms",
         )
     return None
+
+
+def lacking(right: str, topic: str, purpose: str) -> str:
+    """right: as Kafka's ACLs call it. purpose: what the bridge needs it for, a sentence's rest."""
+    return f"the right {right} on topic {topic!r} is missing: {purpose}"
 
 
 def words(error: Exception) -> str:

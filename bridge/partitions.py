@@ -47,5 +47,5 @@ class Partitions:
             self._partitions[topic] = partitions
             del self._asked_s[topic]
         elif time.monotonic() - asked_s > TOPIC_WAIT_S:
-            raise Refused(f"there is no topic {topic!r}", UNKNOWN)
+            raise Refused(self._cluster.missing(topic), UNKNOWN)
         return bool(partitions)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from bridge.identity import Identity
 from bridge.librdkafka import (
     ANSWER_S,
-    CLIENT_LOG,
     NO_TOPIC,
-    PRODUCER_ONLY,
     NoAnswer,
     NotReachable,
     Refused,
+    consumer,
     words,
 )
 from bridge.stamp import Stamp, decode_stamp
@@ -43,17 +42,8 @@ class ReadBack:
         self._give_up = give_up
         self._identity = identity or Identity()
         self._servers = str(settings.get("bootstrap.servers"))
-        kept = {k: v for k, v in settings.items() if k not in PRODUCER_ONLY}
-        self._consumer = Consumer(
-            {
-                **kept,
-                "group.id": "aolog-bridge-read-back",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_uncommitted",
-                "fetch.wait.max.ms": 50,
-            },
-            logger=CLIENT_LOG,
+        self._consumer = consumer(
+            settings, "aolog-bridge-read-back", isolation_level="read_uncommitted"
         )
 
     def leaders(self, topic: str) -> dict[int, int]:

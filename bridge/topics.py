@@ -135,7 +135,7 @@ class Topics:
             partitions = 0
         else:
             waited = now_s - since_s > TOPIC_WAIT_S
-            refusal = Refusal(f"there is no topic {topic!r}", UNKNOWN, passing=not waited)
+            refusal = Refusal(self._cluster.missing(topic), UNKNOWN, passing=not waited)
             pause_s = REFUSED_PAUSE_S if waited else TOPIC_PAUSE_S
         if not partitions:
             self._close(topic, _Missing(refusal, since_s, now_s + pause_s))

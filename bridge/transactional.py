@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from bridge.identity import Identity
     from bridge.lane import LaneKey
     from bridge.messages import Callback
+    from bridge.topic_creation import CreateTopics
 
 __all__ = ["TransactionalCluster"]
 
@@ -106,13 +107,21 @@ class TransactionalCluster(Cluster):
         cursor_topic: str,
         give_up: Callable[[], bool],
         identity: Identity | None = None,
+        *,
+        create_topics: CreateTopics = "auto",
     ) -> None:
-        super().__init__(bootstrap_servers, settings, identity)
+        super().__init__(bootstrap_servers, settings, identity, create_topics=create_topics)
         self.owner = os.urandom(8).hex()
         self._name = name
         self._leaving = False
         self._asked_to_give_up = give_up
-        self._topic = CursorTopic(cursor_topic, self._settings, self._give_up, self._identity)
+        self._topic = CursorTopic(
+            cursor_topic,
+            self._settings,
+            self._give_up,
+            self._identity,
+            creates=create_topics != "never",
+        )
         self._left = LeftOpen(self._settings, self._give_up)
         self._worker: Thread | None = None
         self._outcomes: queue.SimpleQueue[TransactionEvent | BaseException] = queue.SimpleQueue()

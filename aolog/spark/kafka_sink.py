@@ -49,6 +49,7 @@ _SETTINGS: dict[str, Any] = {
     "message.timeout.ms": 120_000,  # then the task fails, and Spark begins it again
 }
 _FIXED: dict[str, Any] = {
+    "allow.auto.create.topics": False,  # a mistyped topic is an error, and not created by asking
     "enable.idempotence": True,
     "acks": "all",
     "delivery.report.only.error": True,

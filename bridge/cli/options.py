@@ -21,6 +21,7 @@ from bridge.errors import WrongConfiguration
 if TYPE_CHECKING:
     from bridge.routing import Routing
     from bridge.settings import Setting
+    from bridge.topic_creation import CreateTopics
 
 __all__ = [
     "PLACES",
@@ -31,6 +32,7 @@ __all__ = [
     "client_values",
     "cluster_option",
     "config_option",
+    "create_topics_option",
     "cursor_option",
     "settings_of",
     "settings_option",
@@ -110,16 +112,22 @@ settings_option = click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
     help="A setting of librdkafka. Repeatable. A secret: KEY={file=PATH}.",
 )  # fmt: skip  # options read best one a line
+create_topics_option = click.option(
+    "--create-topics", type=click.Choice(["auto", "never"]),
+    help="A topic that is missing: the cluster creates it with its own defaults, if it allows that,"
+    " and a log line says so; or it is waited for.  [default: auto]",
+)  # fmt: skip  # as above
 
 
 class Chosen(NamedTuple):
     """Which cluster a command speaks to, and as which bridge. servers: None if nothing says.
-    routing: None without a configuration."""
+    routing: None without a configuration. create_topics: see Forwarder."""
 
     servers: str | None
     settings: dict[str, str]
     cursor: str
     routing: Routing | None = None
+    create_topics: CreateTopics = "auto"
 
 
 def chosen(
@@ -162,7 +170,8 @@ def chosen(
         default_cluster=config.default_cluster if len(config.clusters) > 1 else name,
     )
     servers = servers or found.bootstrap_servers
-    return Chosen(servers, together, cursor or config.cursor_of(name), routing)
+    own = cursor or config.cursor_of(name)
+    return Chosen(servers, together, own, routing, config.create_topics)
 
 
 def _name(log: str, file: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,7 @@ from bridge.cli.options import (
     chosen,
     cluster_option,
     config_option,
+    create_topics_option,
     cursor_option,
     settings_option,
     topic_name,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from bridge.forwarder import Forwarder
     from bridge.settings import Setting
     from bridge.status import Status
+    from bridge.topic_creation import CreateTopics
 
 __all__ = ["replay"]
 
@@ -72,6 +74,7 @@ runs already, 6 records were refused, 130 and 143 interrupted, terminated, befor
     help="What becomes of a record that is refused: it stays, and what follows in its partition"
     " with it, or it is counted and passed.",
 )  # fmt: skip  # as above
+@create_topics_option
 @cursor_option
 @settings_option
 @click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
@@ -87,6 +90,7 @@ def replay(
     file: str | None,
     cluster: str | None,
     poison: Poison,
+    create_topics: CreateTopics | None,
     cursor: str | None,
     settings: dict[str, Setting],
     dry_run: bool,
@@ -116,7 +120,8 @@ def replay(
     cursor, servers = to_use.cursor, to_use.servers
     if servers is None:
         raise UsageError("name the cluster: --bootstrap-servers, or --config")
-    options = {"bootstrap_servers": servers, "settings": to_use.settings}
+    options: dict[str, Any] = {"bootstrap_servers": servers, "settings": to_use.settings}
+    options["create_topics"] = create_topics or to_use.create_topics
     if dead:
         if dry_run:
             _tell_dead_letters(log, cursor, as_json=as_json)

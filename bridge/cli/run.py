@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bridge.cli.options import NumberRange, settings_of, topic_name
+from bridge.cli.options import NumberRange, create_topics_option, settings_of, topic_name
 from bridge.cli.running import run_many, run_one
 
 __all__ = ["run"]
@@ -52,6 +52,7 @@ __all__ = ["run"]
     " SIGHUP or a restart (with exactly_once all of the log), it goes to LOG/dead-letter, or it is"
     " counted and passed.  [default: stop]",
 )  # fmt: skip  # as above
+@create_topics_option
 @click.option(
     "--records-per-second", type=NumberRange(0, min_open=True),
     help="No more of a log, on average.  [default: no bound]",

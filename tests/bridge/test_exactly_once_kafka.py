@@ -468,7 +468,7 @@ def test_a_topic_that_does_not_exist_is_named_with_all_before_it_committed(
         stray = writer.append(b"stray", topic="nowhere")
         append(writer, range(20, 25))
     with pytest.raises(Undeliverable, match="no topic 'nowhere'") as caught:
-        exactly(name).end()
+        exactly(name, create_topics="never").end()
     assert caught.value.details["address"] == stray == cursor_of(log)
     assert_arrived(records_of(log)[:20], committed_in(kafka, name), topic=name)
 

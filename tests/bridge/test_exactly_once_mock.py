@@ -68,9 +68,10 @@ def test_the_embedded_broker_is_refused_by_its_name_before_it_is_asked_what_it_c
 
 
 @pytest.mark.usefixtures("unknown")
-def test_a_cursor_topic_that_a_broker_made_with_several_partitions_is_refused(
+def test_a_cursor_topic_with_several_partitions_is_refused(
     broker: EmbeddedBroker, log: Path, forward: Callable[..., Run]
 ) -> None:
+    broker.create_topic(CURSORS, 4)
     fill(log, 50)
     with pytest.raises(CursorTopicUnfit, match="has 4 partitions"):
         forward(delivery="exactly_once").end()

@@ -258,9 +258,9 @@ def test_a_topic_that_does_not_exist_is_waited_for_and_then_named_or_used(
     with Writer(log) as writer:
         append(writer, range(5))
     with pytest.raises(Undeliverable, match=f"no topic '{name}'"):
-        forward_to(name).end()
+        forward_to(name, create_topics="never").end()
     monkeypatch.setattr(topics, "TOPIC_WAIT_S", 60.0)
-    run = forward_to(name)
+    run = forward_to(name, create_topics="never")
     time.sleep(0.5)
     assert run.alive
     kafka.create_topic(name)
@@ -275,7 +275,7 @@ def test_a_topic_that_is_missing_keeps_no_other_waiting_and_is_caught_up_once_it
     with Writer(log) as writer:
         for number in range(6000):
             writer.append(b"%d" % number, topic=late if number % 3 == 0 else None)
-    run = forward_to(name, drain=False)
+    run = forward_to(name, drain=False, create_topics="never")
     status = run.until(lambda s: s.acknowledged == 4000)
     assert (status.held_back, status.committed) == (1, records_of(log)[0].address)
     kafka.create_topic(late)
@@ -300,7 +300,7 @@ def test_a_topic_that_was_deleted_does_not_keep_the_others_waiting(
     wait_until(lambda: old not in admin.list_topics(timeout=10).topics)
     with Writer(log) as writer:
         append(writer, range(20, 40))
-    forward_to(name).end(30)
+    forward_to(name, create_topics="never").end(30)
     records = [r for r in records_of(log) if r.topic is None]
     assert_arrived(records, messages_in(kafka, name), topic=name)
 

@@ -95,8 +95,9 @@ _PROPERTIES: Final[Mapping[str, object]] = {
     "log.retention.ms": -1,
     # A test's consumer group has all its members at once.
     "group.initial.rebalance.delay.ms": 0,
-    # A topic exists because a test made it: a wrong name is an error, as in production.
-    "auto.create.topics.enable": "false",
+    # As people have it: a topic that anything asks for with creation allowed appears by itself
+    # (auto.create.topics.enable, true by default), and with several partitions.
+    "num.partitions": 3,
     # 128 MiB by default, half of the heap.
     "log.cleaner.dedupe.buffer.size": 8 << 20,
     # After SIGKILL the node may register again when its old session has run out: 9 s by default.
