@@ -159,6 +159,8 @@ class AtLeastOnce:
         for event in self._cluster.poll(BUSY_S if busy and not more else 0):
             self._take(event)
         wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
+        if engine.state is State.SENDING and not feed.waiting:
+            self._do(feed.look_again())
         if feed.waiting:
             self._do(feed.send())
         elif (pause_s := self._source.pace.wait_s(now_s)) > 0:

@@ -87,13 +87,15 @@ class Feed:
         self._outgoing = None
         self.idle = False
 
+    def look_again(self) -> list[Command]:
+        """Asks for topics and partitions that could not be used, where it is time to, also while
+        nothing else is to be read; before `read`, which begins where one was left behind."""
+        return self._ask(self._topics.look_again) or []
+
     def read(self, timeout_s: float) -> list[Command]:
         """Reads a batch, waiting for one so long, and begins to send it. Raises what Reader
         raises."""
         engine, source, now_s = self._engine, self._source, time.monotonic()
-        told = self._ask(self._topics.look_again)
-        if told is not None:
-            return told
         at = engine.read_to
         begin = engine.begin()
         if begin.address != at.address:

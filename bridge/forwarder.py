@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from aolog.record import Lag
 from bridge.at_least_once import AtLeastOnce
 from bridge.dead_letter import dead_letter_path
 from bridge.delivery import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from aolog.retention import Retention
     from aolog.storage import Storage
     from bridge.delivery import Progress
+    from bridge.engine import Position
     from bridge.protocol import Poison
     from bridge.topic_creation import CreateTopics
 
@@ -129,7 +131,8 @@ class Forwarder:
             if _is_unused(notes, reader, dead_letter_path(reader.path, cursor)):
                 notes.cluster.forget()  # nothing was passed, or sent: another misses nothing
             notes.cluster.call(cluster)
-            self.drain_to = until
+            self.drain_to = self._until = until
+            self._until_ordinal = None if until is None else self._source.ordinal_at(until)
             if drain:
                 self.drain_to = reader.end() if drain_to is None else drain_to
             routing = routing or Routing(topic)
@@ -258,7 +261,7 @@ class Forwarder:
         if now_s - since_s >= 0.5:
             self._rate = (progress.acknowledged - before) / (now_s - since_s)
             self._rate_from = (now_s, progress.acknowledged)
-        lag = self._source.reader.lag_from(*progress.position)
+        lag = self._lag(progress.position)
         return Status(
             state=progress.state,
             reachable=progress.reachable,
@@ -281,6 +284,20 @@ class Forwarder:
             delivery=self._delivery_name,
             ahead_records=self._ahead(progress, lag.records),
         )
+
+    def _lag(self, position: Position) -> Lag:
+        """What is left to send: behind the position, and before `until`."""
+        reader, until = self._source.reader, self._until
+        lag = reader.lag_from(*position)
+        if until is None:
+            return lag
+        if position.address >= until:
+            return Lag(0, 0, 0.0)
+        beyond = reader.lag_from(until, self._until_ordinal)
+        records = None
+        if lag.records is not None and beyond.records is not None:
+            records = max(0, lag.records - beyond.records)
+        return Lag(records, max(0, lag.bytes - beyond.bytes), lag.seconds)
 
     def _ahead(self, progress: Progress, lag_records: int | None) -> int:
         """What was done with, less what lies up to the position. Records that gaps took, or that

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aolog import Gap, Reader
-from aolog.errors import AddressPruned
+from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.losses import Losses
 from aolog.notices import records_lost
 from aolog.retention import Retention, prune
@@ -72,6 +72,14 @@ class Source:
         if batch is not None:
             self._record_bytes = sum(frame.size for frame in batch.frames) / len(batch)
         return batch
+
+    def ordinal_at(self, address: int) -> int | None:
+        """Records of the log before an address; None where that is not known."""
+        try:
+            with Reader(self.reader.path, address, storage=self.storage) as reader:
+                return reader.ordinal
+        except (AddressPruned, AddressBeyondEnd):
+            return None
 
     def committing(self, position: Position) -> Callable[[], None]:
         """What makes the local cursor durable there, called in whichever thread: see Reader."""

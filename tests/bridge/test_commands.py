@@ -283,6 +283,62 @@ def test_a_replay_to_a_topic_sends_records_there_that_name_another_and_lists_top
     assert told(*named)["topics"] == {"production": 1}
 
 
+@pytest.fixture
+def replay(
+    bridge: Callable[..., Process], log: Path, delivered: list[int]
+) -> Callable[..., Process]:
+    """Starts `replay` of the first 100 of 1,000 records that were delivered."""
+    assert len(delivered) == 1000
+
+    def start(broker: EmbeddedBroker, topic: str, *more: str) -> Process:
+        return bridge(
+            "replay", log, "--from", "ordinal:0", "--to", "ordinal:100", "--topic", topic,
+            "--bootstrap-servers", broker.bootstrap_servers, "--json", *more,
+        )  # fmt: skip  # a command line
+
+    return start
+
+
+def test_a_range_goes_to_a_topic_that_is_created_while_the_replay_waits_for_it(
+    broker: EmbeddedBroker, replay: Callable[..., Process], delivered: list[int]
+) -> None:
+    process = replay(broker, "later", "--create-topics", "never")
+    status = process.until(lambda s: "no topic 'later'" in str(s["error"]))
+    assert status["lag_records"] == 100
+    broker.create_topic("later", 1)
+    assert process.end(30) == 0
+    assert [m.address for m in consume(broker.bootstrap_servers, "later", 1)] == delivered[:100]
+
+
+def test_a_range_goes_to_a_partition_whose_leader_comes_back_while_the_replay_waits_for_it(
+    replay: Callable[..., Process], delivered: list[int]
+) -> None:
+    """The other partition has all of its records by then, so nothing is left to be read."""
+    with EmbeddedBroker(2) as two:
+        two.create_topic("again", 2)
+        two.set_down(2)
+        process = replay(two, "again")
+        status = process.until(lambda s: s["acknowledged"] and s["held_back"] == 1)
+        assert 0 < status["lag_records"] <= 100
+        two.set_up(2)
+        assert process.end(30) == 0
+        arrived = sorted(m.address for m in consume(two.bootstrap_servers, "again", 2))
+        assert arrived == delivered[:100]
+
+
+def test_a_replay_counts_as_pending_what_is_left_of_its_range(
+    broker: EmbeddedBroker, replay: Callable[..., Process]
+) -> None:
+    """At the start, on the way, and at the end."""
+    process = replay(broker, TOPIC)
+    assert process.end(30) == 0
+    lags = [status["lag_records"] for status in process.statuses]
+    assert lags == sorted(lags, reverse=True)
+    assert max(lags) <= 100
+    last = process.statuses[-1]
+    assert (lags[-1], last["lag_bytes"], last["lag_seconds"]) == (0, 0, 0.0)
+
+
 def test_a_replay_says_what_it_sent_and_from_where_to_where(
     broker: EmbeddedBroker, log: Path, delivered: list[int], committed: dict[str, list[int]]
 ) -> None:
