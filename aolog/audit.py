@@ -60,6 +60,7 @@ class SlabAudit:
     frames do not; only where every frame is there to compare with. copies: header copies as they
     are. trailer: where it says that the seal begins, None without an intact one. is_emptied: no
     header copy is there at all, only zeros behind the magic: so repair leaves what it can't read.
+    foreign: the UUID of another log, where no header copy is this log's.
     """
 
     frames: int = 0
@@ -76,6 +77,7 @@ class SlabAudit:
     copies: tuple[SlabHeader | NewerVersion | None, ...] = ()
     trailer: int | None = None
     is_emptied: bool = False
+    foreign: bytes | None = None
     limit: int | None = None
     stat: Stat | None = None
     is_whole: bool = True
@@ -277,6 +279,7 @@ def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
     found.tally()
     found.stat = slab.file.stat()
     found.limit = slab.limit
+    found.foreign = slab.foreign
     if found.format == 1:
         return found
     found.copies = tuple(

@@ -26,6 +26,7 @@ __all__ = [
     "Forked",
     "GapFound",
     "HeaderLost",
+    "IdentityUnclear",
     "LockedError",
     "LogClosed",
     "LogLocked",
@@ -160,6 +161,13 @@ class HeaderLost(CorruptionError):
     """No copy of the only slab's header is intact, so nothing says what the log is."""
 
     code = "header_lost"
+
+
+class IdentityUnclear(CorruptionError):
+    """Slabs, or the only slab and the cursors, belong to different logs, and nothing says which log
+    this is. Move what belongs to another log out of the directory."""
+
+    code = "identity_unclear"
 
 
 class CursorCorrupt(CorruptionError):

@@ -57,6 +57,7 @@ MANIFEST_NAME = "published.jsonl"
 OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
 _LOOKS_MAX = 100  # at a listing, before it is given up that slabs vanish under it
 FORMAT_PROBES = 8  # slabs looked at to tell a log's format where the first are damaged
+_NO_UUID = b""  # a log of format 1 has none, so a slab of format 2 in it is another log's
 # A directory's time of change has a clock tick's resolution: a listing made within this of the
 # last change may have missed another one in the same tick.
 _RACY_NS = 50_000_000
@@ -65,18 +66,28 @@ _RACY_NS = 50_000_000
 class Slab:
     """An opened slab file. Not thread-safe.
 
-    format: 1 or 2. header: None in format 1, and where every copy is lost (then nothing in the
-    slab can be believed and the whole of it is damage). limit: offset at which it ends by its
-    successor's name, None for the log's last. seal_offset: of the seal, once one was found.
+    format: 1 or 2. header: None in format 1, and where no copy counts: every one is lost, or
+    another log's (then nothing in the slab can be believed and the whole of it is damage). foreign:
+    in that last case, the UUID of the other log. limit: offset at which it ends by its successor's
+    name, None for the log's last. seal_offset: of the seal, once one was found. is_ours: whether a
+    header that is found in the slab at a base has the log's UUID.
     """
 
     def __init__(
-        self, file: File, base: int, *, limit: int | None, log_format: Callable[[], int]
+        self,
+        file: File,
+        base: int,
+        *,
+        limit: int | None,
+        log_format: Callable[[], int],
+        is_ours: Callable[[int, SlabHeader], bool] = lambda _base, _header: True,
     ) -> None:
         self.file = file
         self.base = base
         self.limit = limit
         self.header: SlabHeader | None = None
+        self.foreign: bytes | None = None
+        self._is_ours = is_ours
         self._seal: Seal | None = None
         self.seal_offset = 0
         self._walked: Index | None = None
@@ -118,17 +129,27 @@ class Slab:
             found = decode_slab_header(self.file.pread(HEADER_LEN, at) if at else first)
             if isinstance(found, NewerVersion):
                 newer = found
-            elif found is not None and found.base == self.base:
-                self.header = found
+            elif found is not None and self._counts(found):
+                self.header, self.foreign = found, None
                 return
         if self.header is None and (seal := self.seal()) is not None:
-            self.header = seal.header
-        if self.header is None and newer is not None:
+            self.header, self.foreign = seal.header, None
+        if self.header is None and self.foreign is None and newer is not None:
             raise NewerFormat(
                 f"format version {newer.version}, this release reads up to {VERSION}",
                 hint="upgrade aolog",
                 path=self.file.path,
             )
+
+    def _counts(self, header: SlabHeader) -> bool:
+        """Whether an intact copy of a header is this slab's and this log's."""
+        uuid = header.topic_uuid
+        if self.header is not None:
+            return uuid == self.header.topic_uuid and header.base == self.base
+        if not self._is_ours(self.base, header):
+            self.foreign = uuid
+            return False
+        return header.base == self.base
 
     def seal(self) -> Seal | None:
         """The slab's seal, if it has one that is intact."""
@@ -142,7 +163,7 @@ class Slab:
         frame = Walker(self.file, salt, offset, limit=end).next()
         if isinstance(frame, Frame) and frame.header.kind == KIND_SEAL and frame.end == end:
             seal = decode_seal_body(frame.body)
-            if seal is not None and seal.header.base == self.base:
+            if seal is not None and self._counts(seal.header):
                 self._seal, self.seal_offset = seal, offset
         return self._seal
 
@@ -279,6 +300,9 @@ class Log:
         self._changed_ns = -1
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
         self._directory = storage.open_directory(path)
+        self.foreign_bases: list[int] = []  # slabs of other logs, as far as they were met
+        self._uuid: bytes | None = None  # None: no header said it yet
+        self._uuid_bases: list[int] | None = None  # the listing on which it was decided
         self._format: int | None = None
         self._format_guess: int | None = None  # where no slab of this listing says
         self.refresh()
@@ -325,7 +349,7 @@ class Log:
             if i < 0 or bases[i] != base:
                 self._slabs.pop(base).close()
             else:
-                slab.limit = self._limit(i)
+                slab.limit = self.limit(i)
         return True
 
     def require_slabs(self) -> None:
@@ -371,7 +395,8 @@ class Log:
         i = bisect_right(self.bases, base)
         return self.bases[i] if i < len(self.bases) else None
 
-    def _limit(self, i: int) -> int | None:
+    def limit(self, i: int) -> int | None:
+        """The offset at which the i-th slab ends by its successor's name; None for the last."""
         return self.bases[i + 1] - self.bases[i] if i + 1 < len(self.bases) else None
 
     def slab(self, i: int) -> Slab:
@@ -394,7 +419,13 @@ class Log:
             return opened
         file = self.open_file(base)
         try:
-            return Slab(file, base, limit=self._limit(i), log_format=self._first_format)
+            return Slab(
+                file,
+                base,
+                limit=self.limit(i),
+                log_format=self._first_format,
+                is_ours=self._is_ours,
+            )
         except BaseException:
             file.close()
             raise
@@ -405,13 +436,44 @@ class Log:
         if i < 0 or self.bases[i] != slab.base or slab.base in self._slabs:
             slab.close()
             return
-        slab.limit = self._limit(i)
+        slab.limit = self.limit(i)
         self._keep(slab)
 
     def _keep(self, slab: Slab) -> None:
         self._slabs[slab.base] = slab
         while len(self._slabs) > OPEN_SLABS_MAX:
             self._slabs.popitem(last=False)[1].close()
+
+    def _keep_where_room(self, slab: Slab) -> None:
+        """Keeps a slab that was opened beside those that callers hold, and closes none of those."""
+        if len(self._slabs) < OPEN_SLABS_MAX and slab.base not in self._slabs:
+            self._slabs[slab.base] = slab
+        else:
+            slab.close()
+
+    def _is_ours(self, base: int, header: SlabHeader) -> bool:
+        """Whether the header, found in the slab at `base`, has the log's UUID (identity.py). That
+        is decided when the first header is met, and again where another UUID is met in another
+        listing. Raises IdentityUnclear, StorageError."""
+        uuid = header.topic_uuid
+        if uuid != self._uuid and self._uuid_bases is not self.bases:
+            self._decide_uuid({self.position(base): uuid} if header.base == base else {})
+        return self._uuid is None or uuid == self._uuid
+
+    def _decide_uuid(self, known: dict[int, bytes | None]) -> None:
+        from aolog.evidence import Headers, log_uuid
+
+        slabs = Headers(self, known, self._keep_where_room)
+        is_format_1 = slabs[0] is None and self._first_format() == 1
+        self._uuid = _NO_UUID if is_format_1 else log_uuid(self, slabs)
+        self._uuid_bases = self.bases
+        self.foreign_bases = []
+        for i, said in slabs.known.items():
+            if said is not None and said != self._uuid:
+                self.foreign_bases.append(self.bases[i])
+        for base, slab in list(self._slabs.items()):
+            if slab.header is not None and slab.header.topic_uuid != self._uuid:
+                self._slabs.pop(base).close()  # it was opened before that was decided
 
     def _first_format(self) -> int:
         """The format of the first slab that says so; what an unclear one is taken for. A log
@@ -460,7 +522,7 @@ class Log:
                 return 1
             if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
                 return 2
-            limit = self._limit(self.position(base))
+            limit = self.limit(self.position(base))
             if Slab(file, base, limit=limit, log_format=lambda: 2).seal() is not None:
                 return 2
             return 1 if isinstance(first, Damage) else None

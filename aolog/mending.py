@@ -75,8 +75,10 @@ def plan_slab(
     if slab.format == 1:
         return None
     if slab.header is None:
-        if any(copy is not None for copy in slab.copies) or (slab.is_emptied and not dirty):
-            return None  # under another's name, or of a newer version: not ours to empty
+        if slab.foreign is not None or any(copy is not None for copy in slab.copies):
+            return None  # another log's or slab's, or of a newer version: not ours to empty
+        if slab.is_emptied and not dirty:
+            return None
         return SlabPlan(
             slab.base, slab.path, slab.size, [], None, None, False, ["no header is left: emptied"]
         )

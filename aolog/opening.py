@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog.active import FormatOneSlab, FormatTwoSlab
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import AologError, HeaderLost, StorageFull, TopicMismatch, UsageError
+from aolog.evidence import Headers, cursor_uuids, log_uuid
 from aolog.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, padding
-from aolog.log import ASIDE_DIRECTORY
+from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY
 from aolog.notices import counted, warn
 from aolog.recovery import FOUND, Case, Decision, LastSlab, decide
 from aolog.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader, slab_name
@@ -120,6 +121,7 @@ def _inspect(log: Log) -> _Found | None:
         end_of_frames=end,
         reach=header.reach if header else _REACH_SPARE * 2,
         has_header=header is not None,
+        foreign=slab.foreign is not None,
         has_predecessor=len(log.bases) > 1,
         sealed=sealed,
         blank=tail_end == end,
@@ -254,8 +256,11 @@ def open_for_append(
     """Recovers the log and says what its next slab follows. The caller holds the writer's lock.
 
     The third value is the offset at which a format-1 slab is continued, else None. Raises
-    HeaderLost where nothing says what the log is, and TopicMismatch, before anything is changed.
+    HeaderLost where nothing says what the log is, IdentityUnclear where its parts say different
+    things, and TopicMismatch, before anything is changed.
     """
+    if log.bases and log.format == 2:
+        log_uuid(log, Headers(log), to_write=True)
     found = _inspect(log)
     try:
         decision = decide(
@@ -265,6 +270,7 @@ def open_for_append(
             jump=lambda: _random_jump(log.storage),
         )
         if found is None:
+            _refuse_cursors(log)
             fresh = Predecessor(
                 first_base, fresh_uuid(), topic, 1, 0, False, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP
             )
@@ -301,8 +307,12 @@ def open_for_append(
     assert decision.next_base is not None
     if known is None:
         raise HeaderLost(
-            "no slab's header is intact",
-            hint="move the directory aside and begin a new log; nothing was changed",
+            "the last slab is of another log, and of another format"
+            if last.foreign
+            else "no slab's header is intact",
+            hint="move the slab elsewhere; nothing was changed"
+            if last.foreign
+            else "move the directory aside and begin a new log; nothing was changed",
             path=log.path,
         )
     epoch = known.epoch + decision.new_epoch
@@ -342,7 +352,24 @@ def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
     return None, 0, NO_TIMESTAMP
 
 
+def _refuse_cursors(log: Log) -> None:
+    """Raises HeaderLost where cursors are left of a log and no slab is: a new log there would be
+    another one, which they contradict."""
+    name = next((name for name, _ in cursor_uuids(log.path, log.storage)), None)
+    if name is not None:
+        raise HeaderLost(
+            f"all slabs are gone, and cursor {name!r} belongs to the log that they were",
+            hint=f"bring the slabs back, or remove {CURSOR_DIRECTORY}/ to begin a new log",
+            path=log.path,
+        )
+
+
 def _report(log: Log, opening: Opening) -> Opening:
+    for base in log.foreign_bases:
+        warn(
+            "%s: is of another log; readers get a gap in its place",
+            log.slab_path(base),
+        )
     if opening.case not in {Case.SEALED.value, Case.QUEUEFKA.value}:
         if opening.cut_bytes:
             cut = f"{counted(opening.cut_bytes, 'byte')} {'was' if opening.cut_bytes == 1 else 'were'}"

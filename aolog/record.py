@@ -12,7 +12,7 @@ __all__ = ["Gap", "GapReason", "Headers", "Lag", "Record"]
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
-GapReason: TypeAlias = Literal["torn", "corrupt", "torn_or_corrupt", "missing", "pruned"]
+GapReason: TypeAlias = Literal["torn", "corrupt", "torn_or_corrupt", "missing", "foreign", "pruned"]
 
 
 class Record(NamedTuple):
@@ -35,8 +35,8 @@ class Gap(NamedTuple):
     """Addresses `[begin, end)` that cannot be read, why, and how many records were lost there.
 
     reason: `torn` an unfinished end, never acknowledged as durable; `corrupt` it was whole
-    and no longer is; `torn_or_corrupt` nothing can tell; `missing` a slab is gone; `pruned`
-    retention removed it. records_lost: exact, or None where nothing later tells.
+    and no longer is; `torn_or_corrupt` nothing can tell; `missing` a slab is gone;
+    `foreign` a slab of another log is in its place; `pruned` retention removed it. records_lost: exact, or None where nothing later tells.
     """
 
     begin: int

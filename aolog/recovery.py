@@ -11,6 +11,7 @@
     @H only_lost      no header copy intact, no other slab   -            refused: HeaderLost
     @K copied         sealed, but its file is a copy, or     as @B, @C    new epoch
                       a cursor stands behind its end
+    @L foreign        of another log, ours before it         -            new epoch
     @Q queuefka       format 1, the chain ends at the end    -            the same slab goes on
     @R queuefka_torn  format 1, an unfinished frame          the frame    at the cut
     @S queuefka_bad   format 1, broken chain or lost end     -            at the file's end
@@ -50,6 +51,7 @@ class Case(Enum):
     HEADER_LOST = "@G header_lost"
     ONLY_LOST = "@H only_lost"
     COPIED = "@K copied"
+    FOREIGN = "@L foreign"
     QUEUEFKA = "@Q queuefka"
     QUEUEFKA_TORN = "@R queuefka_torn"
     QUEUEFKA_BAD = "@S queuefka_bad"
@@ -64,6 +66,7 @@ FOUND = {
     Case.UNSEALED_TORN: f"{_UNCLOSED}, and the last write was torn",
     Case.HEADER_LOST: "every copy of its last slab's header is damaged",
     Case.COPIED: "is a copy or was restored",
+    Case.FOREIGN: "its last slab is of another log, and stays as it is",
     Case.QUEUEFKA_TORN: "the last write was torn",
     Case.QUEUEFKA_BAD: "its last slab is damaged, and stays as it is",
 }
@@ -73,8 +76,9 @@ class LastSlab(NamedTuple):
     """What was found, in offsets of the slab.
 
     end_of_frames: behind the last intact frame, seal included. blank: only zeros from there to
-    size. same_file: the inode that its header names. same_boot: nor has the machine been
-    restarted. unfinished: (format 1) the tail is one frame whose end is missing.
+    size. foreign: its header is another log's, so it counts as lost. same_file: the inode that its
+    header names. same_boot: nor has the machine been restarted. unfinished: (format 1) the tail is
+    one frame whose end is missing.
     """
 
     format: int
@@ -83,6 +87,7 @@ class LastSlab(NamedTuple):
     end_of_frames: int
     reach: int
     has_header: bool = True
+    foreign: bool = False
     has_predecessor: bool = False
     sealed: bool = False
     blank: bool = True
@@ -123,7 +128,8 @@ def decide(
     if not last.has_header:
         if not last.has_predecessor:
             return Decision(Case.ONLY_LOST, None, False, None, False)
-        return Decision(Case.HEADER_LOST, None, False, _above(last, cursors, jump), True)
+        case = Case.FOREIGN if last.foreign else Case.HEADER_LOST
+        return Decision(case, None, False, _above(last, cursors, jump), True)
     has_tail = last.size > last.end_of_frames
     cut_at = last.end_of_frames if has_tail else None
     aside = has_tail and not last.blank

@@ -82,8 +82,9 @@ def first_line(log: str) -> bytes:
 
 
 def salvage_slab(slab: SlabAudit, storage: Storage) -> Iterator[Salvaged]:
-    """From everything in a format-2 slab that is not intact, in order. Reads only."""
-    if slab.format == 1:
+    """From everything in a format-2 slab that is not intact, in order; nothing from a slab of
+    another log. Reads only."""
+    if slab.format == 1 or slab.foreign is not None:
         return
     at = slab.data_begin
     ranges = []

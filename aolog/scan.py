@@ -6,8 +6,8 @@ the next slab's header), or with None: nothing more for now.
 
 What is not intact shows in two ways: as damage inside a slab (walk.py), and as a hole between
 the last intact byte of one slab and the place where the next slab's header says that its
-predecessor ended. A slab without any header is such a hole. Holes and damage that touch are one
-gap. A scan moves only forward; seek.py finds where it begins.
+predecessor ended. A slab without any header, or of another log, is part of such a hole. Holes and
+damage that touch are one gap. A scan moves only forward; seek.py finds where it begins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ __all__ = ["Place", "Scan", "ScanOutcome"]
 
 ScanOutcome: TypeAlias = RecordFrame | Gap
 _RAW_BYTES = 4 << 20  # that are decompressed at once: a read may hold a thousand times as much
-_MILD_TO_GRAVE: tuple[GapReason, ...] = ("torn", "torn_or_corrupt", "corrupt", "missing", "pruned")
+_MILD_TO_GRAVE: tuple[GapReason, ...] = (
+    "torn", "torn_or_corrupt", "corrupt", "missing", "foreign", "pruned",
+)  # fmt: skip  # one thing, a line or two
 
 
 class Place(NamedTuple):
@@ -100,6 +102,7 @@ class Scan:
         self._place: Place | None = place
         self._next_base = place.slab
         self._left_base: int | None = None
+        self._passed_foreign = False  # a slab of another log, since the last one with a header
         self._gap: _OpenGap | None = None
         self._out: deque[ScanOutcome] = deque()
         self._intact: list[Frame] = []  # walked, and not decompressed yet
@@ -290,12 +293,15 @@ class Scan:
         else:
             self._bridge_hole(slab, first=i == 0)
         self.slab = slab
+        self._passed_foreign |= slab.foreign is not None
         if slab.header is not None or slab.format == 1:
             self._walker = slab.walker(offset, resync=self._resync)
         elif slab.limit is None:
             # A header is durable before its slab has a name: it was there. If this is such a slab:
             # of format 1, a power cut may take the first bytes and leave others.
             reason: GapReason = "corrupt" if self.log.says_format else "torn_or_corrupt"
+            if slab.foreign is not None:
+                reason = "foreign"
             end = max(self.address, slab.base + slab.end_offset)  # a cursor may be past the file's
             self._open_gap(self.address, end, reason)
             self.address = end
@@ -307,13 +313,16 @@ class Scan:
         head = slab.header
         if head is None and slab.format == 2:
             return  # part of a hole itself: counted by the slab behind it
+        passed_foreign, self._passed_foreign = self._passed_foreign, False
         end = slab.base if head is None else min(head.predecessor_end, slab.base)
         gone = slab.base != self._next_base  # what should have come is not there
         if gone and first:
             self._open_gap(self.address, slab.base, "pruned")
         elif end > self.address:
             reason: GapReason = "missing"
-            if head is None:
+            if passed_foreign:
+                reason = "foreign"
+            elif head is None:
                 reason = "torn_or_corrupt"
             elif head.predecessor_base == self._left_base:
                 reason = "corrupt"

@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 SealState: TypeAlias = Literal["intact", "differs", "damaged", "none"]
-_ZERO_UUID = bytes(16)
 _LEFT = {
     "temporary": "a temporary file",
     "pending": "a slab that no job has published",
@@ -49,7 +48,7 @@ _LEFT = {
     "unreadable": "cannot be looked into",
 }
 # Findings that say why a gap is there.
-GAP_CAUSES = {"header_lost", "renamed"}
+GAP_CAUSES = {"header_lost", "renamed", "foreign_slab"}
 _NAMES = {RETENTION_LOCK, MANIFEST_NAME, "lost+found"}  # beside slabs and directories
 
 
@@ -147,11 +146,11 @@ def judge(log: Log, found: Audit) -> Report:
     """The report on what an audit found, and on what stands beside the slabs."""
     findings: list[Finding] = []
     health = []
-    uuid = next((s.header.topic_uuid for s in reversed(found.slabs) if s.header), _ZERO_UUID)
+    any_header = any(slab.header is not None for slab in found.slabs)
     for i, slab in enumerate(found.slabs):
         successor = found.slabs[i + 1].header if i + 1 < len(found.slabs) else None
         seal = seal_state(slab, successor)
-        findings += _of_slab(slab, seal, uuid)
+        findings += _of_slab(slab, seal, any_header=any_header)
         copies = tuple(copy == slab.header and copy is not None for copy in slab.copies)
         in_seal = None if slab.seal_header is None else slab.seal_header == slab.header
         health.append(
@@ -226,8 +225,9 @@ def seal_state(slab: SlabAudit, successor: SlabHeader | None) -> SealState:
     return "damaged" if followed else "none"
 
 
-def _of_slab(slab: SlabAudit, seal: SealState, uuid: bytes) -> list[Finding]:
-    """Damage of a slab that costs no record, or is the cause of a gap that is told."""
+def _of_slab(slab: SlabAudit, seal: SealState, *, any_header: bool) -> list[Finding]:
+    """Damage of a slab that costs no record, or is the cause of a gap that is told. any_header:
+    whether any slab of the log has one: repair empties none of a log that has none."""
     if slab.format == 1:
         return []
     found = []
@@ -236,9 +236,11 @@ def _of_slab(slab: SlabAudit, seal: SealState, uuid: bytes) -> list[Finding]:
         found.append(Finding(code, slab.path, f"{slab.path}: {what}", damage))
 
     whose = [c for c in slab.copies if isinstance(c, SlabHeader) and c.base != slab.base]
-    if slab.header is None and whose:
+    if slab.foreign is not None:
+        tell("foreign_slab", f"is of another log, {slab.foreign.hex()}; nothing in it is read")
+    elif slab.header is None and whose:
         tell("renamed", f"is the slab of base {whose[0].base} under another name")
-    elif slab.is_emptied and uuid != _ZERO_UUID:  # repair empties none where no slab has a header
+    elif slab.is_emptied and any_header:
         tell("emptied", "holds nothing; a gap tells what was lost", damage=False)
     elif slab.header is None:
         tell("header_lost", "no copy of the header is intact: nothing in it can be read")
@@ -250,8 +252,6 @@ def _of_slab(slab: SlabAudit, seal: SealState, uuid: bytes) -> list[Finding]:
             tell("header_copy", f"header copy {which} is damaged; {left} is intact")
         if slab.seal_header is not None and slab.seal_header != slab.header:
             tell("seal_header", "the seal's copy of the header is another")
-        if slab.header.topic_uuid != uuid:
-            tell("foreign_slab", f"is of another log, {slab.header.topic_uuid.hex()}")
         if slab.ordinals_skip:
             tell("ordinals", "frames do not count their records one after another")
     if seal == "damaged":

@@ -19,8 +19,12 @@ def combinations():
     """All inputs: (last slab, cursors)."""
     yield None, []
     places = (BASE, BASE + END, BASE + END + 3, BASE + END + 64, BASE + REACH + 5)
-    for flags in product(*[BOOLEANS] * 7):
-        has_header, has_predecessor, sealed, blank, same_file, same_boot, unfinished = flags
+    for flags in product(*[BOOLEANS] * 8):
+        has_header, foreign, has_predecessor, sealed, blank, same_file, same_boot, unfinished = (
+            flags
+        )
+        if has_header and foreign:
+            continue
         for format_, tail in product((1, 2), (0, 1, 17, 64)):
             for cursors in ([], *([place] for place in places), [places[0], places[3]]):
                 yield (
@@ -31,6 +35,7 @@ def combinations():
                         end_of_frames=END,
                         reach=REACH,
                         has_header=has_header,
+                        foreign=foreign,
                         has_predecessor=has_predecessor,
                         sealed=sealed,
                         blank=blank,
@@ -54,6 +59,10 @@ def is_2(s: LastSlab) -> bool:
     return s.format == 2 and s.has_header
 
 
+def is_lost(s: LastSlab) -> bool:
+    return s.format == 2 and not s.has_header
+
+
 def is_original(s: LastSlab, cursors: list[int]) -> bool:
     return s.same_file and all(cursor <= s.base + s.end_of_frames for cursor in cursors)
 
@@ -69,9 +78,10 @@ ROWS = {
     Case.UNSEALED: lambda s, _: s and is_2(s) and not s.sealed and not tail(s),
     Case.UNSEALED_BLANK: lambda s, _: s and is_2(s) and not s.sealed and tail(s) and s.blank,
     Case.UNSEALED_TORN: lambda s, _: s and is_2(s) and not s.sealed and tail(s) and not s.blank,
-    Case.HEADER_LOST: lambda s, _: s and s.format == 2 and not s.has_header and s.has_predecessor,
-    Case.ONLY_LOST: lambda s, _: s and s.format == 2 and not s.has_header and not s.has_predecessor,
+    Case.HEADER_LOST: lambda s, _: s and is_lost(s) and s.has_predecessor and not s.foreign,
+    Case.ONLY_LOST: lambda s, _: s and is_lost(s) and not s.has_predecessor,
     Case.COPIED: lambda s, c: s and is_2(s) and s.sealed and not is_original(s, c),
+    Case.FOREIGN: lambda s, _: s and is_lost(s) and s.has_predecessor and s.foreign,
     Case.QUEUEFKA: lambda s, _: s and s.format == 1 and not tail(s),
     Case.QUEUEFKA_TORN: lambda s, _: s and s.format == 1 and tail(s) and s.unfinished,
     Case.QUEUEFKA_BAD: lambda s, _: s and s.format == 1 and tail(s) and not s.unfinished,
@@ -84,6 +94,7 @@ NEW_EPOCH = {
     Case.UNSEALED_TORN,
     Case.HEADER_LOST,
     Case.COPIED,
+    Case.FOREIGN,
 }
 
 
