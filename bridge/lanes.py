@@ -1,6 +1,6 @@
 """What each lane is known to hold, kept beside the cursor: where reading back begins.
 
-    LOG/cursors/NAME.lanes   JSON, replaced as a whole, durable before a lane is first used
+    LOG/cursors/NAME.lanes   JSON, replaced in place, durable before a lane is first used
 
 The cursor says what every lane has acknowledged; a lane may be further. After a crash the bridge
 reads each destination partition from the offset noted here to its end, finds the last stamp of
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from aolog.cursor import NOTES_SUFFIX, cursor_path
 from aolog.errors import StorageError, StorageFailed, SyncFailed
 from bridge.identity import Identity
+from bridge.notes_file import NotesFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,9 +71,13 @@ class LaneNotes:
     # How often it was said what to save, and the last of those that is saved.
     _told: int = field(default=0, init=False, repr=False, compare=False)
     _saved: int = field(default=0, init=False, repr=False, compare=False)
+    _file: NotesFile = field(init=False, repr=False, compare=False)
     _saves: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
+
+    def __post_init__(self) -> None:
+        self._file = NotesFile(self.path, self.storage)
 
     @classmethod
     def of(cls, reader: Reader, cursor: str, storage: Storage) -> LaneNotes:
@@ -87,16 +92,14 @@ class LaneNotes:
         path = notes_path(log_path, cursor)
         fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun, cluster=Identity(path))
         try:
-            file = storage.open_read(path)
+            text = NotesFile(path, storage).read()
         except FileNotFoundError:
             if begun:
                 _log.warning("%s is missing: destinations are read back from their begin", path)
             return fresh
         try:
-            text = file.pread(file.stat().size, 0)
-        finally:
-            file.close()
-        try:
+            if text is None:
+                raise ValueError("neither copy is intact")
             saved: dict[str, Any] = json.loads(text)
             source = bytes.fromhex(saved["source"])
             lanes = {
@@ -181,11 +184,10 @@ class LaneNotes:
             "aside_from": self.aside_from,
             "lanes": lanes,
         }
-        return json.dumps(saved, indent=1).encode()
+        return json.dumps(saved, separators=(",", ":")).encode()
 
     def _write(self, text: bytes) -> None:
         directory = os.path.dirname(self.path)  # noqa: PTH120 -- as in storage
         if not self.storage.exists(os.path.dirname(directory)):  # noqa: PTH120 -- as above
             raise StorageFailed("the log was removed", path=self.path)
-        self.storage.make_directory(directory)
-        self.storage.write_file(self.path, [text])
+        self._file.write(text)

@@ -25,6 +25,8 @@ from aolog.storage import Storage
 from bridge import arrivals, kafka, provider, read_back
 from bridge.embedded import EmbeddedBroker
 from bridge.forwarder import Forwarder
+from bridge.lanes import notes_path
+from bridge.notes_file import NotesFile
 from bridge.provider import MemoryProvider
 from bridge.source import Source
 from bridge.status import Status
@@ -188,6 +190,14 @@ def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         yield broker
+
+
+def notes_of(log: Path, cursor: str = "bridge") -> dict[str, Any]:
+    """What the bridge noted beside its cursor."""
+    text = NotesFile(notes_path(str(log), cursor), Storage()).read()
+    assert text is not None
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from bridge.librdkafka import away
 from bridge.names import check_servers
 from bridge.status import Status
 from tests.aolog.commands import on_terminal
-from tests.bridge.conftest import Process, append, cursor_of, fill, wait_until
+from tests.bridge.conftest import Process, append, cursor_of, fill, notes_of, wait_until
 
 if TYPE_CHECKING:
     from bridge.embedded import EmbeddedBroker
@@ -499,7 +499,7 @@ def test_a_reader_of_its_output_that_goes_away_stops_it_in_good_order_and_quietl
     assert (said == "") is not many  # what comes and goes is logged there
     assert "Traceback" not in said
     process.stderr.close()
-    assert json.loads((log / "cursors/bridge.lanes").read_text())["clean"]
+    assert notes_of(log)["clean"]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["completion", "bash"]])

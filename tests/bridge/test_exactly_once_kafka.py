@@ -46,6 +46,7 @@ from tests.bridge.conftest import (
     assert_arrived,
     cursor_of,
     fill,
+    notes_of,
     records_of,
 )
 from tests.stalling import StallingSystem
@@ -174,10 +175,10 @@ def test_a_stop_while_the_broker_hangs_ends_it_in_seconds_and_leaves_no_doubt_be
     process.until(lambda s: s["error"])  # a commit is not answered
     assert process.terminate(15.0) == 0
     assert process.statuses[-1]["lag_records"] > 0
-    assert json.loads((log / "cursors/bridge.lanes").read_text())["clean"] is False
+    assert notes_of(log)["clean"] is False
     kafka.resume()
     assert start(name, *EXACTLY, "--drain").end(120) == 0
-    assert json.loads((log / "cursors/bridge.lanes").read_text())["clean"] is True
+    assert notes_of(log)["clean"] is True
     assert_arrived(records_of(log), committed_in(kafka, name, 2), topic=name)
 
 

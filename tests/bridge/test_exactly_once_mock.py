@@ -19,7 +19,7 @@ from bridge.embedded import EmbeddedBroker
 from bridge.errors import CursorTopicUnfit, NotIsolated, WrongSetting
 from bridge.forwarder import Forwarder
 from bridge.transactional import TransactionalCluster
-from tests.bridge.conftest import Process, Run, assert_arrived, consume, fill, records_of
+from tests.bridge.conftest import Process, Run, assert_arrived, consume, fill, notes_of, records_of
 
 CURSORS = "aolog-bridge-cursors"
 EXACTLY = ("--delivery", "exactly_once")
@@ -127,7 +127,7 @@ def test_without_a_cluster_it_waits_says_so_and_stops_when_told(
     begin_s = time.monotonic()
     assert process.terminate(15.0) == 0
     assert time.monotonic() - begin_s < 10.0
-    notes = json.loads((log / "cursors/bridge.lanes").read_text())
+    notes = notes_of(log)
     assert (notes["delivery"], notes["clean"]) == ("exactly_once", True)  # it has sent nothing
 
 

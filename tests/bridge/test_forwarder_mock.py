@@ -36,6 +36,7 @@ from tests.bridge.conftest import (
     consume,
     cursor_of,
     fill,
+    notes_of,
     records_of,
     wait_until,
 )
@@ -289,23 +290,19 @@ def test_a_kill_before_anything_was_sent_does_not_count_as_lost_notes(
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
-def notes(log: Path) -> dict[str, object]:
-    return dict(json.loads((log / "cursors/bridge.lanes").read_text()))
-
-
 def test_the_notes_say_clean_only_while_nothing_can_be_under_way(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
     fill(log, 100)
     forward(drain=True).end()
-    assert notes(log)["clean"] is True
+    assert notes_of(log)["clean"] is True
     with Writer(log) as writer:
         append(writer, range(100, 200))
     run = forward(commit_s=600.0)
     run.until(lambda s: s.acknowledged == 100)
-    assert notes(log)["clean"] is False  # a kill now would leave it so
+    assert notes_of(log)["clean"] is False  # a kill now would leave it so
     run.stop()
-    assert notes(log)["clean"] is True
+    assert notes_of(log)["clean"] is True
 
 
 def test_a_stop_with_requests_under_way_is_not_clean_nor_is_one_that_never_looked(
@@ -322,13 +319,13 @@ def test_a_stop_with_requests_under_way_is_not_clean_nor_is_one_that_never_looke
         append(writer, range(100, 200))
     run.until(lambda s: s.outstanding > 0)
     run.stop()
-    assert notes(log)["clean"] is False
+    assert notes_of(log)["clean"] is False
     broker.set_down()
     broker.set_rtt_ms(0)
     run = forward()
     run.until(lambda s: s.error)
     run.stop()
-    assert notes(log)["clean"] is False
+    assert notes_of(log)["clean"] is False
 
 
 # --- outages --------------------------------------------------------------------------------
@@ -479,14 +476,14 @@ def test_a_stop_while_it_reads_back_ends_it_in_seconds_and_not_as_clean(
     forward(topic="wide", drain=True).end()
     with Writer(log) as writer:
         append(writer, range(2000, 2100))
-    saved = notes(log)
+    saved = notes_of(log)
     (log / "cursors/bridge.lanes").write_text(json.dumps({**saved, "clean": False}))
     answer_within(monkeypatch, 10.0)
     broker.set_rtt_ms(400)  # 60 lanes would take half a minute and more
     run = forward(topic="wide")
     time.sleep(3.0)
     run.stop()
-    assert notes(log)["clean"] is False
+    assert notes_of(log)["clean"] is False
     assert cursor_of(log) < records_of(log)[-1].address
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -38,6 +37,7 @@ from tests.bridge.conftest import (
     consume,
     cursor_of,
     fill,
+    notes_of,
     records_of,
     wait_until,
 )
@@ -51,11 +51,6 @@ def run(*arguments: object) -> str:
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.stderr
     return result.stdout
-
-
-def notes_of(log: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(notes_path(str(log), "bridge")).read_text())
-    return found
 
 
 def note(log: Path, **changes: object) -> None:
@@ -378,7 +373,7 @@ def test_dead_letters_are_replayed_to_any_cluster(
     forward(drain=True, poison="dead-letter", settings=small).end()
     for to, records in ((broker, 5), (other, 3)):
         said = run("replay", log, "--dead-letter", "--bootstrap-servers", to.bootstrap_servers)
-        assert said == f"{records} dead letters were sent again\n"
+        assert said == f"{records} dead letters were sent again: {records} to {TOPIC}\n"
         with Writer(log) as writer:
             append(writer, range(5, 8), size=3000)
         forward(drain=True, poison="dead-letter", settings=small).end()

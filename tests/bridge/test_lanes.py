@@ -122,10 +122,59 @@ class FullStorage(Storage):
         raise StorageFull("no room", path=path)
 
 
-def test_on_a_full_disk_saving_says_so_and_what_was_saved_stays(tmp_path: Path) -> None:
+def test_saving_again_needs_no_room_on_a_full_disk(tmp_path: Path) -> None:
+    """What frees space needs none: the notes are replaced in place, as cursors are."""
     saved(tmp_path)
     notes = LaneNotes.load(str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True)
-    notes.lanes["t", 0].offset = 1000
-    with pytest.raises(StorageFull):
+    before = (tmp_path / "cursors/bridge.lanes").stat()
+    for offset in range(1000, 1005):
+        notes.lanes["t", 0].offset = offset
         notes.save()
-    assert load(tmp_path).lanes["t", 0] == LaneNote(5, 70)
+        assert load(tmp_path).lanes["t", 0] == LaneNote(offset, 70)
+    after = (tmp_path / "cursors/bridge.lanes").stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+
+
+def test_notes_that_outgrow_their_room_say_on_a_full_disk_how_much_to_free_and_stay(
+    tmp_path: Path,
+) -> None:
+    saved(tmp_path)
+    notes = LaneNotes.load(str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True)
+    notes.lanes |= {("t", partition): LaneNote(1) for partition in range(1000)}
+    with pytest.raises(StorageFull, match=r"free [0-9]+ KiB"):
+        notes.save()
+    assert len(load(tmp_path).lanes) == 3
+    grown = LaneNotes.load(str(tmp_path), "bridge", Storage(), topic_uuid=UUID, begun=True)
+    grown.lanes |= notes.lanes
+    grown.save()
+    assert load(tmp_path).lanes == grown.lanes
+
+
+@pytest.mark.parametrize("cut", [0, 8, 30, 100])
+def test_a_save_that_is_cut_off_leaves_the_notes_before_it(tmp_path: Path, cut: int) -> None:
+    """Whatever part of a slot is damaged, the other one counts."""
+    notes = saved(tmp_path)
+    path = tmp_path / "cursors/bridge.lanes"
+    half = path.stat().st_size // 2
+    for offset, slot in ((6, half), (7, 0), (8, half)):
+        before = notes.lanes["t", 0].offset
+        notes.lanes["t", 0].offset = offset
+        notes.save()
+        whole = path.read_bytes()
+        path.write_bytes(whole[: slot + cut] + b"\xff" * 50 + whole[slot + cut + 50 :])
+        assert load(tmp_path).lanes["t", 0].offset == before
+        path.write_bytes(whole)
+        assert load(tmp_path).lanes["t", 0].offset == offset
+
+
+def test_notes_of_an_earlier_version_are_read_and_replaced(tmp_path: Path) -> None:
+    (tmp_path / "cursors").mkdir()
+    path = tmp_path / "cursors/bridge.lanes"
+    lane = {"topic": "t", "partition": 0, "offset": 1, "address": 2}
+    path.write_text(json.dumps({
+        "version": 1, "source": UUID.hex(), "clean": True, "lost": False, "lanes": [lane],
+    }))  # fmt: skip  # a table
+    notes = load(tmp_path)
+    assert notes.lanes == {("t", 0): LaneNote(1, 2)}
+    notes.save()
+    assert load(tmp_path).lanes == notes.lanes

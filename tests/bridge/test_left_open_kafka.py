@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +10,7 @@ from aolog import Writer
 from bridge.cursor_record import CursorRecord, encode_cursor
 from bridge.stamp import HEADER_NAME, encode_stamp
 from tests.bridge.against_kafka import CURSORS, EXACTLY, Start, committed_in, name_of, raw_committed
-from tests.bridge.conftest import append, assert_arrived, records_of
+from tests.bridge.conftest import append, assert_arrived, notes_of, records_of
 from tests.kafka.hanging import leave_open, unverified
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def test_whether_something_may_be_left_open_is_known_behind_a_stop(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     def said() -> tuple[bool, bool]:
-        notes = json.loads((log / "cursors/bridge.lanes").read_text())
+        notes = notes_of(log)
         return notes["clean"], notes["unsure"]
 
     name = topic(2)

@@ -36,6 +36,7 @@ from tests.bridge.conftest import (
     consume,
     cursor_of,
     fill,
+    notes_of,
     records_of,
     wait_until,
 )
@@ -417,7 +418,7 @@ def test_the_notes_remember_a_lane_that_proves_nothing(
     fill(log, 100)
     forward(drain=True).end()
     path = log / "cursors/bridge.lanes"
-    saved = json.loads(path.read_text())
+    saved = notes_of(log)
     assert [lane["distrusted"] for lane in saved["lanes"]] == [False] * 4
     saved["lanes"][2]["distrusted"] = True
     path.write_text(json.dumps(saved))
@@ -426,4 +427,4 @@ def test_the_notes_remember_a_lane_that_proves_nothing(
     run.stop()
     again: Forwarder = run.forwarder
     assert not again._delivery._engine.distrusts((TOPIC, 1))
-    assert json.loads(path.read_text())["lanes"][2]["distrusted"] is True
+    assert notes_of(log)["lanes"][2]["distrusted"] is True

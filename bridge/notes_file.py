@@ -1,0 +1,123 @@
+"""A short text in a file that is replaced in place: two slots of the same size, written in turn.
+
+    0          slot 0      header: magic, sequence, length and hash of the text; then the text
+    size / 2   slot 1      the intact slot with the higher sequence counts
+
+Replacing the text takes no free block, so a log on a full disk can be drained and then frees itself.
+A write that is cut off leaves the other slot. Only a text that outgrows its slot needs room: then the
+file is made anew, with slots twice as large as the text. A file without slots is the text itself, as
+earlier versions wrote it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from aolog.errors import StorageFull
+from aolog.storage import parent_of
+
+if TYPE_CHECKING:
+    from aolog.storage import File, Storage
+
+__all__ = ["NotesFile"]
+
+_MAGIC = b"AONOTES1"
+_HEADER = struct.Struct(
+    "<"
+    "8s"  # magic
+    "Q"  # sequence, from 1 on: its lowest bit is the slot's number
+    "I"  # bytes of the text
+    "I"  # zeros
+    "Q"  # xxh3_64 of the sequence and the text
+)
+_SLOT_BYTES_MIN = 16 << 10  # about 100 partitions
+_BLOCK_BYTES = 4096
+
+
+class NotesFile:
+    """The file at a path. Not thread-safe: one writer at a time."""
+
+    def __init__(self, path: str, storage: Storage) -> None:
+        self._path = path
+        self._storage = storage
+        # A writer that was killed may have left a slot that is not on the device yet.
+        self._is_durable = False
+
+    def read(self) -> bytes | None:
+        """The text; None where no slot is intact. Raises FileNotFoundError, StorageError."""
+        file = self._storage.open_read(self._path)
+        try:
+            size = file.stat().size
+            if file.pread(1, 0) != _MAGIC[:1] and file.pread(1, size // 2) != _MAGIC[:1]:
+                return file.pread(size, 0)
+            return _newest(file, size // 2)[1]
+        finally:
+            file.close()
+
+    def write(self, text: bytes) -> None:
+        """Durable on return; after an error the text before stays. Raises StorageFull only where
+        the file has to be made, or is too small, and SyncFailed."""
+        try:
+            file = self._storage.open_write(self._path)
+        except FileNotFoundError:
+            self._make(text)
+            return
+        try:
+            slot_bytes = file.stat().size // 2
+            sequence, before = _newest(file, slot_bytes)
+            if before is None or _HEADER.size + len(text) > slot_bytes:
+                self._make(text)
+                return
+            if not self._is_durable:  # before the other slot, which may be durable, is written over
+                file.datasync()
+                self._is_durable = True
+            sequence += 1
+            file.pwrite_all(_slot(sequence, text), sequence % 2 * slot_bytes)
+            file.datasync()
+        finally:
+            file.close()
+
+    def _make(self, text: bytes) -> None:
+        needed = 2 * (_HEADER.size + len(text))
+        slot_bytes = max(_SLOT_BYTES_MIN, -(-needed // _BLOCK_BYTES) * _BLOCK_BYTES)
+        first = b"".join(_slot(2, text))
+        try:
+            self._storage.make_directory(parent_of(self._path))
+            self._storage.write_file(
+                self._path, [first.ljust(slot_bytes, b"\0"), bytes(slot_bytes)]
+            )
+        except StorageFull as error:
+            raise StorageFull(
+                "no room for the bridge's notes",
+                hint=f"free {2 * slot_bytes >> 10} KiB, and 8 KiB for its cursor: after that the "
+                "bridge needs no room to drain the log and to prune it",
+                **{**error.details, "path": self._path},
+            ) from error
+        self._is_durable = True
+
+
+def _slot(sequence: int, text: bytes) -> list[bytes]:
+    return [_HEADER.pack(_MAGIC, sequence, len(text), 0, _hash(sequence, text)), text]
+
+
+def _hash(sequence: int, text: bytes) -> int:
+    return int(xxhash.xxh3_64_intdigest(text, seed=sequence))
+
+
+def _newest(file: File, slot_bytes: int) -> tuple[int, bytes | None]:
+    """Sequence and text of the intact slot with the higher sequence; (0, None) if none is."""
+    found: list[tuple[int, bytes]] = []
+    for at in (0, slot_bytes):
+        header = file.pread(_HEADER.size, at)
+        if len(header) < _HEADER.size:
+            continue
+        magic, sequence, length, _, digest = _HEADER.unpack(header)
+        if magic != _MAGIC or _HEADER.size + length > slot_bytes:
+            continue
+        text = file.pread(length, at + _HEADER.size)
+        if _hash(sequence, text) == digest:
+            found.append((sequence, text))
+    return max(found, default=(0, None))

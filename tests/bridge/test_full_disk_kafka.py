@@ -1,0 +1,99 @@
+"""A bridge on a disk without a free byte, against Apache Kafka: it drains the log, and prunes it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aolog import Writer
+from tests.bridge.conftest import Process
+
+if TYPE_CHECKING:
+    from tests.kafka.plugin import TopicFactory
+    from tests.kafka.server import KafkaServer
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk that is full"),
+]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MiB."""
+    at = tmp_path / "disk"
+    at.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(at)], check=True)
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", str(at)], check=True)
+
+
+def fill_up(disk: Path, keep: int = 0) -> None:
+    """Takes what room there is, but for `keep` bytes."""
+    with (disk / "ballast").open("wb", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            with pytest.raises(OSError, match="No space left"):
+                while True:
+                    file.write(b"x" * size)
+        file.truncate(file.tell() - keep)
+
+
+@pytest.fixture
+def drain(
+    kafka: KafkaServer, topic: TopicFactory, bridge: Callable[..., Process], disk: Path
+) -> Callable[[str], tuple[int, str]]:
+    """Drains and prunes the log on the disk: exit status and standard error."""
+    name = topic(1)
+
+    def drain(delivery: str) -> tuple[int, str]:
+        process = bridge(
+            "run", "--log", disk / "log", "--topic", name, "--drain", "--prune",
+            "--delivery", delivery, "--bootstrap-servers", kafka.bootstrap_servers,
+        )  # fmt: skip  # a command line
+        return process.end(120), process.stderr
+
+    return drain
+
+
+DELIVERIES = pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+
+
+@DELIVERIES
+def test_a_log_on_a_full_disk_is_drained_and_pruned_after_a_first_start(
+    drain: Callable[[str], tuple[int, str]], disk: Path, delivery: str
+) -> None:
+    log = disk / "log"
+    with Writer(log, slab_bytes=1 << 20) as writer:
+        writer.append(b"first")
+    assert drain(delivery)[0] == 0
+    with Writer(log, slab_bytes=1 << 20) as writer:
+        for number in range(3_600):
+            writer.append(b"%04d" % number * 250)
+    fill_up(disk)
+    before = len(list(log.glob("*.slab")))
+    status, said = drain(delivery)
+    assert status == 0, said
+    assert "3,600 acknowledged, 0 pending" in said
+    assert len(list(log.glob("*.slab"))) < before
+
+
+@DELIVERIES
+def test_a_first_start_on_a_full_disk_says_how_much_to_free(
+    drain: Callable[[str], tuple[int, str]], disk: Path, delivery: str
+) -> None:
+    with Writer(disk / "log") as writer:
+        writer.append(b"first")
+    fill_up(disk)
+    status, said = drain(delivery)
+    assert status == 4
+    assert "free 32 KiB, and 8 KiB for its cursor" in said
+    fill_up(disk, keep=40 << 10)
+    assert drain(delivery)[0] == 0
