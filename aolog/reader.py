@@ -29,7 +29,7 @@ from aolog.errors import (
 from aolog.lag import lag
 from aolog.log import Log
 from aolog.notices import records_lost
-from aolog.pruned import pruned_before
+from aolog.pruned import both, pruned_before
 from aolog.resume import check_end, identity, resume
 from aolog.scan import Scan
 from aolog.storage import Storage, absolute
@@ -434,18 +434,23 @@ class Reader:
         return self._log.listed(lambda: lag(self._log, address, ordinal, frame))
 
     def pruned(self) -> Gap | None:
-        """What retention has removed of what this reader has not read: the gap that it will meet.
-        None if it lost nothing. The slab that the reader has open does not count: it can still be
-        read to its end."""
-        return self.pruned_from(self.tell(), self.ordinal)
+        """What retention has removed of what this reader has not read, as a gap; None if it lost
+        nothing. The slab that the reader has open does not count: it can still be read to its
+        end."""
+        lost = None
+        for gap in self.pruned_from(self.tell(), self.ordinal):
+            lost = both(lost, gap)
+        return lost
 
-    def pruned_from(self, address: int, ordinal: int | None) -> Gap | None:
-        """As `pruned`, from another position."""
+    def pruned_from(self, address: int, ordinal: int | None) -> list[Gap]:
+        """As `pruned`, from any position, each gap by itself as reading from there will meet it; or
+        the begin of one, while more is being removed."""
         self._check()
         self._log.refresh()
         if address == self.tell():
             return self._log.listed(self._scan.pruned)
-        return self._log.listed(lambda: pruned_before(self._log, address, ordinal))
+        gap = self._log.listed(lambda: pruned_before(self._log, address, ordinal))
+        return [] if gap is None else [gap]
 
     # --- closing ----------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from aolog.frame import (
     KIND_RECORDS,
     Frame,
 )
-from aolog.pruned import both, pruned_before
+from aolog.pruned import pruned_before
 from aolog.record import Gap, GapReason
 from aolog.walk import Damage, QueuefkaWalker, Tail, Walker
 
@@ -136,17 +136,15 @@ class Scan:
                 return found
         return None
 
-    def pruned(self) -> Gap | None:
-        """The loss to pruning that it has met and not yet returned, or will meet, as one gap; None
-        if there is none. Of the log as it is listed. Raises FileNotFoundError."""
-        lost = None
-        for found in self._out:
-            if isinstance(found, Gap) and found.reason == "pruned" and found.records_lost != 0:
-                lost = both(lost, found)
+    def pruned(self) -> list[Gap]:
+        """The losses to pruning that it has met and not yet returned, and the one that it will
+        meet. Of the log as it is listed. Raises FileNotFoundError."""
+        gaps = [found for found in self._out if isinstance(found, Gap)]
+        met = [gap for gap in gaps if gap.reason == "pruned" and gap.records_lost != 0]
         if self.slab is not None and self.slab.base >= self.log.bases[0]:
-            return lost
+            return met
         ahead = pruned_before(self.log, *self._needs_next())
-        return lost if ahead is None else both(lost, ahead)
+        return met if ahead is None else [*met, ahead]
 
     def _needs_next(self) -> tuple[int, int | None]:
         """(address, ordinal) of what it needs of the log's files next: what follows the slab that

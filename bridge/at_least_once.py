@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from bridge.errors import DestinationError
-    from bridge.lane import LaneKey
+    from bridge.lane import LaneKey, Position
     from bridge.lanes import LaneNotes
     from bridge.routing import Routing
     from bridge.source import Source
@@ -139,6 +139,11 @@ class AtLeastOnce:
     def over(self) -> bool:
         """As Delivery says."""
         return self._engine.over
+
+    @property
+    def unread(self) -> Position:
+        """As Delivery says."""
+        return self._engine.unread
 
     @property
     def attempts(self) -> int:

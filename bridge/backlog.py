@@ -9,6 +9,7 @@ from aolog.cursor import cursor_names, read_position
 from aolog.errors import AddressPruned, AologError, NotALog, UsageError
 from aolog.retention import prune
 from aolog.storage import Storage
+from bridge.losses import LogLosses
 from bridge.provider import Message
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Backlog:
             max_record_bytes=MAX_RECORD_BYTES,
         )
         self.lost = 0
-        self._told_to = 0
+        self._losses = LogLosses()
         try:
             self._reader = Reader(path, cursor=CURSOR, on_gap=self._on_gap, storage=self._storage)
             try:
@@ -88,11 +89,14 @@ class Backlog:
             self._free_log()
             raise
         self._freed_to = self._reader.tell()
+        if (lost := self._reader.pruned()) is not None:  # by an earlier process; `lag` excludes it
+            self._on_gap(lost)
 
     def _on_gap(self, gap: Gap) -> None:
-        if gap.end > self._told_to:  # else it went back, and meets it again
-            self.lost += gap.records_lost or 0
-            self._told_to = gap.end
+        """It may meet one again: where it went back, or opened in front of it."""
+        before = self._losses.records
+        self._losses.add(gap)
+        self.lost += self._losses.records - before
 
     @property
     def lag(self) -> int:

@@ -48,6 +48,11 @@ class Delivery(Protocol):
         """Stopped or failed."""
 
     @property
+    def unread(self) -> Position | None:
+        """From where the log has still to be read: what is before it is delivered, or in memory.
+        None: not known before the cluster answers."""
+
+    @property
     def attempts(self) -> int:
         """Failures since something last succeeded."""
 

@@ -200,6 +200,12 @@ class Engine:
         return found
 
     @property
+    def unread(self) -> Position:
+        """From where records have still to be read: those that are under way are in memory."""
+        places = [lane.behind for lane in self.lanes.values() if lane.behind is not None]
+        return min(places, default=self.frontier, key=lambda place: place.address)
+
+    @property
     def over(self) -> bool:
         """Stopped: no command will follow."""
         return self.state is State.STOPPED

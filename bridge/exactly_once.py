@@ -164,6 +164,15 @@ class ExactlyOnce:
         return self._engine.over
 
     @property
+    def unread(self) -> Position | None:
+        """As Delivery says. After a kill the cluster's cursor may be ahead of the local one; if it
+        does not answer, the local one counts."""
+        engine = self._engine
+        if engine.in_doubt and not self._connections and engine.failure is None:
+            return None
+        return self._source.position
+
+    @property
     def attempts(self) -> int:
         """As Delivery says."""
         return self._engine.attempts

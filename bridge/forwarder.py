@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from aolog import Gap, Reader, Record
+    from aolog import Reader, Record
     from aolog.retention import Retention
     from aolog.storage import Storage
     from bridge.delivery import Progress
     from bridge.engine import Position
+    from bridge.losses import LogLosses
     from bridge.protocol import Poison
     from bridge.topic_creation import CreateTopics
 
@@ -60,6 +61,7 @@ class Forwarder:
     cluster's own defaults, and that is said; "never": it is waited for.
     storage: where the log is, if not in the system's files. cluster: what the configuration calls the
     destination. drain_to: with `drain`, what was the end where an earlier one began; it goes by that.
+    losses: counts what cannot be delivered, also for forwarders of this log before and after.
 
     delivery: what is promised whatever is killed, and for how long an outage lasts.
     "at_least_once": nothing is lost, each partition keeps the order of the log, and what arrived
@@ -101,6 +103,7 @@ class Forwarder:
         storage: Storage | None = None,
         cluster: str = "",
         drain_to: int | None = None,
+        losses: LogLosses | None = None,
     ) -> None:
         if delivery not in DELIVERIES:
             raise WrongSetting(
@@ -117,6 +120,7 @@ class Forwarder:
             prune_delivered=prune_delivered,
             pace=Paces(own, shared_pace),
             storage=storage,
+            losses=losses,
         )
         reader = self._source.reader
         self._stop_asked = self._reopen_asked = False
@@ -232,12 +236,7 @@ class Forwarder:
     def check_whole(self) -> None:
         """After a drain: raises GapFound if gaps of the log were passed on the way. What could
         not be read was not delivered; the cursor is behind it, so the next run says nothing."""
-        self._source.losses.check(self._source.reader.path, "delivered")
-
-    @property
-    def gaps(self) -> dict[int, Gap]:
-        """Those that it met, by where they begin."""
-        return self._source.gaps
+        self._source.losses.check(self._source.reader.path)
 
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:
@@ -262,6 +261,9 @@ class Forwarder:
             self._rate = (progress.acknowledged - before) / (now_s - since_s)
             self._rate_from = (now_s, progress.acknowledged)
         lag = self._lag(progress.position)
+        unread = self._delivery.unread
+        if unread is not None and (self.drain_to is None or unread.address < self.drain_to):
+            self._source.count_pruned(unread)
         return Status(
             state=progress.state,
             reachable=progress.reachable,

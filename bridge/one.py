@@ -46,6 +46,8 @@ class One:
                 phase=Phase.DONE if state == "stopped" else Phase.RUNNING,
                 state=state,
                 **(NOTHING if status is None else status.counted()),
+                lost_records=0 if status is None else status.lost_records,
+                gaps=0 if status is None else status.gaps,
                 restarts=0,
                 silent_s=time.monotonic() - self._forwarder.moved_s,
                 error=status.error if status else None,

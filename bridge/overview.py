@@ -43,7 +43,8 @@ class Phase:
 
 
 class LogStatus(NamedTuple):
-    """One log on its way to one cluster. Counts are since the process started.
+    """One log on its way to one cluster. Counts are since the process started. lost_records, gaps:
+    what cannot be delivered, as in bridge.status.Status.
 
     The counts of logs that are gone are kept in one more, whose phase is `removed`.
 
@@ -110,7 +111,7 @@ class LogStatus(NamedTuple):
         del own["lag"]
         shown = {} if status is None else status._asdict()
         shown |= {name: getattr(self, name) for name in ("lag_records", "lag_bytes", "lag_seconds")}
-        for name in ("state", *COUNTED, "error"):
+        for name in ("state", *COUNTED, "lost_records", "gaps", "error"):
             shown.pop(name, None)
         return {**own, **shown}
 

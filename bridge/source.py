@@ -1,17 +1,16 @@
-"""The log as a forwarder sees it: a reader with a cursor, the gaps that it met, and pruning."""
+"""The log as a forwarder sees it: a reader with a cursor, what cannot be delivered, and pruning."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
-from aolog import Gap, Reader
+from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned
-from aolog.losses import Losses
-from aolog.notices import records_lost
 from aolog.retention import Retention, prune
 from aolog.storage import Storage
 from bridge.engine import Position
+from bridge.losses import LogLosses
 from bridge.pace import Paces
 
 if TYPE_CHECKING:
@@ -34,8 +33,8 @@ _log = logging.getLogger("bridge")
 class Source:
     """One log. prune_delivered: removes slabs that the cursor and every other protecting cursor
     have passed, or of them what retention lets go. pace: how fast it may be sent. storage: where
-    the log is. Not thread-safe, but for `prune` and what `committing` returns. Raises what Reader
-    raises."""
+    the log is. losses: counts what cannot be delivered; it may outlive the source. Not thread-safe,
+    but for `prune` and what `committing` returns. Raises what Reader raises."""
 
     def __init__(
         self,
@@ -45,13 +44,13 @@ class Source:
         prune_delivered: bool | Retention = False,
         pace: Paces | None = None,
         storage: Storage | None = None,
+        losses: LogLosses | None = None,
     ) -> None:
         self.storage = storage or Storage()
-        self.reader = Reader(path, cursor=cursor, on_gap=self.on_gap, storage=self.storage)
+        self.losses = losses or LogLosses()
+        self.reader = Reader(path, cursor=cursor, on_gap=self.losses.met, storage=self.storage)
         self.cursor = cursor
         self.pace = pace or Paces()
-        self.losses = Losses()
-        self.gaps: dict[int, Gap] = {}
         self._record_bytes = READ_BYTES_MIN / READ_RECORDS
         keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
         self._retention = keep or None
@@ -98,25 +97,15 @@ class Source:
         try:
             self.reader.seek_position(*position)
         except AddressPruned:
-            begin, ordinal = self.reader.seek("earliest"), self.reader.ordinal
-            before = position.ordinal
-            lost = None if ordinal is None or before is None else max(0, ordinal - before)
-            self.on_gap(Gap(position.address, begin, "pruned", lost))
+            self.reader.seek("earliest")
+            for gap in self.reader.pruned_from(*position):
+                self.losses.met(gap)
 
-    def on_gap(self, gap: Gap) -> None:
-        """Counts a gap, once, however often it is read again after a rewind."""
-        if gap.begin in self.gaps:
-            return
-        self.gaps[gap.begin] = gap
-        self.losses.add(gap)
-        _log.warning(
-            "gap in the log: addresses %d to %d (%s), %s lost",
-            gap.begin,
-            gap.end,
-            gap.reason,
-            records_lost(gap.records_lost),
-        )
+    def count_pruned(self, position: Position) -> None:
+        """Counts what retention has removed of what is still to be read from there on."""
+        self.losses.pruned(self.reader.pruned_from(*position))
 
     def close(self) -> None:
         """Gives the cursor to the next."""
+        self.losses.warn(at_once=True)
         self.reader.close()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["COUNTED", "NOTHING", "Status", "pending"]
 
-COUNTED = ("acknowledged", "skipped", "lost_records", "gaps", "dead_lettered", "dropped")
+COUNTED = ("acknowledged", "skipped", "dead_lettered", "dropped")
 """Fields that count since the forwarder started: sums over forwarders mean something."""
 NOTHING: dict[str, Any] = dict.fromkeys(COUNTED, 0)
 
@@ -23,7 +23,9 @@ class Status(NamedTuple):
     state: of the machine that delivers; to users it is said in the words of bridge.overview.
     acknowledged, skipped: records since it started; skipped were in Kafka already. lag_records,
     lag_bytes, lag_seconds: behind the first that is not acknowledged yet. ahead_records: of those,
-    at least so many are done with already, as lanes that do not wait have gone on. lost_records: in gaps that it had to pass.
+    at least so many are done with already, as lanes that do not wait have gone on. lost_records, gaps:
+    what cannot be delivered, since the process started: damaged, or removed by retention before it
+    was delivered, from when it is gone; records where their number is known.
     dead_lettered, dropped: records that will never be taken, since it started. held_back: lanes
     whose records wait in the log; standing: those of them that wait until somebody acts (a reload
     or a restart tries them again).

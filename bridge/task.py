@@ -26,12 +26,12 @@ from aolog.errors import (
     NotALog,
     UsageError,
 )
-from aolog.losses import Losses
 from aolog.retention import prune
 from aolog.storage import Storage
 from bridge.errors import OtherCluster
 from bridge.lanes import LaneNotes
 from bridge.loglines import naming
+from bridge.losses import LogLosses
 from bridge.overview import LogStatus, Phase, state_of
 from bridge.status import COUNTED, NOTHING
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import Callable
 
-    from aolog import Gap, Lag
+    from aolog import Lag
     from bridge.forwarder import Forwarder
     from bridge.identity import Identity
     from bridge.plans import Plan
@@ -59,8 +59,8 @@ _GOOD_S = 60.0  # a forwarder that ran so long did not fail at once
 class Task:
     """See the module. `phase` and what follows belong to the supervisor's thread.
 
-    ended: where the task is put when its thread ends. ending: why it was told to stop. gaps:
-    those that its forwarders met, by where they begin; the next turn may meet one again.
+    ended: where the task is put when its thread ends. ending: why it was told to stop. losses:
+    what cannot be delivered, over all turns; the next one may meet it again.
     counting: held while counts go from the status to the totals. lag: see LogStatus. drain_to: the
     log's end at its first turn. drained: whether the last turn came to there. unmet: the cluster
     that its cursor is of, where it had nothing to do and did not ask the one that is there.
@@ -79,7 +79,7 @@ class Task:
     attempts: int = 0
     restarts: int = 0
     totals: Counter[str] = field(default_factory=Counter)
-    gaps: dict[int, Gap] = field(default_factory=dict)
+    losses: LogLosses = field(default_factory=LogLosses)
     error: BaseException | None = None
     last_error: str | None = None
     thread: threading.Thread | None = None
@@ -112,6 +112,7 @@ class Task:
         more = {
             "drain": drain,
             "stop_s": stop_s,
+            "losses": self.losses,
             "settings_by_default": {"queue.buffering.max.kbytes": str(queue_kbytes)},
         }
         self.thread = threading.Thread(
@@ -146,8 +147,6 @@ class Task:
             with self.counting:
                 self.totals.update(self.status.counted())
                 self.status = self.status._replace(**NOTHING, outstanding=0, rate=0.0)
-        if self.forwarder is not None:
-            self.gaps |= self.forwarder.gaps
         self.thread = self.forwarder = None
         if self.error is None and self.unmet is None:
             self.last_error = None
@@ -176,11 +175,8 @@ class Task:
         the cursor is behind it, so the next run says nothing."""
         self.phase = Phase.DONE
         if drained:
-            losses = Losses()
-            for gap in self.gaps.values():
-                losses.add(gap)
             try:
-                losses.check(self.path, "delivered")
+                self.losses.check(self.path)
             except GapFound as error:
                 self.error = error
                 self.stands(error)
@@ -233,6 +229,8 @@ class Task:
             phase=phase,
             state=state,
             **{name: counted[name] for name in COUNTED},
+            lost_records=self.losses.records,
+            gaps=self.losses.gaps,
             restarts=self.restarts,
             silent_s=silent_s,
             error=reason,
@@ -295,17 +293,22 @@ class Task:
                 self.waits(error)
 
     def measure(self) -> bool:
-        """Asks the files how much is pending, where no forwarder tells; whether there is a cursor
-        to go by. Without one, all of the log is."""
+        """Asks the files how much is pending, and what retention removed unread, where no forwarder
+        tells; whether there is a cursor to go by. Without one, all of the log is."""
         storage = Storage()
         lag, known = None, True
         with suppress(AologError, OSError), Reader(self.path, storage=storage) as reader:
             try:
                 cursor = self.plan.options["cursor"]
-                reader.stand_at(read_position(self.path, cursor, storage))
+                position = read_position(self.path, cursor, storage)
+                reader.stand_at(position)
             except NoSuchCursor:
                 known = False
             lag = reader.lag()
+            # Another bridge that holds the cursor counts its losses itself.
+            if known and self.phase != Phase.RUNNING and not isinstance(self.error, CursorLocked):
+                with naming(self.name):
+                    self.losses.pruned(reader.pruned_from(position.address, position.ordinal))
         self.lag = lag
         return known and lag is not None
 

@@ -9,6 +9,7 @@ import click
 import aolog
 from aolog import Reader
 from aolog.cli.output import json_option, out
+from aolog.notices import records_lost
 from aolog.storage import Storage
 
 __all__ = ["cursors"]
@@ -38,6 +39,7 @@ def cursors(log: str, *, as_json: bool) -> None:
             told: dict[str, object] = {
                 **each._asdict(),
                 "lag": each.lag._asdict(),
+                "pruned": None if each.pruned is None else each.pruned._asdict(),
                 "clean": notes.clean,
                 "cluster": notes.cluster.known or None,
             }
@@ -49,7 +51,10 @@ def cursors(log: str, *, as_json: bool) -> None:
             continue
         lag = "unknown" if each.lag.records is None else f"{each.lag.records:,}"
         of = f", of Kafka cluster {notes.cluster.known}" if notes.cluster.known else ""
-        out.line(f"{each.name}: address {each.address}, {lag} records to go{of}")
+        lost = ""
+        if each.pruned is not None:
+            lost = f", {records_lost(each.pruned.records_lost)} pruned before they were delivered"
+        out.line(f"{each.name}: address {each.address}, {lag} records to go{lost}{of}")
         for (topic, partition), note in lanes:
             ahead = "  ahead of the cursor" if note.address > each.address else ""
             held = f"holds up to {note.address}" if note.address >= 0 else "holds nothing"

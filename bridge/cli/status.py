@@ -40,6 +40,10 @@ def status(
     stands, or waits to try again), stopped. From the disk alone: running or stopped, the cursor
     and what is behind it.
 
+    LOST RECORDS: damaged in the log, or removed by retention before they were delivered. Of a
+    running bridge: since it started. From the disk (error `pruned`): what the cursor will find
+    removed.
+
     \b
     Examples:
       aolog-bridge status --http 127.0.0.1:9100
@@ -117,6 +121,7 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
         "lag_records": lag.records,
         "lag_bytes": lag.bytes,
         "lag_seconds": lag.seconds,
+        "lost_records": 0 if stands.pruned is None else stands.pruned.records_lost,
         "error": None if stands.state == "ok" else stands.state,
     }
 
@@ -129,9 +134,10 @@ def _tell(found: dict[str, Any]) -> None:
             f"{whole['state']}: {counted(whole['logs'], 'log')}, "
             f"{whole['acknowledged']:,} acknowledged, "
             f"{'?' if left is None else f'{left:,}'} pending"
+            + (f", {whole['lost_records']:,} lost" if whole["lost_records"] else "")
             + (f" ({whole['error']})" if whole.get("error") else "")
         )
-    head = ("LOG", "CLUSTER", "STATE", "LAG RECORDS", "LAG", "AGE", "ERROR")
+    head = ("LOG", "CLUSTER", "STATE", "LAG RECORDS", "LAG", "AGE", "LOST RECORDS", "ERROR")
     rows = [
         (
             log["log"],
@@ -140,6 +146,7 @@ def _tell(found: dict[str, Any]) -> None:
             log.get("lag_records"),
             None if log.get("lag_bytes") is None else human_bytes(log["lag_bytes"]),
             None if log.get("lag_seconds") is None else human_seconds(log["lag_seconds"]),
+            log.get("lost_records"),
             log.get("error"),
         )
         for log in found["logs"]

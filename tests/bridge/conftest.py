@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from aolog import Reader, Record, Writer
+from aolog import Reader, Record, Retention, Writer
 from aolog.cursor import read_position
 from aolog.storage import Storage
 from bridge import arrivals, kafka, provider, read_back
@@ -122,6 +122,23 @@ def fill(log: Path, count: int, *, keys: int = 50, size: int = 20, **options: An
     """Records of which each says its number."""
     with Writer(log, **options) as writer:
         append(writer, range(count), keys=keys, size=size)
+
+
+def bounded(log: Path, **options: Any) -> Writer:
+    """A writer that removes what no cursor has read, beyond some thousand small records."""
+    return Writer(
+        log,
+        slab_bytes=32 << 10,
+        batch_bytes=2000,
+        flush_seconds=0.02,
+        retention=Retention(max_bytes=128 << 10, when_full="prune"),
+        **options,
+    )
+
+
+def gone(log: Path, appended: int, delivered: int = 0) -> int:
+    """Records that are not there any more and were not delivered."""
+    return appended - len(records_of(log)) - delivered
 
 
 def append(writer: Writer, numbers: Iterable[int], *, keys: int = 50, size: int = 20) -> None:

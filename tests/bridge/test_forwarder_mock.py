@@ -1089,7 +1089,7 @@ def test_gaps_are_told_as_they_are_met(log: Path, forward: Forward, broker: Embe
     run = forward(drain=True)
     run.end()
     source = run.forwarder._source
-    source.on_gap(Gap(0, 8, "corrupt", None))
-    source.on_gap(Gap(0, 8, "corrupt", None))
-    source.on_gap(Gap(16, 24, "missing", 3))
+    source.losses.met(Gap(0, 8, "corrupt", None))
+    source.losses.met(Gap(0, 8, "corrupt", None))
+    source.losses.met(Gap(16, 24, "missing", 3))
     assert (source.losses.records, source.losses.gaps, source.losses.unknown) == (3, 2, 1)

@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import aolog
 from aolog import Gap, Reader, Writer
 from aolog.errors import CursorLocked, PermissionDenied, StorageFull
 from bridge import kafka, meeting
@@ -38,9 +40,11 @@ from tests.bridge.conftest import (
     answer_within,
     append,
     assert_arrived,
+    bounded,
     consume,
     cursor_of,
     fill,
+    gone,
     records_of,
     wait_until,
 )
@@ -277,13 +281,103 @@ def test_gaps_of_turns_before_are_told_where_the_last_has_nothing_to_do(tmp_path
     supervisor = Supervisor(load(None, {"root": str(tmp_path), **AWAY}), drain=True)
     supervisor._scan()
     (task,) = supervisor._tasks.values()
-    task.gaps = {8192: Gap(8192, 9000, "corrupt", 3), 9500: Gap(9500, 9600, "corrupt", None)}
+    for gap in (Gap(8192, 9000, "corrupt", 3), Gap(9500, 9600, "corrupt", None)):
+        task.losses.add(gap)
     task.phase, task.ending = "running", "park"
     supervisor._take_end(task)
     assert (task.phase, task.exit_status) == ("standing", 3)
     assert "2 gaps met" in str(task.error)
     assert supervisor._ended()
     supervisor._tree.close()
+
+
+# --- records that retention removes -------------------------------------------------------------
+
+
+def test_a_log_that_waits_for_its_turn_or_to_be_tried_again_counts_its_loss(
+    supervise: Callable[..., Running],
+    root: Path,
+) -> None:
+    writers = {}
+    for name in ("a", "b"):
+        writers[name] = bounded(root / name)
+        append(writers[name], range(100))
+        writers[name].flush()
+        with aolog.Reader(root / name, cursor="bridge") as reader:
+            reader.commit()
+    run = supervise(active_max=1, slice_seconds=1000.0, **AWAY)
+    run.until(lambda logs: {log.phase for log in logs.values()} == {"running", "queued"})
+    try:
+        for name, writer in writers.items():
+            append(writer, range(100, 9_000))
+            writer.flush()
+            lost = gone(root / name, 9_000)
+            wait_until(lambda name=name, lost=lost: run[name].lost_records == lost, 5.0)
+            assert run[name].lag_records == len(records_of(root / name))
+    finally:
+        for writer in writers.values():
+            writer.close()
+    assert run.supervisor.overview().lost_records == run["a"].lost_records + run["b"].lost_records
+
+
+def test_turns_count_a_loss_once(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = {}
+    for name in ("a", "b"):
+        with bounded(root / name) as writer:
+            append(writer, range(50))
+            writer.flush()
+            with aolog.Reader(root / name, cursor="bridge") as reader:
+                reader.commit()
+            append(writer, range(50, 9_000))
+        written[name] = gone(root / name, 9_000)
+    broker.set_down()
+    monkeypatch.setattr(supervisor_module, "_STEP_S", 0.2)  # several turns of each
+    run = supervise(active_max=1, slice_seconds=0.1)
+    run.until(lambda logs: logs.keys() == written.keys())
+    for name, lost in written.items():
+        run.until(lambda logs, name=name, lost=lost: logs[name].lost_records == lost)
+    time.sleep(1.0)
+    broker.set_up()
+    run.until(lambda logs: all(log.lag_records == 0 for log in logs.values()))
+    for name, lost in written.items():
+        assert (run[name].lost_records, run[name].gaps) == (lost, 1)
+
+
+def test_a_parked_log_that_loses_records_says_so(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    with bounded(root / "a") as writer:
+        append(writer, range(100))
+        writer.flush()
+        run = supervise(park_seconds=0.1)
+        run.until(lambda logs: "a" in logs and logs["a"].phase == "parked")
+        broker.set_down()
+        append(writer, range(100, 9_000))
+        writer.flush()
+        lost = gone(root / "a", 9_000, 100)
+        wait_until(lambda: run["a"].lost_records == lost, 5.0)
+
+
+def test_a_bridge_that_waits_for_another_s_cursor_leaves_the_counting_to_it(
+    supervise: Callable[..., Running], root: Path
+) -> None:
+    with bounded(root / "a") as writer:
+        append(writer, range(100))
+        writer.flush()
+        with aolog.Reader(root / "a", cursor="bridge") as reader:
+            reader.commit()
+            run = supervise()
+            run.until(lambda logs: "a" in logs and logs["a"].phase == "waiting")
+            append(writer, range(100, 9_000))
+            writer.flush()
+            left = len(records_of(root / "a"))
+            run.until(lambda logs: logs["a"].lag_records == left)
+            assert run["a"].lost_records == 0
 
 
 # --- logs come, grow and go -----------------------------------------------------------------
