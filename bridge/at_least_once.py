@@ -18,8 +18,10 @@ from bridge.committer import Committer
 from bridge.dead_letter import DeadLetters
 from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverable
 from bridge.engine import Command, Commit, Connect, Engine, Poison, SetAside, State
+from bridge.error_table import advice
 from bridge.feed import Feed
 from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent
+from bridge.lane import Refusal
 from bridge.librdkafka import NotReachable
 from bridge.recognise import Recogniser
 from bridge.topics import Topics
@@ -49,10 +51,8 @@ def _name(key: LaneKey) -> str:
     return f"{topic}/{partition}" if partition >= 0 else topic or "no topic"
 
 
-def _stands(key: LaneKey, how: str, address: int, reason: str) -> str:
-    if not key[0]:
-        return f"the record at {address} names no topic, and there is no default; give --topic"
-    return f"{_name(key)} {how} address {address}: {reason}"
+def _stands(key: LaneKey, how: str, address: int, refusal: Refusal) -> str:
+    return f"{_name(key)} {how} address {address}: {refusal.reason}: {advice(refusal.code)}"
 
 
 class AtLeastOnce:
@@ -157,8 +157,7 @@ class AtLeastOnce:
         self._do(engine.tick(now_s))
         if engine.over:
             return
-        if engine.poison == "stop":
-            self._tell_standing()
+        self._tell_standing()
         busy = bool(engine.outstanding or feed.waiting)
         more = engine.wants_batch and not feed.waiting and not feed.idle
         for event in self._cluster.poll(BUSY_S if busy and not more else 0):
@@ -214,11 +213,10 @@ class AtLeastOnce:
         assert lane.behind is not None
         return undeliverable(
             self._source.reader.path,
-            lane.closed.reason,
+            lane.closed,
             lane.behind.address,
             instead=self._instead,
             lanes=len(standing),
-            refusal=lane.closed.code,
             topic=key[0],
         )
 
@@ -257,8 +255,9 @@ class AtLeastOnce:
         """What keeps some lane from going on."""
         for key, lane in self._engine.lanes.items():
             if lane.closed is not None and lane.behind is not None:
-                until = "" if lane.closed.passing else f"; {self._again}"
-                return _stands(key, "waits at", lane.behind.address, lane.closed.reason) + until
+                asked = lane.closed.passing or key in self._topics  # by itself, now and then
+                until = "" if asked else f"; {self._again}"
+                return _stands(key, "waits at", lane.behind.address, lane.closed) + until
         return None
 
     def _tell_standing(self) -> None:
@@ -269,7 +268,7 @@ class AtLeastOnce:
             if lane.closed is not None and lane.behind is not None and key not in self._topics:
                 _log.warning(
                     "%s; %s",
-                    _stands(key, "stands before", lane.behind.address, lane.closed.reason),
+                    _stands(key, "stops before", lane.behind.address, lane.closed),
                     self._again,
                     extra={"event": "lane_stands", "code": lane.closed.code},
                 )
@@ -296,10 +295,14 @@ class AtLeastOnce:
                 engine.delivered(event.lane, event.address, event.offset, now_s=time.monotonic())
             )
         elif isinstance(event, Forbade):
-            _log.warning("refused: %s", event.reason)
-            if event.topic is not None:
-                self._topics.forbid(event.topic, event.reason)
-            self._do(engine.failed(event.reason, now_s=time.monotonic()))
+            refusal = Refusal(event.reason, event.code)
+            if event.topic is None:
+                _log.warning("refused: %s: %s", refusal.reason, advice(refusal.code))
+            else:
+                refusal = Refusal(f"topic {event.topic!r}: {event.reason}", event.code)
+                self._topics.forbid(event.topic, refusal)
+            reason = f"{refusal.reason}: {advice(refusal.code)}"
+            self._do(engine.failed(reason, now_s=time.monotonic()))
         elif event.suspect:
             _log.warning("looking for what was refused: %s", event.reason)
             self._do(engine.suspect(event.reason, event.code, event.lane, now_s=time.monotonic()))

@@ -16,11 +16,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from bridge.cursor_record import CursorRecord, decode_cursor
+from bridge.error_table import Kind, kind_of
 from bridge.errors import CursorTopicUnfit, DestinationError, NotIsolated
 from bridge.librdkafka import (
     ANSWER_S,
     MOCK_CLUSTER,
-    NO_TOPIC,
     NotReachable,
     admin_client,
     consumer,
@@ -130,9 +130,10 @@ class CursorTopic:
         found: TopicMetadata = told.topics[self.name]
         if found.error is None:
             return found
-        if found.error.code() in NO_TOPIC:
+        kind = kind_of(found.error.name())
+        if kind is Kind.TOPIC_MISSING:
             return None
-        if found.error.code() == KafkaError.TOPIC_EXCEPTION:
+        if kind is Kind.POISON:
             raise CursorTopicUnfit(f"{self.name!r} is no name for a topic")
         raise self._told(KafkaException(found.error), "Describe")
 
@@ -163,7 +164,7 @@ class CursorTopic:
 
     def _told(self, error: KafkaException, right: str) -> Exception:
         """right: that the call needs."""
-        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        if kind_of(error.args[0].name()) is Kind.TOPIC_FORBIDDEN:
             return NotReachable(lacking(right, self.name, "exactly once keeps the cursor there"))
         return NotReachable(f"topic {self.name!r}: {words(error)}")
 

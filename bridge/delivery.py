@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from bridge.error_table import advice
 from bridge.errors import DestinationError, Undeliverable
-from bridge.feed import NO_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.engine import Position
+    from bridge.lane import Refusal
 
 __all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "Delivery", "Progress",
            "undeliverable"]  # fmt: skip  # one thing, one line
@@ -83,17 +84,17 @@ class Delivery(Protocol):
 
 
 def undeliverable(
-    path: str, reason: str | None, address: int | None, *, instead: str, **details: object
+    path: str, refusal: Refusal, address: int | None, *, instead: str, **details: object
 ) -> Undeliverable:
-    """The error of whoever stands before a record. instead: what else can be done."""
-    first = "raise the topic's limits"
-    if reason == NO_TOPIC.reason:
-        first = "name a default with --topic"
-    where = "" if address is None else f"the record at address {address} "
+    """The error of a delivery that waits before a record. instead: what else can be done where the
+    record is poison."""
+    first = advice(refusal.code)
+    where = "records cannot" if address is None else f"the record at address {address} cannot"
     return Undeliverable(
-        f"{where}cannot be delivered: {reason}",
-        hint=f"{first}, or {instead}",
+        f"{where} be delivered: {refusal.reason}",
+        hint=f"{first}; or {instead}" if refusal.is_poison else first,
         path=path,
         address=address,
+        refusal=refusal.code,
         **details,
     )

@@ -41,7 +41,8 @@ Poison. The cluster refuses requests, not records, and reports innocent neighbou
 a refusal (`suspect`) the lane, or where it is not known each that may be meant, is sent again in
 groups a fraction as large, one group at a time, until a group is one record: that one is poison.
 It is set aside before anything behind it in its lane is sent, durably, so that what arrived
-behind it vouches for it too; or, where `poison` is "stop", its lane stands before it.
+behind it vouches for it too; or, where `poison` is "stop", its lane stands before it. Only what
+is the record's own fault is poison (see error_table): for anything else its lane stands.
 
 How much is under way at all, `window` says: it begins small on each connection and follows how
 long what was sent has waited.
@@ -304,17 +305,16 @@ class Engine:
             self.lane(key).send(mark._replace(sent_s=now_s))
             self.outstanding += mark.records
             self._bytes += mark.bytes
-        if not planned.poison:
-            return []
-        if self.poison == "stop":
-            for aside in planned.poison:
-                self.lane(aside.lane).closed = aside.refusal
-            return []
+        asides = []
         for aside in planned.poison:
             lane = self.lane(aside.lane)
+            if self.poison == "stop" or not aside.refusal.is_poison:
+                lane.closed = aside.refusal
+                continue
             lane.sent_to = max(lane.sent_to, aside.position.address)
             self._pending[aside.position.address] = aside
-        return [SetAside(tuple(planned.poison))]
+            asides.append(aside)
+        return [SetAside(tuple(asides))] if asides else []
 
     def _leave(self, begin: Position, read_to: Position, left: dict[LaneKey, Position]) -> None:
         """Moves on where each lane was left behind."""

@@ -29,6 +29,7 @@ from bridge.cursor_record import CursorName, CursorRecord
 from bridge.dead_letter import DeadLetters
 from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, Progress, undeliverable
 from bridge.engine import Aside, Poison, Position
+from bridge.error_table import Kind, advice, kind_of
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import Failed, Put
 from bridge.lane import NO_PARTITION, Refusal
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 __all__ = ["ExactlyOnce"]
 
 _log = logging.getLogger("bridge")
+_INSTEAD = "start with --poison dead-letter"
 _TIMEOUT_MS = 60_000  # the client's default
 
 
@@ -141,6 +143,9 @@ class ExactlyOnce:
         )
         self._poison = poison
         self._refusal = Refusal("", "")  # the last
+        self._waits: Refusal | None = None  # for what is not a record's fault, until it goes on
+        self._said = ""  # the last reason for which it connected anew
+        self._draining = False
         self._dead = DeadLetters(
             source.reader.path, source.cursor, uuid, source.storage, drop=poison == "drop"
         )
@@ -202,7 +207,7 @@ class ExactlyOnce:
             waits = False  # for more of the log: first it is asked whether that was all
         if self._ahead.ready and engine.room > 0 and not self._cluster.calling:
             self._send()
-        elif wants and not engine.over:
+        elif wants and engine.state in {State.SENDING, State.COMMITTING}:  # after that, too
             read_s = BUSY_S if self._cluster.calling else idle_s
             self._ahead.read(read_s if waits else 0.0)
             if self._ahead.idle and self._ahead.empty:  # it moves on over seals and gaps
@@ -213,11 +218,12 @@ class ExactlyOnce:
         self._do(self._engine.stop(now_s=now_s))
 
     def reopen(self) -> None:
-        """Nothing: where it stands it has ended, and is made anew."""
+        """As Delivery says. Where it stopped before a record it has ended, and is made anew."""
+        self._engine.retry(now_s=time.monotonic())
 
     def drain(self, to: int) -> bool:
         """As Delivery says."""
-        engine = self._engine
+        engine, self._draining = self._engine, True
         if engine.state is not State.SENDING or not self._ahead.empty:
             return False
         if engine.sent_to.address < to and not self._ahead.idle:
@@ -244,9 +250,9 @@ class ExactlyOnce:
         path = self._source.reader.path
         return undeliverable(
             path,
-            self._engine.failure,
+            self._refusal,
             None if at is None else at.address,
-            instead="start with --poison dead-letter",
+            instead=_INSTEAD,
         )
 
     def close(self) -> None:
@@ -277,7 +283,8 @@ class ExactlyOnce:
         if self._engine.stopping and not self._engine.over:
             return "stopping"
         if state in {State.SENDING, State.COMMITTING}:
-            return "sending" if self._cluster.reachable else "connecting"
+            waits = "blocked" if self._waits is not None else "sending"
+            return waits if self._cluster.reachable else "connecting"
         if state in {State.ABORTING, State.SETTLING}:
             return "backing_off"
         return "connecting" if state is State.PROVING else state.value
@@ -320,6 +327,7 @@ class ExactlyOnce:
         elif isinstance(event, Proven):
             self._do(engine.proven(now_s=now_s, twice=event.twice))
         elif isinstance(event, Committed):
+            self._waits, self._said = None, ""
             self._do(engine.committed(now_s=now_s, twice=event.twice))
         elif isinstance(event, Aborted):
             self._do(engine.aborted(now_s=now_s))
@@ -327,8 +335,7 @@ class ExactlyOnce:
             self._error = event.error
             self._do(engine.impossible(str(event.error)))
         elif isinstance(event, Broke):
-            _log.warning("connecting anew: %s", event.reason)
-            self._do(engine.broken(event.reason, now_s=now_s))
+            self._take_broken(event)
         elif isinstance(event, Failed):
             _log.warning("the transaction is aborted: %s", event.reason)
             self._refusal = Refusal(event.reason, event.code)
@@ -336,6 +343,25 @@ class ExactlyOnce:
             self._do(again(event.reason, now_s=now_s))
         else:
             self._do(engine.unanswered(event.reason))
+
+    def _take_broken(self, event: Broke) -> None:
+        """The producer is of no use. Without a right to a topic a drain ends, as it does before a
+        topic that is missing."""
+        engine, reason = self._engine, event.reason
+        forbidden = kind_of(event.code) is Kind.TOPIC_FORBIDDEN
+        if forbidden:
+            reason = f"{reason} (of {', '.join(self._partitions.topics)}): {advice(event.code)}"
+            self._waits = self._refusal = Refusal(reason, event.code)
+        if forbidden and self._draining:
+            self._error = undeliverable(
+                self._source.reader.path, self._refusal, engine.position.address, instead=_INSTEAD
+            )
+            self._do(engine.impossible(reason))
+            return
+        if reason != self._said:
+            _log.warning("connecting anew: %s", reason)
+        self._said = reason
+        self._do(engine.broken(reason, now_s=time.monotonic()))
 
     def _record(self, position: Position) -> CursorRecord:
         said = self._source.reader.position_at(*position)
@@ -393,10 +419,19 @@ class ExactlyOnce:
             return (record.address, record.timestamp) == (address, timestamp_us)
 
     def _settle(self, position: Position) -> None:
-        """The record there will never be taken."""
-        behind = None
+        """The record there is not taken: poison, unless that is not the record's fault."""
+        behind, refusal = None, self._refusal
+        if not refusal.is_poison and not self._draining:
+            at = f"waits at address {position.address}"
+            reason = f"{at}: {refusal.reason}: {advice(refusal.code)}"
+            if refusal != self._waits:
+                event = {"event": "log_waits", "code": refusal.code}
+                _log.warning("%s", reason, extra=event)
+            self._waits = refusal
+            self._do(self._engine.broken(reason, now_s=time.monotonic()))
+            return
         try:
-            if self._poison != "stop":
+            if self._poison != "stop" and refusal.is_poison:
                 behind = self._set_aside(position)
         except SyncFailed:
             raise

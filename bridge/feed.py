@@ -7,13 +7,14 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, cast
 
 from aolog.errors import StorageError, SyncFailed
+from bridge import error_table
 from bridge.engine import Command, Engine, LaneKey, Planned
+from bridge.error_table import UNKNOWN_TOPIC, row_of
 from bridge.lane import NO_PARTITION, Refusal
 from bridge.librdkafka import NotReachable
 from bridge.messages import Messages, messages_of
 from bridge.planning import Given, plan
 from bridge.spreading import Spreading, lanes_by_topic
-from bridge.topics import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_TOPIC", "Feed", "first_ordinal", "no_partition"]
 
-NO_TOPIC = Refusal("it names no topic and there is no default", "NO_TOPIC")
+NO_TOPIC = Refusal(row_of(error_table.NO_TOPIC).reads, error_table.NO_TOPIC)
 SERVE_EVERY = 4096
 
 
@@ -192,7 +193,7 @@ class Feed:
     def _lanes_of(
         self, named: str | None, keys: Sequence[bytes | None], addresses: Sequence[int]
     ) -> tuple[Sequence[LaneKey | None], Refusal | None]:
-        """Of records that name this topic, and why none of them will ever be taken, if so."""
+        """Of records that name this topic, and why none of them is taken, if so."""
         to = self._routing.of(named)
         count = len(addresses)
         if to is None:
@@ -222,7 +223,7 @@ class Feed:
 
 def no_partition(key: LaneKey) -> Refusal:
     """Of a record that a rule sends to a partition by its number."""
-    return Refusal(f"there is no partition {key[1]} in topic {key[0]!r}", UNKNOWN)
+    return Refusal(f"there is no partition {key[1]} in topic {key[0]!r}", UNKNOWN_TOPIC)
 
 
 def first_ordinal(batch: Batch) -> int | None:

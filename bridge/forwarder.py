@@ -17,7 +17,7 @@ from bridge.errors import WrongSetting
 from bridge.exactly_once import ExactlyOnce
 from bridge.lanes import LaneNotes
 from bridge.pace import Pace, Paces
-from bridge.routing import Routing
+from bridge.routing import Routing, is_topic_name
 from bridge.source import Source
 from bridge.status import Status
 
@@ -141,6 +141,7 @@ class Forwarder:
                 self.drain_to = reader.end() if drain_to is None else drain_to
             routing = routing or Routing(topic)
             routing.of_log(reader.topic)
+            _check_default(routing.default)
             self._delivery: Delivery
             if delivery == EXACTLY_ONCE:
                 self._delivery = ExactlyOnce(
@@ -321,6 +322,16 @@ def _is_unused(notes: LaneNotes, reader: Reader, dead_letters: str) -> bool:
         and notes.delivery == AT_LEAST_ONCE
         and not notes.storage.exists(dead_letters)
     )
+
+
+def _check_default(topic: str | None) -> None:
+    """A default that can be no topic is refused before anything is sent: else each record would be
+    to blame for it."""
+    if topic is not None and not is_topic_name(topic):
+        raise WrongSetting(
+            f"records that name no topic would go to {topic!r}, which no topic can be called",
+            hint="name another with --topic",
+        )
 
 
 def _check_notes(notes: LaneNotes, delivery: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from bridge.error_table import Kind, kind_of
 from bridge.errors import WrongSetting
 from bridge.identity import Identity
 from bridge.lane import Refusal
@@ -26,10 +27,7 @@ from bridge.librdkafka import (
     CLIENT_LOG,
     DEFAULTS,
     FIXED,
-    FORBIDDEN,
     MESSAGE_BYTES_MAX,
-    NEVER,
-    NO_TOPIC,
     NotReachable,
     Refused,
     away,
@@ -38,6 +36,7 @@ from bridge.librdkafka import (
 )
 from bridge.producing import RowProducer
 from bridge.read_back import ReadBack
+from bridge.routing import is_topic_name
 from bridge.topic_creation import TopicCreation
 
 if TYPE_CHECKING:
@@ -84,15 +83,6 @@ _NUMBERS = {  # which the bridge reads too: the client takes 1e6 for 1, and 010 
 _NUMBER = re.compile("[1-9][0-9]{0,8}|0")  # what it takes for the same
 _FOREIGN = ("test.mock.", "transactional.id", "bootstrap.servers")
 _CALLBACKS = ("_cb", "on_delivery", "logger")
-_FOLLOWS = {  # another error, which is told by itself
-    KafkaError._FATAL,  # noqa: SLF001 -- the library's public names begin so
-    KafkaError._PURGE_QUEUE,  # noqa: SLF001 -- as above
-    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001 -- as above
-}
-_AWAY = {
-    KafkaError._TRANSPORT,  # noqa: SLF001 -- as above
-    KafkaError._RESOLVE,  # noqa: SLF001 -- as above
-}
 
 
 class _Listening(logging.LoggerAdapter[logging.Logger]):
@@ -138,9 +128,10 @@ class Failed(NamedTuple):
 
 class Forbade(NamedTuple):
     """The cluster does not know us, does not let us in, or (topic) not into this topic: no retry
-    helps until somebody acts."""
+    helps until somebody acts. code: Kafka's name for the reason."""
 
     reason: str
+    code: str
     topic: str | None = None
 
 
@@ -264,7 +255,7 @@ class Cluster:
         sent, error = self._queue(messages)
         if error is None:
             return Put(sent, None)
-        if error.code() in NEVER:
+        if kind_of(error.name()) is Kind.POISON:
             return Put(sent, Refusal(error.str(), error.name()))
         if error.code() != KafkaError._FATAL:  # noqa: SLF001 -- a public name
             self._fail(error, None)
@@ -352,7 +343,8 @@ class Cluster:
             self._events.append(Delivered(lane, address, -1 if offset is None else offset))
 
     def _on_error(self, generation: int, error: KafkaError) -> None:
-        if error.code() in _AWAY:
+        kind = kind_of(error.name())
+        if kind is Kind.UNREACHABLE:
             self.last_error = self._away = away(error.str())
         elif error.code() != ALL_DOWN or self.last_error is None:
             # How many are down says less than why one is.
@@ -361,7 +353,7 @@ class Cluster:
             return
         if error.code() == ALL_DOWN:
             self.reachable = False
-        if error.fatal() or error.code() in FORBIDDEN:
+        if error.fatal() or kind is Kind.LOCKED_OUT:
             self._fail(error, None)
         else:
             _log.debug("%s", error)
@@ -374,15 +366,15 @@ class Cluster:
             self._events.append(Failed("another cluster answers", False))
 
     def _fail(self, error: KafkaError, lane: LaneKey | None) -> None:
-        code, reason = error.code(), f"{error.name()}: {error.str()}"
-        if code in FORBIDDEN:
+        kind, reason = kind_of(error.name()), f"{error.name()}: {error.str()}"
+        if kind is Kind.LOCKED_OUT:
             self.forbidden = reason
-            self._events.append(Forbade(reason))
-        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED and lane is not None:
-            self._events.append(Forbade(reason, lane[0]))
-        elif lane is None or code not in _FOLLOWS:
-            gap = code == KafkaError._GAPLESS_GUARANTEE  # noqa: SLF001 -- a public name
-            self._events.append(Failed(reason, code in NEVER or gap, error.name(), lane))
+            self._events.append(Forbade(reason, error.name()))
+        elif kind is Kind.TOPIC_FORBIDDEN and lane is not None:
+            self._events.append(Forbade(reason, error.name(), lane[0]))
+        elif lane is None or kind is not Kind.CONSEQUENCE:
+            suspect = kind in {Kind.POISON, Kind.NEIGHBOUR}
+            self._events.append(Failed(reason, suspect, error.name(), lane))
 
     def _on_stats(self, text: str) -> None:
         self._on_brokers(json.loads(text)["brokers"].values())
@@ -399,21 +391,24 @@ class Cluster:
         """How many partitions a topic has; 0 if there is no such topic: `missing` says why, and it
         may have been asked for meanwhile. Raises NotReachable, OtherCluster, and Refused for what
         can be no topic's name."""
+        no_name = Refused(f"{topic!r} is no name for a topic", "TOPIC_EXCEPTION")
+        if not is_topic_name(topic):
+            raise no_name
         found = self._look_for(topic)
         if found.error is None:
             self.reachable = True
             self._away = None
             self._creation.found(topic, found)
             return len(found.partitions)
-        code = found.error.code()
-        if code in FORBIDDEN:
+        kind = kind_of(found.error.name())
+        if kind is Kind.LOCKED_OUT:
             self._fail(found.error, None)
-        if code in NO_TOPIC:
+        if kind is Kind.TOPIC_MISSING:
             self._creation.missing(topic)
             return 0
-        if code == KafkaError.TOPIC_EXCEPTION:
-            raise Refused(f"{topic!r} is no name for a topic", found.error.name())
-        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        if kind is Kind.POISON:
+            raise no_name
+        if kind is Kind.TOPIC_FORBIDDEN:
             raise Refused(f"topic {topic!r} is not ours to use", found.error.name())
         raise NotReachable(found.error.str())
 

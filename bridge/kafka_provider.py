@@ -15,6 +15,7 @@ import xxhash
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aolog.errors import UsageError
+from bridge.error_table import Kind, kind_of
 from bridge.kafka import check
 from bridge.librdkafka import (
     ALL_DOWN,
@@ -22,8 +23,6 @@ from bridge.librdkafka import (
     CLIENT_LOG,
     DEFAULTS,
     FIXED,
-    NEVER,
-    NO_TOPIC,
     NotReachable,
     away,
     let_go,
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaProvider"]
 
 _POLL_S = 0.05
-_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 -- public names
-_UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- as above
+_UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
 
 
 class KafkaProvider:
@@ -138,7 +136,7 @@ class KafkaProvider:
         error = self._outcomes[-1]
         if isinstance(error, KafkaError):
             del self._outcomes[-1], self._messages[-1]
-            if error.code() in NEVER:
+            if kind_of(error.name()) is Kind.POISON:
                 self._suspects.discard(hash(message))
                 self._let_go()  # it was fatal
                 self._failed = None  # and it was alone
@@ -181,9 +179,9 @@ class KafkaProvider:
             found = producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
             raise NotReachable(words(error)) from None
-        if found.error is not None and found.error.code() == KafkaError.TOPIC_EXCEPTION:
+        if found.error is not None and kind_of(found.error.name()) is Kind.POISON:
             raise Rejected(f"{topic!r} is no name for a topic")
-        if found.error is not None and found.error.code() in NO_TOPIC:
+        if found.error is not None and kind_of(found.error.name()) is Kind.TOPIC_MISSING:
             self._creation.missing(topic)
             raise NotReachable(self._creation.reason(topic))
         if found.error is not None:
@@ -213,7 +211,7 @@ class KafkaProvider:
                 self._poll()
                 self._check()
             except KafkaException as error:
-                if error.args[0].code() in NEVER:
+                if kind_of(error.args[0].name()) is Kind.POISON:
                     raise Rejected(words(error)) from None
                 raise
             else:
@@ -260,13 +258,18 @@ class KafkaProvider:
         self._wait()
         outcomes, messages, why = self._outcomes, self._messages, self._failed
         failed = {i: each for i, each in enumerate(outcomes) if isinstance(each, KafkaError)}
-        refused = {hash(messages[i]) for i, error in failed.items() if error.code() in NEVER}
+        refused = {
+            hash(messages[i]) for i, error in failed.items() if kind_of(error.name()) is Kind.POISON
+        }
         if refused:  # those before them may never come again
             self._suspects = refused
         if why is not None:
             self._let_go()
         self._forget()
-        return {i: why if why and e.code() in _PURGED else _said(e) for i, e in failed.items()}
+        return {
+            i: why if why and kind_of(e.name()) is Kind.CONSEQUENCE else _said(e)
+            for i, e in failed.items()
+        }
 
     def close(self) -> None:
         """Ends the producer, and forgets everything that it has not delivered."""

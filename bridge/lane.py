@@ -24,6 +24,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from bridge.error_table import Fault, fault_of
+
 __all__ = ["NO_PARTITION", "UNBOUNDED", "Lane", "LaneKey", "Mark", "Position", "Refusal"]
 
 LaneKey: TypeAlias = tuple[str, int]
@@ -58,12 +60,17 @@ class Mark(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a record, or a lane, will not be taken. code: stable, for machines. passing: it is
-    waited for, nobody has to act yet."""
+    """Why a record, or a lane, will not be taken. code: stable, for machines; see error_table.
+    passing: it is waited for, nobody has to act yet."""
 
     reason: str
     code: str
     passing: bool = False
+
+    @property
+    def is_poison(self) -> bool:
+        """Whether the record itself is at fault. Otherwise it waits, whatever becomes of poison."""
+        return fault_of(self.code) is Fault.RECORD
 
 
 @dataclass(slots=True)

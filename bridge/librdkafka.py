@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from bridge.error_table import Kind, row_of
 from bridge.errors import DestinationError, NotIsolated
 
 if TYPE_CHECKING:
@@ -33,11 +34,8 @@ __all__ = [
     "CLIENT_LOG",
     "DEFAULTS",
     "FIXED",
-    "FORBIDDEN",
     "MESSAGE_BYTES_MAX",
     "MOCK_CLUSTER",
-    "NEVER",
-    "NO_TOPIC",
     "NoAnswer",
     "NotReachable",
     "Refused",
@@ -86,30 +84,8 @@ MESSAGE_BYTES_MAX = 1_000_000  # the client's default
 ANSWER_S = 5.0  # how long a question may take before the cluster counts as out of reach
 _PRODUCER_ONLY = {"linger.ms", "compression.type", "compression.codec"}  # no consumer takes them
 
-# Taken by no partition however long one waits: the record is wrong.
-NEVER = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.INVALID_RECORD,
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.INVALID_TIMESTAMP,
-}
-NO_TOPIC = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- the library's public names begin so
-}
 ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 -- a public name; says how many, not why
 MOCK_CLUSTER = "mockCluster"  # the id of an embedded broker's cluster begins so (rdkafka_mock.c)
-FORBIDDEN = {  # by the cluster as a whole
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,  # noqa: SLF001 -- the library's public names begin so
-    KafkaError._SSL,  # noqa: SLF001 -- as above
-}
-_NO_TRANSACTIONS = {
-    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001 -- as above
-    KafkaError.UNSUPPORTED_VERSION,
-}
 
 _PURGE_POLLS, _PURGE_POLL_S = 20, 0.05  # a second at most; what is left then goes with the producer
 
@@ -185,19 +161,14 @@ def let_go(producer: Producer) -> None:
             producer.poll(_PURGE_POLL_S)
 
 
-def no_transactions(error: KafkaError) -> DestinationError | None:
-    """Why transactions are not to be had as they are asked for; None of any other error."""
-    if error.code() in _NO_TRANSACTIONS:
+def no_transactions(error: KafkaError) -> DestinationError:
+    """Why the cluster does not take transactions as they are asked for."""
+    row = row_of(error.name())
+    if row.kind is Kind.NO_TRANSACTIONS:
         return NotIsolated(
-            f"the cluster has no transactions: {error.name()}: {error.str()}",
-            hint="use --delivery at_least_once",
+            f"the cluster has no transactions: {error.name()}: {error.str()}", hint=row.does
         )
-    if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-        return DestinationError(
-            "transaction.timeout.ms, 60000 unless given, is more than the cluster takes",
-            hint="give at most the brokers' transaction.max.timeout.ms",
-        )
-    return None
+    return DestinationError(row.reads, hint=row.does)
 
 
 def lacking(right: str, topic: str, purpose: str) -> str:

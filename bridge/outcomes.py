@@ -63,9 +63,10 @@ class Unanswered(NamedTuple):
 
 
 class Broke(NamedTuple):
-    """The producer is of no more use."""
+    """The producer is of no more use. code: Kafka's name for the reason, where it has one."""
 
     reason: str
+    code: str = ""
 
 
 class Impossible(NamedTuple):

@@ -6,8 +6,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from bridge.error_table import UNKNOWN_TOPIC
 from bridge.librdkafka import Refused
-from bridge.topics import TOPIC_WAIT_S, UNKNOWN
+from bridge.topics import TOPIC_WAIT_S
 
 if TYPE_CHECKING:
     from bridge.kafka import Cluster
@@ -24,9 +25,13 @@ class Partitions:
         self._asked_s: dict[str, float] = {}
 
     def forget(self) -> None:
-        """A new connection may find others."""
+        """A new connection may find others. A topic that is missing has been for as long."""
         self._partitions.clear()
-        self._asked_s.clear()
+
+    @property
+    def topics(self) -> list[str]:
+        """Those that were found on this connection."""
+        return sorted(self._partitions)
 
     def of(self, topic: str) -> int:
         """Of a topic that was found."""
@@ -47,5 +52,5 @@ class Partitions:
             self._partitions[topic] = partitions
             del self._asked_s[topic]
         elif time.monotonic() - asked_s > TOPIC_WAIT_S:
-            raise Refused(self._cluster.missing(topic), UNKNOWN)
+            raise Refused(self._cluster.missing(topic), UNKNOWN_TOPIC)
         return bool(partitions)

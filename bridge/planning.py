@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.speed import groups, total
 from bridge.engine import Aside, Planned
+from bridge.error_table import TOO_LARGE
 from bridge.lane import Lane, LaneKey, Mark, Position, Refusal
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MARK_EVERY", "Given", "plan"]
 
-TOO_LARGE = "MSG_SIZE_TOO_LARGE"  # as Kafka calls it
 MARK_EVERY = 256  # measured: a callback each 256th record nearly doubles the rate of one a record
 
 
@@ -57,7 +57,8 @@ def plan(
     """Which records to send, and what the engine has to know before the first is sent.
 
     begin: where reading began. aside: addresses of records that were set aside before. bytes_max:
-    what a record may take. A lane with poison in it stands before that, or else goes on behind.
+    what a record may take. A lane with poison in it stops before that, or goes on after it; it
+    always stops before a record that is refused for what is not the record's fault.
     """
     by_lane = groups(list(given.lanes))
     by_lane.pop(None, None)
@@ -138,7 +139,7 @@ class _Part:
                 taken.append(i)
                 continue
             self._poison.append(Aside(given.position(i), self._key, refusal))
-            if stop_at_poison:
+            if stop_at_poison or not refusal.is_poison:
                 self._room, self._left = 0, given.position(i)
         return taken
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
+from bridge.error_table import Kind, kind_of
 from bridge.identity import Identity
 from bridge.librdkafka import (
     ANSWER_S,
-    NO_TOPIC,
     NoAnswer,
     NotReachable,
     Refused,
@@ -55,9 +55,9 @@ class ReadBack:
             raise NotReachable(words(error)) from error
         self._identity.meet(told.cluster_id, self._servers)
         found = told.topics[topic]
-        if found.error is not None and found.error.code() not in {
-            *NO_TOPIC,
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        if found.error is not None and kind_of(found.error.name()) not in {
+            Kind.TOPIC_MISSING,
+            Kind.TOPIC_FORBIDDEN,
         }:
             raise NotReachable(found.error.str())
         return {number: partition.leader for number, partition in found.partitions.items()}
@@ -128,7 +128,7 @@ class ReadBack:
                     error = message.error()
                     if error is None:
                         return message
-                    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    if kind_of(error.name()) is Kind.TOPIC_FORBIDDEN:
                         raise Refused(f"topic {lane[0]!r} is not ours to read", error.name())
                 self._mind(lane)
                 patience_s -= 0.2

@@ -14,6 +14,7 @@ would not do: those of frames are multiples of 8.
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -31,6 +32,7 @@ __all__ = [
     "Routing",
     "Rule",
     "clusters_of",
+    "is_topic_name",
     "murmur2",
     "partition_of",
     "partition_of_address",
@@ -43,6 +45,10 @@ PartitionRule: TypeAlias = Literal["key", "round-robin"] | int
 
 TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
 """What a topic may be called: Kafka's rule, as a regular expression."""
+_NO_TOPICS = {".", ".."}
+_INTERNAL = {
+    "__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state",
+}  # fmt: skip  # a table
 
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -50,6 +56,11 @@ _SEED = 0x9747B28C
 _KEYS_REMEMBERED = 1 << 16  # keys recur; hashing one in Python costs microseconds
 KEY_BYTES_REMEMBERED = 256  # of a longer key nothing is: 65,536 of 64 KB would take 4 GiB
 _TOPICS_REMEMBERED = 1 << 12  # a log has few; a bound, should each record name another
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether records may go to a topic that is called so: Kafka keeps some to itself."""
+    return re.fullmatch(TOPIC_NAME, name) is not None and name not in _NO_TOPICS | _INTERNAL
 
 
 def murmur2(data: bytes) -> int:
@@ -182,13 +193,17 @@ class Routing:
         self._rules = [rule for rule in self._all_rules if rule.concerns(self._log, topic)]
         self._found.clear()
 
+    @property
+    def default(self) -> str | None:
+        """The topic of records that name none, where no rule says otherwise."""
+        return self._topic if self._topic is not None else self._log_topic
+
     def _decide(self, record_topic: str | None) -> Destination | None:
         record_topic = record_topic or None
         rule = next((r for r in self._rules if _matches(r.record_topic, record_topic)), Rule())
         if self._cluster is not None and (rule.cluster or self._default_cluster) != self._cluster:
             return None
-        default = self._topic if self._topic is not None else self._log_topic
-        return Destination(rule.topic or record_topic or default, rule.partition)
+        return Destination(rule.topic or record_topic or self.default, rule.partition)
 
 
 def clusters_of(

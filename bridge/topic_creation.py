@@ -15,10 +15,11 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
 from aolog.notices import counted
-from bridge.librdkafka import ANSWER_S, AUTO_CREATE, CLIENT_LOG, NO_TOPIC, words
+from bridge.error_table import Kind, kind_of
+from bridge.librdkafka import ANSWER_S, AUTO_CREATE, CLIENT_LOG, words
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
@@ -56,10 +57,11 @@ class TopicCreation:
         except KafkaException as failure:
             self._refused[topic] = words(failure)
             return
-        if error is None or error.code() in {*NO_TOPIC, KafkaError.LEADER_NOT_AVAILABLE}:
+        kind = None if error is None else kind_of(error.name())
+        if error is None or kind in {Kind.TOPIC_MISSING, Kind.WAITING}:
             return  # it appears in a moment, or the cluster creates none by itself
         reason = error.str()
-        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        if kind is Kind.TOPIC_FORBIDDEN:
             reason = "the right Create is missing"
         self._refused[topic] = reason
 

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.arrivals import Arrivals, read_back
+from bridge.error_table import UNKNOWN_TOPIC, advice
 from bridge.lane import NO_PARTITION, Refusal
 from bridge.lanes import LaneNote, LaneNotes
 from bridge.librdkafka import NoAnswer, Refused
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.read_back import ReadBack
     from bridge.recognise import Recogniser
 
-__all__ = ["TOPIC_PAUSE_S", "TOPIC_WAIT_S", "UNKNOWN", "Topics"]
+__all__ = ["TOPIC_PAUSE_S", "TOPIC_WAIT_S", "Topics"]
 
 _log = logging.getLogger("bridge")
 TOPIC_WAIT_S = 30.0  # a topic that is being created appears within seconds
@@ -33,7 +34,6 @@ REFUSED_PAUSE_S = 10.0  # and one that is missing for long
 FORBIDDEN_PAUSE_S = 60.0  # asking for rights means to send a record, and a new connection if not
 SILENT_PAUSE_S = 5.0
 SILENT_ANSWER_S = 2.0  # a question may need a connection first; what is queued goes on meanwhile
-UNKNOWN = "UNKNOWN_TOPIC_OR_PART"
 
 
 class _Missing(NamedTuple):
@@ -105,9 +105,8 @@ class Topics:
         self._missing = {topic: m._replace(again_s=0.0) for topic, m in self._missing.items()}
         self._silent = dict.fromkeys(self._silent, 0.0)
 
-    def forbid(self, topic: str, reason: str) -> None:
+    def forbid(self, topic: str, refusal: Refusal) -> None:
         """A record was refused for all of the topic."""
-        refusal = Refusal(reason, reason.partition(":")[0])
         now_s = time.monotonic()
         self._partitions.pop(topic, None)
         self._close(topic, _Missing(refusal, now_s, now_s + FORBIDDEN_PAUSE_S))
@@ -135,7 +134,7 @@ class Topics:
             partitions = 0
         else:
             waited = now_s - since_s > TOPIC_WAIT_S
-            refusal = Refusal(self._cluster.missing(topic), UNKNOWN, passing=not waited)
+            refusal = Refusal(self._cluster.missing(topic), UNKNOWN_TOPIC, passing=not waited)
             pause_s = REFUSED_PAUSE_S if waited else TOPIC_PAUSE_S
         if not partitions:
             self._close(topic, _Missing(refusal, since_s, now_s + pause_s))
@@ -148,13 +147,14 @@ class Topics:
     def _close(self, topic: str, missing: _Missing) -> None:
         before = self._missing.get(topic)
         if before is None or before.refusal != missing.refusal:
-            _log.warning("topic %s cannot be used: %s", topic, missing.refusal.reason)
+            why, what_to_do = missing.refusal.reason, advice(missing.refusal.code)
+            _log.warning("records for %s wait: %s: %s", topic, why, what_to_do)
         self._missing[topic] = missing
         key = (topic, NO_PARTITION)
-        if missing.refusal.passing or self._engine.poison == "stop":
-            self._engine.close(key, missing.refusal)
+        if missing.refusal.is_poison and self._engine.poison != "stop":
+            self._engine.open(key)  # the name is the records' own: they are set aside
         else:
-            self._engine.open(key)  # its records are set aside
+            self._engine.close(key, missing.refusal)
 
     def _in_use(self, topic: str, partitions: int) -> int:
         """Into how many lanes the topic's records are cut. Where one has records that the cursor

@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
 from bridge.cursor_topic import CursorTopic
 from bridge.ends import Ends
+from bridge.error_table import Kind, kind_of
 from bridge.errors import DestinationError, Fenced, NotIsolated
 from bridge.kafka import Cluster, Failed, Put
 from bridge.lane import Refusal
@@ -30,8 +31,6 @@ from bridge.librdkafka import (
     ANSWER_S,
     DEFAULTS,
     FIXED,
-    FORBIDDEN,
-    NEVER,
     NotReachable,
     no_transactions,
 )
@@ -74,18 +73,6 @@ _GAPLESS = "enable.gapless.guarantee"  # a gap is aborted with its transaction, 
 
 # The library's public names begin with an underscore.
 _STATE = KafkaError._STATE  # noqa: SLF001
-_FAILED_RECORDS = KafkaError._INCONSISTENT  # noqa: SLF001
-_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001
-_LATE = {KafkaError._TIMED_OUT, KafkaError._CONFLICT}  # noqa: SLF001
-_NO_RIGHTS = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
-_FENCING = {
-    KafkaError._FENCED,  # noqa: SLF001
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-}
 
 
 class TransactionalCluster(Cluster):
@@ -197,7 +184,7 @@ class TransactionalCluster(Cluster):
             sent, error = 0, failure.args[0]
         if error is None:
             return Put(sent, None)
-        if error.code() in NEVER:
+        if kind_of(error.name()) is Kind.POISON:
             return Put(sent, Refusal(error.str(), error.name()))
         if error.code() == _STATE:  # a commit tells why
             return Put(sent, None, spoiled=True)
@@ -457,7 +444,11 @@ class TransactionalCluster(Cluster):
     # --- what an error means ------------------------------------------------------------------
 
     def _on_failure(self, generation: int, error: KafkaError | None, _message: Any) -> None:
-        if error is not None and generation == self._generation:
+        if (
+            error is not None
+            and generation == self._generation
+            and kind_of(error.name()) is not Kind.CONSEQUENCE
+        ):
             self._fail(error, None)
 
     def _on_brokers(self, brokers: Collection[dict[str, Any]]) -> None:
@@ -465,11 +456,10 @@ class TransactionalCluster(Cluster):
         self._ends.told(brokers)
 
     def _fail(self, error: KafkaError, lane: LaneKey | None) -> None:  # noqa: ARG002 -- none here
-        if error.code() not in _PURGED:
-            told = self._told(error)
-            if isinstance(told, Unanswered):
-                told = Failed(told.reason, False)
-            self._failures.append(told)
+        told = self._told(error)
+        if isinstance(told, Unanswered):
+            told = Failed(told.reason, False)
+        self._failures.append(told)
 
     def _broke(self, error: KafkaException) -> Broke | Impossible:
         """Of a call behind which the producer is of no use, whatever the error."""
@@ -477,21 +467,21 @@ class TransactionalCluster(Cluster):
         return told if isinstance(told, Impossible) else Broke(_reason(error.args[0]))
 
     def _told(self, error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
-        code, reason = error.code(), _reason(error)
-        self._fenced = self._fenced or code in _FENCING
-        if code in FORBIDDEN:
+        kind, reason = kind_of(error.name()), _reason(error)
+        self._fenced = self._fenced or kind is Kind.FENCED
+        if kind is Kind.LOCKED_OUT:
             self.forbidden = reason
-        if code in FORBIDDEN or code in _NO_RIGHTS:
-            return Broke(reason)
-        if (refusal := no_transactions(error)) is not None:
-            return Impossible(refusal)
-        if code in NEVER or code == _FAILED_RECORDS:
+        if kind in {Kind.LOCKED_OUT, Kind.TOPIC_FORBIDDEN}:
+            return Broke(reason, error.name())
+        if kind in {Kind.NO_TRANSACTIONS, Kind.TRANSACTION_SETTING}:
+            return Impossible(no_transactions(error))
+        if kind in {Kind.POISON, Kind.NEIGHBOUR}:
             return Failed(reason, True, error.name())
-        if error.fatal() or code in _FENCING:
+        if error.fatal() or kind is Kind.FENCED:
             return Broke(reason)
-        if error.txn_requires_abort() or code == _STATE:
+        if error.txn_requires_abort() or error.code() == _STATE:
             return Failed(reason, False)
-        if error.retriable() or code in _LATE:
+        if error.retriable() or kind is Kind.UNANSWERED:
             return Unanswered(reason)
         return Failed(reason, False)
 

@@ -389,6 +389,11 @@ class Transactions:
             return []
         return self._end(State.STOPPED)
 
+    def retry(self, *, now_s: float) -> None:
+        """Somebody may have corrected what it waits for: it is tried at once."""
+        self.attempts = 0
+        self._retry_at_s = min(self._retry_at_s, now_s)
+
     def tick(self, now_s: float) -> list[Command]:
         """Time has passed."""
         if self.stopping and not self.over and now_s >= self._stop_at_s:

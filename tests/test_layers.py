@@ -37,6 +37,7 @@ PURE = {
     "aolog.stamp",
     "bridge.cursor_record",
     "bridge.engine",
+    "bridge.error_table",
     "bridge.lane",
     "bridge.messages",
     "bridge.planning",

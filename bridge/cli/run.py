@@ -50,7 +50,7 @@ __all__ = ["run"]
     "--poison", type=click.Choice(["stop", "dead-letter", "drop"]),
     help="What becomes of a record that will never be taken: its lane stands before it, until"
     " SIGHUP or a restart (with exactly_once all of the log), it goes to LOG/dead-letter, or it is"
-    " counted and passed.  [default: stop]",
+    " counted and passed. Records whose topic is missing or forbidden wait.  [default: stop]",
 )  # fmt: skip  # as above
 @create_topics_option
 @click.option(
@@ -137,8 +137,9 @@ def run(
       4  storage: the disk, a permission; with --drain: a directory could not be
          listed, all else is as told above
       5  the log's cursor is in use
-      6  drained, but for records that the cluster refuses; it refused something
-         else, or is another one than the cursor is of
+      6  drained, but for records that wait for a topic or a right, or that the
+         cluster refuses; it refused something else, or is another one than the
+         cursor is of
       7  fenced: another bridge delivers this log exactly once
       8  the cluster, or its cursor topic, does not do for exactly_once
       130, 143  with --drain: interrupted, or terminated, before that was done

@@ -409,7 +409,7 @@ def test_a_refusal_among_many_is_looked_for_in_groups_a_32nd_as_large() -> None:
     many(e, 10_000)
     shares = []
     for _ in range(3):
-        e.suspect("no", "X", A, now_s=0.0)
+        e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
         again(e)
         assert e.lane(A).room() == 1  # it is opened first
         read(e, 3, [(A, mark(2))])
@@ -419,8 +419,8 @@ def test_a_refusal_among_many_is_looked_for_in_groups_a_32nd_as_large() -> None:
         read(e, 3 + group, [(A, mark(3, 2 + group, group))], left={A: 3 + group})
         assert e.lane(A).room() == 0  # one group at a time
     assert shares == [312, 9, 1]
-    e.suspect("no", "X", A, now_s=0.0)
-    assert e.refusals == {3: Refusal("no", "X")}
+    e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
+    assert e.refusals == {3: Refusal("no", "INVALID_RECORD")}
     again(e)
     groups = []
     for last in (5, 11, 12, 314, 400, 10_000, 10_001):
@@ -434,7 +434,7 @@ def test_a_refusal_among_many_is_looked_for_in_groups_a_32nd_as_large() -> None:
 def test_a_lane_is_careful_up_to_what_was_suspect_and_other_lanes_are_not_at_all() -> None:
     e = opened()
     many(e, 100)
-    e.suspect("no", "X", A, now_s=0.0)
+    e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
     again(e)
     assert e.lane(B).suspects == []
     assert e.lane(A).suspects == [(101, 3)]
@@ -450,17 +450,17 @@ def test_a_lane_is_careful_up_to_what_was_suspect_and_other_lanes_are_not_at_all
 def test_where_the_lane_is_not_told_each_that_has_something_under_way_is_suspect() -> None:
     e = opened()
     read(e, 100, [(A, mark(2, 50, 30))])
-    e.suspect("no", "X", now_s=0.0)
+    e.suspect("no", "INVALID_RECORD", now_s=0.0)
     assert {key for key, lane in e.lanes.items() if lane.suspects} == {A}
     e = under_way()
-    e.suspect("no", "X", now_s=0.0)
+    e.suspect("no", "INVALID_RECORD", now_s=0.0)
     assert {key for key, lane in e.lanes.items() if lane.suspects} == {A, B}
     assert e.refusals == {}
 
 
 def test_what_was_suspect_and_turns_out_to_have_arrived_is_not_any_more() -> None:
     e = under_way()
-    e.suspect("no", "X", A, now_s=0.0)
+    e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
     (command,) = e.tick(1000.0)
     assert command == Connect(careful=True)
     e.connected({A: 20})
@@ -1020,7 +1020,7 @@ class Bridge(RuleBasedStateMachine):
         lane, request = self.answers.popleft()
         if request.refused:
             named = lane if any(out.marked for out in request.records) else None
-            self.do(self.engine.suspect("no", "X", named, now_s=self.now_s))
+            self.do(self.engine.suspect("no", "INVALID_RECORD", named, now_s=self.now_s))
             return
         for i, out in enumerate(request.records):
             if out.marked:

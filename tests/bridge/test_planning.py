@@ -65,7 +65,7 @@ def test_every_record_is_answered_for_or_left_or_poison_exactly_once(
         key: Lane(opened=True, last_address=last, share=share, held=share == 0)
         for key, last, share in zip(LANES, held, shares, strict=True)
     }
-    refusal = Refusal("no", "X")
+    refusal = Refusal("no", "INVALID_RECORD")
     refusals = {10 * i: refusal for i in poison}
     sent, planned = plan(
         given(addresses, lane_of, ordinal, refusals=refusals),
@@ -183,7 +183,7 @@ def test_what_was_set_aside_before_is_passed_and_a_lane_waits_for_its_turn() -> 
 
 
 def test_poison_of_several_lanes_is_told_in_the_order_of_the_log() -> None:
-    refusal = Refusal("no", "X")
+    refusal = Refusal("no", "INVALID_RECORD")
     _, planned = plan(
         given(range(3), [LANES[0], LANES[1], LANES[0]], refusals=dict.fromkeys(range(3), refusal)),
         lambda _: Lane(opened=True),

@@ -19,11 +19,11 @@ from bridge import dead_letter, topics
 from bridge.dead_letter import DeadLetters, read_dead_letter
 from bridge.embedded import EmbeddedBroker
 from bridge.engine import Aside, Engine, Position
-from bridge.errors import Undeliverable
+from bridge.errors import Undeliverable, WrongSetting
 from bridge.forwarder import Forwarder
 from bridge.kafka import Cluster
 from bridge.lane import Refusal
-from bridge.routing import partition_of_key
+from bridge.routing import Routing, Rule, partition_of_key
 from bridge.status import Status
 from tests.bridge.conftest import (
     PARTITIONS,
@@ -191,7 +191,7 @@ def test_a_record_that_is_no_dead_letter_is_not_read_as_one(log: Path) -> None:
 def test_only_what_came_from_this_log_and_is_not_passed_counts_as_set_aside(log: Path) -> None:
     fill(log, 3)
     records = {record.address: record for record in records_of(log)}
-    refusal = Refusal("no", "X")
+    refusal = Refusal("no", "INVALID_RECORD")
     for source in (b"a" * 16, b"b" * 16):
         dead = DeadLetters(str(log), "bridge", source, Storage())
         asides = [Aside(Position(a, None), ("t", 1), refusal) for a in records]
@@ -237,43 +237,113 @@ def forward_refusals(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) ->
     return noticed
 
 
-def test_records_of_a_topic_that_is_missing_are_set_aside_and_later_ones_sent_there(
-    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+# --- what is not the record's fault -----------------------------------------------------------
+
+
+def only_when_it_is_there(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+    """The embedded broker creates what it is asked for: not this topic, until something is added
+    to what comes back."""
+    there: list[int] = []
+    partitions = Cluster.partitions
     monkeypatch.setattr(topics, "TOPIC_WAIT_S", 0.3)
     monkeypatch.setattr(topics, "REFUSED_PAUSE_S", 0.1)
-    there: list[int] = []
-    found: list[int] = []
-    partitions = Cluster.partitions
+    monkeypatch.setattr(
+        Cluster,
+        "partitions",
+        lambda self, topic: partitions(self, topic) if there or topic != name else 0,
+    )
+    return there
 
-    def asked(self: Cluster, topic: str) -> int:
-        if topic != "late":
-            return partitions(self, topic)
-        if not there:
-            return 0
-        found.append(partitions(self, topic))
-        return found[-1]
 
-    monkeypatch.setattr(Cluster, "partitions", asked)
+@pytest.mark.parametrize("poison", ["dead-letter", "drop"])
+def test_records_of_a_topic_that_is_missing_wait_whatever_becomes_of_poison(
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch,
+    poison: str,
+) -> None:  # fmt: skip  # one call
+    there = only_when_it_is_there(monkeypatch, "late")
     with Writer(log, flush_seconds=0.01) as writer:
         append(writer, range(100))
         for number in range(3000):
             writer.append(b"%d" % number, topic="late")
-        writer.flush()
-        run = forward(poison="dead-letter")
-        run.until(lambda s: s.dead_lettered == 3000 and s.acknowledged == 100)
-        broker.create_topic("late", PARTITIONS)
-        there.append(1)
-        wait_until(lambda: found)  # it is asked for now and then
-        for number in range(50):
-            writer.append(b"%d" % number, topic="late")
-        writer.flush()
-        run.until(lambda s: s.acknowledged == 150)
-        run.stop()
-    assert {letter.topic for letter in letters(log)} == {"late"}
-    assert {letter.partition for letter in letters(log)} == {-1}
-    assert len(consume(broker.bootstrap_servers, "late")) == 50
-    assert len(letters(log)) == 3000
+    run = forward(poison=poison)
+    status = run.until(lambda s: s.standing and s.acknowledged == 100)
+    assert "no topic 'late'" in (status.error or "")
+    assert "create it" in (status.error or "")
+    time.sleep(0.5)  # it is asked for again and again
+    assert (run.status.dead_lettered, run.status.dropped, run.status.lag_records) == (0, 0, 3000)
+    assert not (log / "dead-letter").exists()
+    broker.create_topic("late", PARTITIONS)
+    there.append(1)
+    run.until(lambda s: s.acknowledged == 3100)
+    assert run.stop().error is None
+    late = [record for record in records_of(log) if record.topic]
+    assert_arrived(late, consume(broker.bootstrap_servers, "late"))
+
+
+def test_a_drain_sets_poison_aside_and_ends_with_an_error_for_a_topic_that_is_missing(
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_when_it_is_there(monkeypatch, "late")
+    large = with_large(log)
+    with Writer(log) as writer:
+        stray = writer.append(b"stray", topic="late")
+        append(writer, range(500, 510))
+    with pytest.raises(Undeliverable, match="no topic 'late'") as caught:
+        forward(drain=True, poison="dead-letter").end()
+    assert caught.value.details["address"] == stray == cursor_of(log)
+    assert caught.value.details["refusal"] == "UNKNOWN_TOPIC_OR_PART"
+    assert "create it" in (caught.value.hint or "")
+    assert "dead-letter" not in (caught.value.hint or "")
+    assert [letter.origin.address for letter in letters(log)] == large
+    assert len(consume(broker.bootstrap_servers)) == 510
+
+
+def test_a_record_that_names_no_topic_waits_for_a_default(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    with Writer(log) as writer:
+        writer.append(b"1", topic=TOPIC)
+        nowhere = writer.append(b"2")
+        writer.append(b"3", topic=TOPIC)
+    with pytest.raises(Undeliverable, match="names no topic") as caught:
+        forward(drain=True, poison="dead-letter", topic=None).end()
+    assert caught.value.details["address"] == nowhere
+    assert "--topic" in (caught.value.hint or "")
+    assert not (log / "dead-letter").exists()
+    assert forward(drain=True, topic="rest").end().acknowledged == 1
+    assert [m.address for m in consume(broker.bootstrap_servers, "rest")] == [nowhere]
+
+
+def test_a_partition_of_a_rule_that_is_not_there_is_waited_for(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 10)
+    routing = Routing(TOPIC, [Rule(partition=PARTITIONS)])
+    with pytest.raises(Undeliverable, match=f"no partition {PARTITIONS}"):
+        forward(drain=True, poison="dead-letter", routing=routing).end()
+    assert not (log / "dead-letter").exists()
+
+
+def test_a_topics_name_that_cannot_be_is_its_records_fault(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    with Writer(log) as writer:
+        wrong = writer.append(b"1", topic="no topic can be called so")
+        append(writer, range(10))
+    status = forward(drain=True, poison="dead-letter").end()
+    assert (status.dead_lettered, status.acknowledged) == (1, 10)
+    (letter,) = letters(log)
+    assert (letter.origin.address, letter.code) == (wrong, "TOPIC_EXCEPTION")
+
+
+@pytest.mark.parametrize("name", ["no topic can be called so", "..", "__consumer_offsets"])
+def test_a_default_that_cannot_be_a_topic_is_refused_before_anything_is_sent(
+    log: Path, forward: Forward, name: str
+) -> None:
+    fill(log, 10, topic=name)
+    with pytest.raises(WrongSetting, match="no topic can be called"):
+        forward(drain=True, poison="dead-letter", topic=None)
+    assert not (log / "dead-letter").exists()
 
 
 # --- one lane does not hold up another -------------------------------------------------------
