@@ -268,7 +268,7 @@ class AtLeastOnce:
             if lane.closed is not None and lane.behind is not None and key not in self._topics:
                 _log.warning(
                     "%s; %s",
-                    _stands(key, "stops before", lane.behind.address, lane.closed),
+                    _stands(key, "stands before", lane.behind.address, lane.closed),
                     self._again,
                     extra={"event": "lane_stands", "code": lane.closed.code},
                 )
