@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import xxhash
 
 import aolog.frame
+import aolog.log
 import aolog.opening
 import aolog.scan
 import aolog.walk
@@ -132,6 +133,8 @@ CANARIES = (
            "xxh32_intdigest", lambda _: lambda _bytes, _seed=0: 0),
     Canary("a length is not held against the file's size", "frame", aolog.walk.Walker,
            "_end", lambda _: lambda _self: 1 << 40),
+    Canary("a slab of another log is taken for ours", "recovery", aolog.log.Log,
+           "_is_ours", lambda _: lambda _self, _base, _header: True),
 )  # fmt: skip  # a table
 
 

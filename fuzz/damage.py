@@ -99,7 +99,7 @@ def _over(data: bytes, at: int, new: bytes) -> bytes:
 
 _ANY = [
     *["flip"] * 4, "write", "zero", "junk", "sector", "sector", "move", "swap", "take", "cut",
-    "grow", "append", "tail", "remove", "rename", "copy", "exchange",
+    "grow", "append", "tail", "remove", "rename", "copy", "exchange", "foreign", "foreign",
 ]  # fmt: skip  # weights
 # Nothing binds a frame of format 1 to its place: what was moved is what was written there.
 _FORMAT_1 = [
@@ -137,7 +137,16 @@ def _random_damage(rng: random.Random, known: Known, files: Files) -> Damage:
     if what in {"move", "swap"}:
         other = rng.randrange(size) // sector * sector
         return [what, name, aligned, other, sector]
-    if what == "take":
+    foreign = sorted(other for other in files if other.endswith(".foreign"))
+    if what == "foreign" and foreign:  # mostly the one that belongs to the same address
+        theirs = f"{name}.foreign"
+        if theirs not in foreign or rng.random() < 0.2:
+            theirs = rng.choice(foreign)
+        if rng.random() < 0.2:
+            at = rng.choice([0, 4096, aligned])
+            return ["take", name, at, theirs, at, sector]
+        return ["copy", theirs, name]
+    if what in {"take", "foreign"}:
         return ["take", name, aligned, rng.choice(names), aligned, sector]
     if what == "cut":
         return ["cut", name, rng.choice([at, aligned, 0, size - 1])]

@@ -47,7 +47,7 @@ class Frame(NamedTuple):
 
 
 class Slab(NamedTuple):
-    """An intact slab. format 1 has frames of one record each and no header."""
+    """An intact slab. format 1 has frames of one record each, no header and no UUID."""
 
     format: int
     base: int
@@ -60,6 +60,7 @@ class Slab(NamedTuple):
     predecessor_base: int = NO_PREDECESSOR
     predecessor_end: int = 0
     predecessor_cut: int = 0
+    uuid: bytes = b""
 
     @property
     def seal(self) -> Frame | None:
@@ -69,10 +70,17 @@ class Slab(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Everything that was ever written rightly. records: by address."""
+    """Everything that was ever written rightly to a log. records: by address. other: the same of
+    another log, whose slabs may be put among this one's."""
 
     slabs: tuple[Slab, ...]
     records: Mapping[int, Record]
+    other: Known | None = None
+
+    @property
+    def all_slabs(self) -> tuple[Slab, ...]:
+        """The other log's too."""
+        return self.slabs if self.other is None else (*self.slabs, *self.other.slabs)
 
     def of(self, slab: Slab, frame: Frame) -> list[Record]:
         """The frame's records; a time that the appender left open is the frame's."""
@@ -101,7 +109,8 @@ def read_files(path: str) -> Files:
 
 
 def know(files: Files, records: Iterable[Record], before: Known | None = None) -> Known:
-    """What intact files hold. before: what was known already; slabs of it are not parsed anew."""
+    """What intact files hold, all of one log. before: what was known already; slabs of it are not
+    parsed anew."""
     old = before.slabs if before is not None else ()
     seen = {slab.data for slab in old}
     new = [
@@ -111,7 +120,7 @@ def know(files: Files, records: Iterable[Record], before: Known | None = None) -
     ]
     merged = dict(before.records) if before is not None else {}
     merged.update((record.address, record) for record in records)
-    return Known((*old, *new), merged)
+    return Known((*old, *new), merged, before.other if before is not None else None)
 
 
 def parse_slab(base: int, data: bytes) -> Slab:
@@ -144,6 +153,7 @@ def parse_slab(base: int, data: bytes) -> Slab:
         before_base,
         before_end,
         before_cut,
+        data[16:32],
     )
 
 

@@ -2,7 +2,8 @@
 
 A frame is intact if its bytes are the ones that were written, at their place, in a slab whose
 header can still be had: bytes are compared, nothing is hashed or searched. From that follow the
-records that every reader returns, the gaps with their counts and reasons, and the end.
+records that every reader returns, the gaps with their counts and reasons, and the end. Slabs of
+another log may be among the files: whose log it is follows from the headers that are left.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ __all__ = ["Expected", "expect"]
 class Expected(NamedTuple):
     """records, gaps: in the order of the log. tail_bytes: behind the end, not blank, in the last
     slab. headers: how many slabs have one (format 2). newer: a slab says that a newer release
-    wrote it, and reading is refused there. end: behind the last intact frame."""
+    wrote it, and reading is refused there. end: behind the last intact frame. unclear: nothing says
+    whose log it is, and all is refused. log: what is known of the log that it is."""
 
     records: list[Record]
     gaps: list[Gap]
@@ -42,19 +44,43 @@ class Expected(NamedTuple):
     tail_bytes: int
     headers: int
     newer: bool
+    unclear: bool
+    log: Known
 
 
 _PROBES = 8  # slabs that are asked for the log's format
 
 
 class _View(NamedTuple):
-    """A file as it is now. data: all of it. end: where the slab ends, by name or by size."""
+    """A file as it is now. data: all of it. end: where the slab ends, by name or by size. copies:
+    slabs whose headers are in it, in the order of their places. header: the one of them that
+    counts. foreign: none does, and one is another log's."""
 
     base: int
     data: bytes
     end: int
-    header: Slab | None
-    newer: bool
+    copies: list[Slab]
+    header: Slab | None = None
+    foreign: bool = False
+
+    @property
+    def said(self) -> bytes | None:
+        """The UUID of the log that the slab says it is of."""
+        return next((slab.uuid for slab in self.copies if slab.base == self.base), None)
+
+    @property
+    def newer(self) -> bool:
+        """Whether it is refused."""
+        return (
+            self.header is None
+            and not self.foreign
+            and any(
+                len(self.data) >= at + HEADER_LEN
+                and self.data[at : at + 8] == SLAB_MAGIC
+                and struct.unpack_from("<H", self.data, at + 8)[0] > VERSION_MAX
+                for at in HEADER_AT
+            )
+        )
 
     def holds(self, slab: Slab, begin: int, end: int) -> bool:
         """Whether [begin, end) is there and as it was written."""
@@ -73,8 +99,48 @@ def expect(known: Known, files: Mapping[str, bytes]) -> Expected:
     views = []
     for i, (base, data) in enumerate(sizes):
         end = min(len(data), limits[i]) if i < len(limits) else len(data)
-        views.append(_view(known, base, data, end))
-    return _Reading(known, views).run()
+        views.append(_View(base, data, end, _copies(known, data, end)))
+    uuids = [view.said for view in views if view.said is not None]
+    uuid = _decide(uuids)
+    if uuids and uuid is None:
+        newer = any(view.newer for view in views)
+        return Expected([], [], 0, 0, len(uuids), newer, unclear=True, log=known)
+    if known.other is not None and any(slab.uuid == uuid for slab in known.other.slabs):
+        known = known.other._replace(other=known._replace(other=None))
+    return _Reading(known, [_judged(view, uuid) for view in views]).run()
+
+
+def _decide(uuids: list[bytes]) -> bytes | None:
+    """Whose log it is, without cursors; None where that is not decided."""
+    if not uuids or uuids[0] == uuids[-1]:
+        return uuids[0] if uuids else None
+    ranked = sorted({(uuids.count(uuid), uuid) for uuid in uuids}, reverse=True)
+    return ranked[0][1] if ranked[0][0] > ranked[1][0] else None
+
+
+def _copies(known: Known, data: bytes, end: int) -> list[Slab]:
+    found = [
+        slab
+        for at in HEADER_AT
+        for slab in known.all_slabs
+        if slab.format == 2 and data[at : at + HEADER_LEN] == slab.data[:HEADER_LEN]
+    ]
+    for slab in known.all_slabs:
+        seal = slab.seal
+        if (
+            seal is not None
+            and seal.end == end
+            and data[seal.begin : end] == slab.data[seal.begin :]
+        ):
+            found.append(slab)
+    return found
+
+
+def _judged(view: _View, uuid: bytes | None) -> _View:
+    ours = [slab for slab in view.copies if slab.uuid == uuid]
+    header = next((slab for slab in ours if slab.base == view.base), None)
+    foreign = header is None and uuid is not None and len(ours) < len(view.copies)
+    return view._replace(header=header, foreign=foreign)
 
 
 def _says_format(known: Known, view: _View) -> bool:
@@ -84,31 +150,8 @@ def _says_format(known: Known, view: _View) -> bool:
     return (
         view.header is not None
         or view.data.startswith(SLAB_MAGIC[:4])
-        or any(slab.format == 2 and slab.data[:HEADER_LEN] == second for slab in known.slabs)
+        or any(slab.format == 2 and slab.data[:HEADER_LEN] == second for slab in known.all_slabs)
     )
-
-
-def _view(known: Known, base: int, data: bytes, end: int) -> _View:
-    mine = [slab for slab in known.slabs if slab.base == base and slab.format == 2]
-    for at in HEADER_AT:
-        for slab in mine:
-            if data[at : at + HEADER_LEN] == slab.data[:HEADER_LEN]:
-                return _View(base, data, end, slab, newer=False)
-    for slab in mine:
-        seal = slab.seal
-        if (
-            seal is not None
-            and seal.end == end
-            and data[seal.begin : end] == slab.data[seal.begin :]
-        ):
-            return _View(base, data, end, slab, newer=False)
-    newer = any(
-        len(data) >= at + HEADER_LEN
-        and data[at : at + 8] == SLAB_MAGIC
-        and struct.unpack_from("<H", data, at + 8)[0] > VERSION_MAX
-        for at in HEADER_AT
-    )
-    return _View(base, data, end, None, newer)
 
 
 class _Reading:
@@ -124,6 +167,7 @@ class _Reading:
             self.ordinal = first.base_ordinal
         self.tail = 0
         self.left: int | None = None
+        self.passed_foreign = False
 
     def run(self) -> Expected:
         for i, view in enumerate(self.views):
@@ -137,12 +181,23 @@ class _Reading:
             elif following is None:
                 end = view.base + len(view.data)
                 sure = any(_says_format(self.known, seen) for seen in self.views[:_PROBES])
-                self.gaps.append(Gap(self.at, end, "corrupt" if sure else "torn_or_corrupt", None))
+                reason: GapReason = "corrupt" if sure else "torn_or_corrupt"
+                self.gaps.append(Gap(self.at, end, "foreign" if view.foreign else reason, None))
                 self.at = end
+            self.passed_foreign = view.header is None and (view.foreign or self.passed_foreign)
             self.left = view.base
         headers = sum(view.header is not None for view in self.views)
         newer = any(view.newer for view in self.views)
-        return Expected(self.records, self.gaps, self.at, self.tail, headers, newer)
+        return Expected(
+            self.records,
+            self.gaps,
+            self.at,
+            self.tail,
+            headers,
+            newer,
+            unclear=False,
+            log=self.known,
+        )
 
     def _hole(self, head: Slab) -> None:
         """Between the last intact byte and where this slab says that its predecessor ended."""
@@ -151,6 +206,8 @@ class _Reading:
             lost = max(0, head.base_ordinal - self.ordinal)
         if head.predecessor_end > self.at:
             reason: GapReason = "corrupt" if head.predecessor_base == self.left else "missing"
+            if self.passed_foreign:
+                reason = "foreign"
             self.gaps.append(Gap(self.at, head.predecessor_end, reason, lost))
         if head.predecessor_cut:
             end = head.predecessor_end
@@ -227,7 +284,7 @@ def _expect_format_1(known: Known, sizes: list[tuple[int, bytes]], limits: list[
                 break
         stands = base + at
         tail = end - at if last else 0
-    return Expected(records, gaps, stands, tail, 0, newer=False)
+    return Expected(records, gaps, stands, tail, 0, newer=False, unclear=False, log=known)
 
 
 def _passed_over(frames: tuple[Frame, ...], data: bytes, original: bytes, end: int) -> bool:

@@ -7,6 +7,7 @@ every bit can be tried.
 from __future__ import annotations
 
 import logging
+import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
     from fuzz.disk import Disk
     from fuzz.layout import Files
 
-__all__ = ["CODECS", "SHAPES", "Made", "abandon", "make", "quiet"]
+__all__ = ["CODECS", "FOREIGN_SUFFIX", "SHAPES", "Made", "abandon", "make", "quiet"]
 
 SLAB_BYTES = DATA_BEGIN + 450
 PER_FRAME = 3
+FOREIGN_SUFFIX = ".foreign"  # of a file's name: another log's slab, not in the place of any
 
 
 def _is_installed(codec: int) -> bool:
@@ -40,7 +42,8 @@ CODECS = [name for name, codec in codec_module.CODECS.items() if _is_installed(c
 
 
 class Made(NamedTuple):
-    """An intact log. known: what the oracle needs. files: what is on disk."""
+    """An intact log. known: what the oracle needs. files: what is on disk; beside the slabs those of
+    another log, under names that are no slab's, for damages to put in the place of some."""
 
     known: Known
     files: Files
@@ -51,7 +54,16 @@ def make(disk: Disk, shape: str) -> Made:
     path = disk.fresh()
     records = SHAPES[shape](path)
     files = read_files(path)
-    return Made(know(files, records), disk.take())
+    known = know(files, records)
+    if shape != "queuefka":
+        other = f"{path}-foreign"
+        shutil.rmtree(other, ignore_errors=True)
+        theirs = _foreign(other)
+        slabs = read_files(other)
+        known = known._replace(other=know(slabs, theirs))
+        files |= {f"{name}{FOREIGN_SUFFIX}": data for name, data in slabs.items()}
+        disk.put(files)
+    return Made(known, disk.take())
 
 
 def abandon(writer: aolog.Writer) -> None:
@@ -66,15 +78,23 @@ def quiet() -> None:
     logging.getLogger("aolog").setLevel(logging.CRITICAL)
 
 
+def _foreign(path: str) -> list[Record]:
+    """As "closed", so that many of its slabs begin where those of other shapes do."""
+    with _writer(path) as writer:
+        return _append(writer, range(11), word=b"%d,%d")
+
+
 def _writer(path: str, **options: Any) -> aolog.Writer:
     return aolog.Writer(path, slab_bytes=SLAB_BYTES, flush_seconds=None, sync="never", **options)
 
 
-def _append(writer: aolog.Writer, frames: range, *, marks: bool = False) -> list[Record]:
+def _append(
+    writer: aolog.Writer, frames: range, *, marks: bool = False, word: bytes = b"%d.%d"
+) -> list[Record]:
     """Frames of three records: plain ones, and such with every column, in turn."""
     records = []
     for i in frames:
-        values = [b"%d.%d" % (i, j) for j in range(PER_FRAME)]
+        values = [word % (i, j) for j in range(PER_FRAME)]
         if i % 2 == 0:
             addresses = writer.append_many(values).tolist()
             records += [

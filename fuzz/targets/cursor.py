@@ -23,6 +23,7 @@ from fuzz.shapes import abandon
 if TYPE_CHECKING:
     from aolog.record import Record
     from fuzz.disk import Disk
+    from fuzz.layout import Slab
     from fuzz.target import Case
 
 __all__ = ["CursorTarget"]
@@ -92,6 +93,29 @@ class _History:
     def open(self) -> aolog.Writer:
         return aolog.Writer(self.path, slab_bytes=8300, flush_seconds=None, sync="never")
 
+    def reopen(self) -> None:
+        """An only slab that the only cursor contradicts is not written to."""
+        copy, slabs = self.intact(), self.slabs()
+        contradicted = copy is not None and len(slabs) == 1 and slabs[0].uuid != copy.uuid
+        try:
+            self.writer = self.open()
+        except aolog.IdentityUnclear:
+            if not contradicted:
+                raise
+            self.seen.add("identity_unclear")
+            self.file.unlink()
+            self.writer = self.open()
+        else:
+            if contradicted:
+                raise Mismatch(f"a writer opened {slabs[0].base} beside {copy}")
+
+    def slabs(self) -> list[Slab]:
+        return [
+            parse_slab(base, data)
+            for name, data in sorted(read_files(self.path).items())
+            if (base := base_of(name)) is not None
+        ]
+
     def append(self, n: int) -> None:
         for i in range(n):
             self.writer.append(b"%d" % i, timestamp=i)
@@ -108,7 +132,7 @@ class _History:
             self.tear(n % 5, m % (COPY_LEN + 1))
         elif what == "die":
             abandon(self.writer)
-            self.writer = self.open()
+            self.reopen()
         elif what == "prune":
             prune(
                 self.path, Storage(), aolog.Retention(max_slabs=n % 3 + 1)
@@ -208,14 +232,10 @@ class _History:
         """The code of the error that must come; None: it goes on."""
         if copy is None:
             return "cursor_corrupt"
-        slabs = [
-            parse_slab(base, data)
-            for name, data in sorted(read_files(self.path).items())
-            if (base := base_of(name)) is not None
-        ]
+        slabs = self.slabs()
         if any(slab.epoch > copy.epoch and slab.base < copy.address for slab in slabs):
             return "cursor_diverged"
-        return "cursor_foreign" if slabs[0].data[16:32] != copy.uuid else None
+        return "cursor_foreign" if slabs[0].uuid != copy.uuid else None
 
     def check_position(self, reader: aolog.Reader, copy: _Copy | None) -> None:
         with aolog.Reader(self.path) as whole:

@@ -14,7 +14,7 @@ import xxhash
 
 from fuzz.damage import Damage
 from fuzz.layout import DATA_BEGIN, HEADER_AT, HEADER_LEN, RECORDS, SLAB_MAGIC, Frame, Slab, base_of
-from fuzz.shapes import SHAPES, Made
+from fuzz.shapes import FOREIGN_SUFFIX, SHAPES, Made
 
 Case = tuple[str, list[Damage]]
 Group = Callable[[Made, bool], Iterator[Case]]
@@ -134,6 +134,32 @@ def every_slab(made: Made, thorough: bool) -> Iterator[Case]:
             yield f"{name} and {other} empty", [["cut", name, 0], ["cut", other, 0]]
 
 
+def every_foreign_slab(made: Made, thorough: bool) -> Iterator[Case]:
+    """Slabs of another log, or parts of them, in the place of ours or beside them."""
+    names = names_of(made)
+    foreign = sorted(name for name in made.files if name.endswith(FOREIGN_SUFFIX))
+    for other in foreign:
+        for name in names:
+            yield f"{other} over {name}", [["copy", other, name]]
+            for at, length in ((0, 512), (4096, 512), (0, DATA_BEGIN), (DATA_BEGIN, 1 << 20)):
+                where = f"{length} bytes at {at} of {name} are those of {other}"
+                yield where, [["take", name, at, other, at, length]]
+        for away in (8, 4096, 1 << 50):
+            to = f"{(base_of(names[0]) or 0) + away:020d}.slab"
+            yield f"{other} as {to}", [["copy", other, to]]
+    for name, other in permutations(names, 2):
+        over: list[Damage] = [["copy", foreign[0], name], ["copy", foreign[-1], other]]
+        yield f"foreign over {name} and {other}", over
+        yield f"foreign over {name}, {other} gone", [over[0], ["remove", other]]
+        cut: list[Damage] = [["zero", other, 0, 4608], ["flip", other, _last_bit(made, other)]]
+        yield f"foreign over {name}, no header of {other}", [over[0], *cut]
+    yield "foreign over all", [["copy", foreign[0], name] for name in names]
+    own: list[Damage] = [["copy", other, other.removesuffix(FOREIGN_SUFFIX)] for other in foreign]
+    yield "all of the other log over it", own
+    gone: list[Damage] = [["remove", name] for name in names]
+    yield "the other log in its place", gone + own
+
+
 def every_header(made: Made, thorough: bool) -> Iterator[Case]:
     """Copies damaged: one, the other, both, and the seal's too; of one slab, of two, of all."""
     names = names_of(made)
@@ -235,6 +261,7 @@ TABLE: list[tuple[Group, tuple[str, ...], int]] = [
     (every_sector, (*FORMAT_2, "queuefka"), 8),
     (every_tail, (*FORMAT_2, "queuefka"), 2),
     (every_slab, FORMAT_2, 2),
+    (every_foreign_slab, (*FORMAT_2, *COMPRESSED), 2),
     (every_header, FORMAT_2, 4),
     (every_hostile_length, ("closed", "marked", *COMPRESSED), 6),
     (every_hostile_trailer, ("closed", "marked", "nested"), 2),
