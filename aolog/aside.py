@@ -13,7 +13,8 @@ import json
 from typing import TYPE_CHECKING
 
 from aolog import clock
-from aolog.errors import AologError, StorageError, StorageFailed
+from aolog.errors import AologError, StorageError
+from aolog.inside import Inside
 from aolog.log import ASIDE_DIRECTORY
 from aolog.notices import warn
 from aolog.salvage import write_salvage
@@ -46,7 +47,7 @@ def recorded_gaps(log_path: str, storage: Storage) -> dict[tuple[int, int], str]
     that did. Addresses stay, and such a gap's bytes are zeros: one of the same range is the same.
     A report that cannot be read tells nothing; a warning says so."""
     found: dict[tuple[int, int], str] = {}
-    parent = f"{log_path}/{ASIDE_DIRECTORY}"
+    parent = Inside(log_path, ASIDE_DIRECTORY)
     if not storage.exists(parent):
         return found
     try:
@@ -58,7 +59,7 @@ def recorded_gaps(log_path: str, storage: Storage) -> dict[tuple[int, int], str]
         if not name.startswith(_PREFIX):
             continue
         try:
-            gaps = _gaps_of(f"{parent}/{name}/{REPORT_NAME}", storage)
+            gaps = _gaps_of(parent / name / REPORT_NAME, storage)
         except FileNotFoundError:  # it was killed
             continue
         except (StorageError, ValueError, TypeError, KeyError) as error:
@@ -70,7 +71,7 @@ def recorded_gaps(log_path: str, storage: Storage) -> dict[tuple[int, int], str]
     return found
 
 
-def _gaps_of(path: str, storage: Storage) -> list[tuple[int, int]]:
+def _gaps_of(path: Inside, storage: Storage) -> list[tuple[int, int]]:
     """Raises FileNotFoundError, StorageError, and ValueError, TypeError or KeyError where it is no
     report."""
     file = storage.open_read(path)
@@ -85,33 +86,31 @@ class Aside:
     """The directory of one repair.
 
     One that has no report is of a repair that was killed, and is gone on with, unless an original
-    that is to be kept has a namesake there, or it is none that can be looked into. Belongs to whoever
-    the log belongs to. Raises StorageError.
+    that is to be kept has a namesake there, or it is none that can be looked into. Raises
+    StorageError.
     """
 
-    def __init__(
-        self, log_path: str, directory: Directory, storage: Storage, bases: list[int]
-    ) -> None:
+    def __init__(self, directory: Directory, storage: Storage, bases: list[int]) -> None:
         self._storage = storage
         self.salvaged = 0
         self.salvage_path: str | None = None
-        parent = f"{log_path}/{ASIDE_DIRECTORY}"
-        self._make(parent, directory)
+        parent = directory / ASIDE_DIRECTORY
+        storage.make_directory(parent)
         numbers = [
             int(name.removeprefix(_PREFIX))
             for name in storage.list_names(parent)
             if name.startswith(_PREFIX) and name.removeprefix(_PREFIX).isdecimal()
         ]
         number = max(numbers, default=0)
-        self.path = f"{parent}/{directory_name(number)}"
+        self.path = parent / directory_name(number)
         if (
             not number
             or not self._is_directory()
-            or storage.exists(f"{self.path}/{REPORT_NAME}")
-            or self._clashes(bases, log_path)
+            or storage.exists(self.path / REPORT_NAME)
+            or self._clashes(bases, directory)
         ):
-            self.path = f"{parent}/{directory_name(number + 1)}"
-        self._make(self.path, directory)
+            self.path = parent / directory_name(number + 1)
+        storage.make_directory(self.path)
 
     def _is_directory(self) -> bool:
         try:
@@ -120,29 +119,14 @@ class Aside:
             return False
         return True
 
-    def _make(self, path: str, like: Directory) -> None:
-        entry = self._storage.entry(path)
-        if entry is not None and entry.kind not in {"directory", "link"}:
-            raise StorageFailed("is no directory", hint="take it out of the log", path=path)
-        if entry is not None:
-            return
-        self._storage.make_directory(path)
-        made = self._storage.open_directory(path)
-        try:
-            made.adopt(like)  # a writer that runs as another user puts its own things there
-        finally:
-            made.close()
-
-    def _clashes(self, bases: list[int], log_path: str) -> bool:
+    def _clashes(self, bases: list[int], log: Directory) -> bool:
         for base in bases:
             kept = self.kept(base)
-            if self._storage.exists(kept) and not self._is_same(
-                kept, f"{log_path}/{slab_name(base)}"
-            ):
+            if self._storage.exists(kept) and not self._is_same(kept, log / slab_name(base)):
                 return True
         return False
 
-    def _is_same(self, one: str, other: str) -> bool:
+    def _is_same(self, one: Inside, other: Inside) -> bool:
         inodes = []
         for path in (one, other):
             file = self._storage.open_read(path)
@@ -150,11 +134,11 @@ class Aside:
             file.close()
         return inodes[0] == inodes[1]
 
-    def kept(self, base: int) -> str:
+    def kept(self, base: int) -> Inside:
         """Where the original of a slab is."""
-        return f"{self.path}/{slab_name(base)}"
+        return self.path / slab_name(base)
 
-    def keep(self, base: int, path: str) -> None:
+    def keep(self, base: int, path: Inside) -> None:
         """The original has a second name, or where there is none, a copy."""
         kept = self.kept(base)
         if self._storage.exists(kept) or self._storage.link(path, kept):
@@ -168,7 +152,7 @@ class Aside:
 
     def put(self, name: str, parts: Iterable[Buffer]) -> None:
         """A file, durable on return."""
-        self._storage.write_file(f"{self.path}/{name}", parts)
+        self._storage.write_file(self.path / name, parts)
 
     def sync(self) -> None:
         """Second names are on the device on return."""
@@ -177,7 +161,7 @@ class Aside:
     def salvage(self, log_path: str, slabs: list[SlabAudit]) -> None:
         """What damaged frames still hold goes to a file; one of a repair that was killed stays:
         it may be of slabs that are clean by now."""
-        path = f"{self.path}/{SALVAGE_NAME}"
+        path = self.path / SALVAGE_NAME
         if not self._storage.exists(path):
             self.salvaged = write_salvage(path, log_path, slabs, self._storage)
             if not self.salvaged:

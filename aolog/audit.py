@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from aolog.columns import Columns
     from aolog.log import Log, Slab
     from aolog.record import Gap
-    from aolog.storage import Stat
+    from aolog.storage import Inside, Stat
 
 __all__ = ["Audit", "SlabAudit", "audit", "least_of"]
 
@@ -85,7 +85,7 @@ class SlabAudit:
     _end: int = -1
 
     def __init__(
-        self, base: int, path: str, of_format: int, header: SlabHeader | None, data_begin: int
+        self, base: int, path: Inside, of_format: int, header: SlabHeader | None, data_begin: int
     ) -> None:
         self.base = base
         self.path = path
@@ -229,7 +229,7 @@ def audit(
     def show(slab: Slab, frame: Frame, columns: Columns | None) -> None:
         found = slabs.get(slab.base)
         if found is None:
-            found = slabs[slab.base] = _begin(slab)
+            found = slabs[slab.base] = _begin(log, slab)
         found.show(frame, columns)
 
     records = frames = done = tail_bytes = 0
@@ -258,7 +258,7 @@ def audit(
         except FileNotFoundError:  # pruned meanwhile
             continue
         try:
-            listed.append(_finish(slabs.get(base) or _begin(slab), slab))
+            listed.append(_finish(slabs.get(base) or _begin(log, slab), slab))
         finally:
             slab.close()
     if progress is not None:
@@ -270,8 +270,9 @@ def audit(
     return Audit(listed, gaps, frames, records, size, end, max(0, tail_bytes))
 
 
-def _begin(slab: Slab) -> SlabAudit:
-    return SlabAudit(slab.base, slab.file.path, slab.format, slab.header, slab.data_begin)
+def _begin(log: Log, slab: Slab) -> SlabAudit:
+    path = log.slab_path(slab.base)
+    return SlabAudit(slab.base, path, slab.format, slab.header, slab.data_begin)
 
 
 def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:

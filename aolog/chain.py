@@ -99,7 +99,7 @@ class SlabChain:
     # --- opening ------------------------------------------------------------------------------
 
     def _open(self, first_address: int, topic: str | None) -> None:
-        log = Log(self.path, self._storage)
+        log = Log(self._directory, self._storage)
         try:
             if log.published:
                 from aolog.publish.forward import roll_forward
@@ -113,14 +113,14 @@ class SlabChain:
                 topic=topic,
             )
             for name in log.unborn:  # it holds no record
-                self._storage.unlink(f"{self.path}/{name}")
+                self._storage.unlink(log.directory / name)
             fresh = not log.bases
         finally:
             log.close()
         next_base = self._before.next_base
         if offset is not None or (self._options.format_1 and fresh):
             self.slab = begin_format_1_slab(
-                self.path, self._storage, next_base, offset, self._options.slab_bytes
+                self._directory, self._storage, next_base, offset, self._options.slab_bytes
             )
             self._begun()
         elif fresh or next_base != self._before.end:
@@ -289,7 +289,7 @@ class SlabChain:
         try:
             if options.format_1:
                 slab = begin_format_1_slab(
-                    self.path, self._storage, self._before.next_base, None, options.slab_bytes
+                    self._directory, self._storage, self._before.next_base, None, options.slab_bytes
                 )
             else:
                 slab = self._named_slab()
@@ -303,12 +303,14 @@ class SlabChain:
     def _named_slab(self) -> FormatTwoSlab:
         """The one of an earlier attempt, if there was one."""
         options, again = self._options, self._unnamed is not None
-        if self._unnamed is not None and not is_there(self.path, self._storage, self._unnamed):
+        if self._unnamed is not None and not is_there(
+            self._directory, self._storage, self._unnamed
+        ):
             removed, self._unnamed, again = self._unnamed, None, False  # before it had a name
             removed.file.close()
         if self._unnamed is None:
             self._unnamed = make_slab(
-                self.path,
+                self._directory,
                 self._storage,
                 self._before,
                 salt=int.from_bytes(self._storage.random_bytes(4), "little"),
@@ -318,7 +320,7 @@ class SlabChain:
                 preallocate=options.preallocate,
                 compressed=options.compressed,
             )
-        name_slab(self.path, self._storage, self._unnamed, again=again)
+        name_slab(self._directory, self._storage, self._unnamed, again=again)
         return self._unnamed
 
     def _begun(self) -> None:
@@ -391,7 +393,7 @@ class SlabChain:
         return end
 
     def _end_of_whole_frames(self, base: int) -> int:
-        log = Log(self.path, self._storage)
+        log = Log(self._directory, self._storage)
         try:
             slab = log.open_slab(log.position(base))
         finally:

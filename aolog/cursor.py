@@ -28,7 +28,7 @@ from aolog.errors import (
     UsageError,
 )
 from aolog.log import CURSOR_DIRECTORY
-from aolog.storage import parent_of
+from aolog.storage import Inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,15 +107,15 @@ def check_name(name: str) -> None:
         )
 
 
-def cursor_path(log_path: str, name: str) -> str:
+def cursor_path(log_path: str, name: str, suffix: str = _SUFFIX) -> Inside:
     """Where the cursor's file is."""
     check_name(name)
-    return f"{log_path}/{CURSOR_DIRECTORY}/{name}{_SUFFIX}"
+    return Inside(log_path, CURSOR_DIRECTORY, name + suffix)
 
 
 def cursor_names(log_path: str, storage: Storage) -> list[str]:
     """Names of the log's cursors, sorted."""
-    directory = f"{log_path}/{CURSOR_DIRECTORY}"
+    directory = Inside(log_path, CURSOR_DIRECTORY)
     if not storage.exists(directory):
         return []
     names = (n.removesuffix(_SUFFIX) for n in storage.list_names(directory) if n.endswith(_SUFFIX))
@@ -216,7 +216,8 @@ def read_position(log_path: str, name: str, storage: Storage, *, durable: bool =
 class CursorFile:
     """A cursor open for commits: held by one reader at a time, by flock on its file.
 
-    Not thread-safe. Raises CursorLocked while another reader has it.
+    Not thread-safe. Raises CursorLocked while another reader has it, and PermissionDenied for root
+    in another user's log.
     """
 
     def __init__(self, log_path: str, name: str, storage: Storage) -> None:
@@ -233,6 +234,11 @@ class CursorFile:
             self._open()
         except FileNotFoundError:
             self.position: Position | None = None  # created by the first commit
+            directory = storage.open_directory(log_path)
+            try:
+                storage.refuse_root(directory)
+            finally:
+                directory.close()
 
     def _open(self) -> None:
         file = self._storage.open_write(self.path)
@@ -282,7 +288,7 @@ class CursorFile:
             self._create(position)
             return
         if not self._settled:  # before the other copy is written over, which may be the durable one
-            self._storage.sync_directory(parent_of(self.path))
+            self._storage.sync_directory(Inside(self._log_path, CURSOR_DIRECTORY))
             file.datasync()
             self._settled = True
         if same:
@@ -311,7 +317,7 @@ class CursorFile:
         return True
 
     def _create(self, position: Position) -> None:
-        parent = parent_of(self.path)
+        parent = Inside(self._log_path, CURSOR_DIRECTORY)
         self._storage.make_directory(parent)
         sector = COPIES[1] - COPIES[0]
         first = _encode(position, 0).ljust(sector, b"\0")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aolog.log import Log
-    from aolog.storage import Storage
+    from aolog.storage import Inside, Storage
 
 __all__ = ["Headers", "cursor_uuids", "is_format_2", "log_uuid"]
 
@@ -129,23 +129,23 @@ def is_format_2(log: Log) -> bool:
         bool(log.unborn)  # slabs of format 1 are made under their own names
         or log.has_pending
         or any(cursor_uuids(log.path, log.storage))
-        or _repair_kept_a_slab(log.path, log.storage)
+        or _repair_kept_a_slab(log)
         or names_log(log.path, log.storage)
     )
 
 
-def _repair_kept_a_slab(path: str, storage: Storage) -> bool:
+def _repair_kept_a_slab(log: Log) -> bool:
     """Repair replaces no slab of format 1."""
-    parent = f"{path}/{ASIDE_DIRECTORY}"
+    parent, storage = log.directory / ASIDE_DIRECTORY, log.storage
     return any(
         slab_base(name) is not None
         for directory in _names(parent, storage)
         if directory.startswith("repair-")
-        for name in _names(f"{parent}/{directory}", storage)
+        for name in _names(parent / directory, storage)
     )
 
 
-def _names(path: str, storage: Storage) -> list[str]:
+def _names(path: Inside, storage: Storage) -> list[str]:
     """In a directory; none where it cannot be read."""
     try:
         return storage.list_names(path)

@@ -42,6 +42,7 @@ from aolog.errors import (
     UsageError,
 )
 from aolog.frame import CODEC_SHIFT
+from aolog.inside import beside
 from aolog.scan import Scan
 from aolog.slab import DATA_BEGIN, slab_base
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from aolog.log import Log, Slab
     from aolog.record import Gap
     from aolog.repairing import Repaired
-    from aolog.storage import File, Storage
+    from aolog.storage import File, Inside, Storage
     from aolog.writer import Writer
 
 __all__ = ["MAP_SUFFIX", "SALVAGE_SUFFIX", "copy_fresh"]
@@ -71,7 +72,7 @@ class _Map:
 
     _PIECE_BYTES = 1 << 20
 
-    def __init__(self, path: str, storage: Storage) -> None:
+    def __init__(self, path: Inside, storage: Storage) -> None:
         """Begun anew: the lines of a copy that was killed are gone."""
         self._file = storage.create(path)
         self._at = 0
@@ -146,7 +147,8 @@ def copy_fresh(
         into = into.removesuffix(".").rstrip("/")
     if not into:
         raise UsageError("the new log has no name", hint="name a directory that is not there")
-    _refuse_what_is_there(into, storage)
+    place = beside(into)
+    _refuse_what_is_there(place, storage)
     if _is_within(into, log.path):
         raise UsageError(f"{into}: lies in the log itself", hint="name a place beside it")
     half = None
@@ -183,7 +185,7 @@ def copy_fresh(
     )
     if dry_run:
         return told
-    records, cursors, salvaged = _make(log, found, into, resync=resync)
+    records, cursors, salvaged = _make(log, found, place, resync=resync)
     if progress is not None:
         progress(found.bytes, found.bytes)
     return told._replace(
@@ -194,7 +196,7 @@ def copy_fresh(
     )
 
 
-def _make(log: Log, found: Audit, into: str, *, resync: bool) -> tuple[int, list[str], int]:
+def _make(log: Log, found: Audit, into: Inside, *, resync: bool) -> tuple[int, list[str], int]:
     """The new log, durable on return: its records, the cursors that the map has, and what was
     salvaged."""
     storage, parent = log.storage, str(Path(into).absolute().parent)
@@ -209,13 +211,13 @@ def _make(log: Log, found: Audit, into: str, *, resync: bool) -> tuple[int, list
             raise
     finally:
         with suppress(StorageError):  # while it is locked: afterwards it may be another's
-            storage.unlink(lock.path)
+            storage.unlink(into + _LOCK_SUFFIX)
         lock.close()
     storage.sync_directory(parent)
     return made
 
 
-def _build(log: Log, found: Audit, into: str, *, resync: bool) -> tuple[int, list[str], int]:
+def _build(log: Log, found: Audit, into: Inside, *, resync: bool) -> tuple[int, list[str], int]:
     """As `_make`, under the lock; all has its name on return."""
     from aolog.salvage import write_salvage
     from aolog.verifying import verify
@@ -244,7 +246,7 @@ def _build(log: Log, found: Audit, into: str, *, resync: bool) -> tuple[int, lis
     return mapped.records, cursors, salvaged
 
 
-def _refuse_what_is_there(into: str, storage: Storage) -> None:
+def _refuse_what_is_there(into: Inside, storage: Storage) -> None:
     """Raises UsageError where the place is taken, but for what a copy that was killed left."""
     begun = storage.exists(into + _UNFINISHED_SUFFIX)  # what is beside it is its own
     for path in (into, into + MAP_SUFFIX, into + SALVAGE_SUFFIX):
@@ -252,11 +254,11 @@ def _refuse_what_is_there(into: str, storage: Storage) -> None:
             raise UsageError(f"{path}: is there already", hint="name a place of its own")
 
 
-def _lock(into: str, storage: Storage) -> File:
+def _lock(into: Inside, storage: Storage) -> File:
     """Held until it is closed. Raises LockedError where another copy is being made there, or was
     just now."""
     lock = storage.open_lock(into + _LOCK_SUFFIX)
-    if not lock.try_lock() or not storage.leads_to(lock.path, lock):
+    if not lock.try_lock() or not storage.leads_to(into + _LOCK_SUFFIX, lock):
         lock.close()
         raise LockedError(
             "another copy is being made",
@@ -270,16 +272,16 @@ def _is_within(path: str, log_path: str) -> bool:
     return str(Path(path).absolute()).startswith(str(Path(log_path).absolute()) + "/")
 
 
-def _clear(path: str, storage: Storage) -> None:
+def _clear(path: Inside, storage: Storage) -> None:
     """What a copy that was killed left: slabs, and nothing else is touched."""
     if not storage.exists(path):
         return
     for name in storage.list_names(path):
         if slab_base(name.removesuffix(".tmp")) is not None:
-            storage.unlink(f"{path}/{name}")
+            storage.unlink(path / name)
 
 
-def _remove_unfinished(into: str, storage: Storage) -> None:
+def _remove_unfinished(into: Inside, storage: Storage) -> None:
     """What a copy made that cannot be completed: on a full disk it would keep what room there is.
     Its directory goes last: by that the rest is known for its own."""
     unfinished = into + _UNFINISHED_SUFFIX

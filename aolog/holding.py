@@ -29,10 +29,11 @@ _OUR_NAMES = {
 
 def lock_log(path: str, storage: Storage) -> Directory:
     """The log's directory, created if it is not there, and the one writer's lock on it, held until
-    it is closed. Raises LogLocked, StorageError."""
+    it is closed. Raises LogLocked, PermissionDenied for root in another user's log, StorageError."""
     storage.make_directory(path)
     directory = storage.open_directory(path)
     try:
+        storage.refuse_root(directory)
         if not directory.try_lock():
             raise LogLocked(
                 "another writer has the log open",
@@ -51,7 +52,7 @@ def refuse_foreign(log: Log, *, format_1: bool) -> None:
     if not log.bases:
         foreign = [
             name
-            for name in log.storage.list_names(log.path)
+            for name in log.storage.list_names(log.directory)
             if not name.startswith(".")
             and name not in _OUR_NAMES
             and not name.endswith((UNBORN_SUFFIX, PENDING_SUFFIX))

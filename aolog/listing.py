@@ -11,12 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import CorruptionError
+from aolog.inside import Inside
 from aolog.slab import slab_base, slab_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aolog.storage import Storage
+    from aolog.storage import Directory, Storage
 
 __all__ = ["PENDING_SUFFIX", "UNBORN_SUFFIX", "Listing", "holds_slabs", "is_log", "list_slabs"]
 
@@ -35,9 +36,10 @@ class Listing(NamedTuple):
     published: dict[int, str]
 
 
-def list_slabs(path: str, storage: Storage, known: Iterable[int] = ()) -> Listing:
+def list_slabs(path: str | Directory, storage: Storage, known: Iterable[int] = ()) -> Listing:
     """known: bases of slabs that were seen under pending names. One that is renamed just while
     the names are read may be missing from them. Raises NotALog, CorruptionError, StorageError."""
+    where = path if isinstance(path, str) else path.path
     while True:
         bases: list[int] = []
         unborn: list[str] = []
@@ -55,24 +57,24 @@ def list_slabs(path: str, storage: Storage, known: Iterable[int] = ()) -> Listin
             break
         from aolog.manifest import resolve
 
-        published = resolve(path, pending, storage)
+        published = resolve(where, pending, storage)
         unknown = set(pending).difference(published.values())
         if not unknown or unknown.issubset(storage.list_names(path)):
             break
     listed = set(bases) if known or published else set()
     for base in set(published).intersection(listed):
-        if storage.exists(f"{path}/{published[base]}"):
+        if storage.exists(Inside(path, published[base])):
             raise CorruptionError(
                 f"{published[base]} was published at the address of {slab_name(base)}: somebody "
                 "appended to the log by another path, from which its root is not seen",
                 hint="move one of the two elsewhere; both are whole slabs",
-                path=path,
+                path=where,
             )
         del published[base]  # renamed between the two
     bases += published
     listed.update(published)
     for base in known:
-        if base not in listed and storage.exists(f"{path}/{slab_name(base)}"):
+        if base not in listed and storage.exists(Inside(path, slab_name(base))):
             bases.append(base)
     bases.sort()
     return Listing(bases, unborn, pending, published)

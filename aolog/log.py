@@ -43,7 +43,7 @@ from aolog.walk import Damage, QueuefkaWalker, Tail, Walker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.storage import File, Stat, Storage
+    from aolog.storage import Directory, File, Inside, Stat, Storage
 
 __all__ = ["ASIDE_DIRECTORY", "CURSOR_DIRECTORY", "MANIFEST_NAME", "RETENTION_LOCK", "Log", "Slab"]
 
@@ -287,10 +287,11 @@ class Slab:
 
 
 class Log:
-    """The listing of a log and its opened slabs. Not thread-safe."""
+    """The listing of a log and its opened slabs. directory: is open as long as the log is, and all
+    that is inside is found by it. Not thread-safe."""
 
-    def __init__(self, path: str, storage: Storage) -> None:
-        self.path = path
+    def __init__(self, path: str | Directory, storage: Storage) -> None:
+        self.path = path if isinstance(path, str) else path.path
         self.storage = storage
         self.bases: list[int] = []
         self.unborn: list[str] = []  # names of slabs that a dead writer began and never named
@@ -299,7 +300,7 @@ class Log:
         self._listed_at_ns = 0
         self._changed_ns = -1
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
-        self._directory = storage.open_directory(path)
+        self.directory = storage.open_directory(path)
         self.foreign_bases: list[int] = []  # slabs of other logs, as far as they were met
         self._uuid: bytes | None = None  # None: no header said it yet
         self._uuid_bases: list[int] | None = None  # the listing on which it was decided
@@ -312,14 +313,14 @@ class Log:
         for slab in self._slabs.values():
             slab.close()
         self._slabs.clear()
-        self._directory.close()
+        self.directory.close()
 
     def is_replaced(self) -> bool:
         """Whether what stands at its path is another directory, or another last slab, than what is
         open here: it was removed, and made anew or put back. False where nothing stands there."""
         lstat = self.storage.system.lstat
         try:
-            if lstat(f"{self.path}/.").st_ino != self._directory.stat().inode:  # behind a link, too
+            if lstat(f"{self.path}/.").st_ino != self.directory.stat().inode:  # behind a link, too
                 return True
             last = self._slabs.get(self.bases[-1]) if self.bases else None
             return last is not None and (
@@ -330,14 +331,14 @@ class Log:
 
     def refresh(self, *, force: bool = False) -> bool:
         """Lists the directory again if it changed; whether the slabs did."""
-        changed_ns = self._directory.stat().mtime_ns
+        changed_ns = self.directory.stat().mtime_ns
         racy = self._listed_at_ns - self._changed_ns < _RACY_NS
         same = changed_ns == self._changed_ns and not racy and not self.has_pending
         if same and not force:  # pending slabs are published without a change of this directory
             return False
         self._listed_at_ns = time.time_ns()
         self._changed_ns = changed_ns
-        listing = list_slabs(self.path, self.storage, self.published)
+        listing = list_slabs(self.directory, self.storage, self.published)
         bases = listing.bases
         self.unborn, self.published = listing.unborn, listing.published
         self.has_pending = bool(listing.pending)
@@ -373,9 +374,9 @@ class Log:
             "slabs vanish faster than they can be looked at", hint="try again", path=self.path
         )
 
-    def slab_path(self, base: int) -> str:
+    def slab_path(self, base: int) -> Inside:
         """Where the slab's file is, or was just now, if it is published and being renamed."""
-        return f"{self.path}/{self.published.get(base) or slab_name(base)}"
+        return self.directory / (self.published.get(base) or slab_name(base))
 
     def open_file(self, base: int) -> File:
         """The slab's file, opened for the caller. Raises FileNotFoundError if it was pruned."""

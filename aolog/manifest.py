@@ -27,7 +27,7 @@ from aolog.errors import AologError, CorruptionError, NewerFormat
 from aolog.listing import PENDING_SUFFIX, is_log
 from aolog.log import MANIFEST_NAME
 from aolog.slab import ADDRESS_END
-from aolog.storage import absolute, parent_of
+from aolog.storage import Inside, absolute, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -230,7 +230,7 @@ def _content(root: str, storage: Storage) -> bytes | None:
     """Of the manifest; never the same twice, as each names other pending slabs or versions. Raises
     CorruptionError."""
     try:
-        file = storage.open_read(f"{root}/{MANIFEST_NAME}")
+        file = storage.open_read(Inside(root, MANIFEST_NAME))
     except FileNotFoundError:
         return None
     try:
@@ -257,7 +257,7 @@ def sync_roots(log_path: str, names: Iterable[str], storage: Storage) -> None:
     """The manifests that published these pending slabs are durable on return. Whoever replaced one
     may have been killed before that; and what others rely on must not be taken back."""
     for root in {root for roots in _roots(log_path, names, storage).values() for root in roots}:
-        if storage.exists(f"{root}/{MANIFEST_NAME}"):
+        if storage.exists(Inside(root, MANIFEST_NAME)):
             storage.sync_directory(root)
 
 

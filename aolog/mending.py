@@ -25,6 +25,7 @@ from aolog.slab import DATA_BEGIN, MAGIC, Seal, SlabHeader, encode_seal
 
 if TYPE_CHECKING:
     from aolog.audit import SlabAudit
+    from aolog.inside import Inside
 
 __all__ = ["NewSeal", "SlabPlan", "damaged_ranges", "plan_slab"]
 
@@ -43,7 +44,7 @@ class SlabPlan(NamedTuple):
     copy. why: what is mended."""
 
     base: int
-    path: str
+    path: Inside
     size: int
     keep: list[tuple[int, int]]
     header: SlabHeader | None

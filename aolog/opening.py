@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.log import Log, Slab
-    from aolog.storage import File, Storage
+    from aolog.storage import Directory, File, Inside, Storage
 
 __all__ = [
     "Opening",
@@ -211,7 +211,7 @@ def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None,
     file = storage.open_write(log.slab_path(last.base))
     try:
         if decision.aside:
-            storage.make_directory(f"{log.path}/{ASIDE_DIRECTORY}")
+            storage.make_directory(log.directory / ASIDE_DIRECTORY)
             if len(kept) > 1 and _is_copy(storage, kept[-2], file, decision.cut_at, found.tail_end):
                 aside = kept[-2]  # who copied it was killed before the cut
             pieces = file.pieces(decision.cut_at, found.tail_end)
@@ -223,16 +223,16 @@ def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None,
     return (aside, found.tail_end - decision.cut_at) if decision.aside else (None, 0)
 
 
-def _kept_aside(log: Log, address: int) -> list[str]:
+def _kept_aside(log: Log, address: int) -> list[Inside]:
     """What was cut at the address before, oldest first, and a free name: nothing is overwritten."""
-    stem = f"{log.path}/{ASIDE_DIRECTORY}/{address:020d}"
-    paths = [f"{stem}.torn"]
+    stem = log.directory / ASIDE_DIRECTORY / f"{address:020d}"
+    paths = [stem + ".torn"]
     while log.storage.exists(paths[-1]):
-        paths.append(f"{stem}.{len(paths) + 1}.torn")
+        paths.append(stem + f".{len(paths) + 1}.torn")
     return paths
 
 
-def _is_copy(storage: Storage, path: str, file: File, begin: int, end: int) -> bool:
+def _is_copy(storage: Storage, path: Inside, file: File, begin: int, end: int) -> bool:
     """Whether the file at `path` holds [begin, end) of another."""
     copy = storage.open_read(path)
     try:
@@ -242,7 +242,7 @@ def _is_copy(storage: Storage, path: str, file: File, begin: int, end: int) -> b
         copy.close()
 
 
-def _size(storage: Storage, path: str) -> int:
+def _size(storage: Storage, path: Inside) -> int:
     file = storage.open_read(path)
     try:
         return file.stat().size
@@ -438,7 +438,7 @@ def header_behind(
 
 
 def make_slab(
-    path: str,
+    directory: Directory,
     storage: Storage,
     before: Predecessor,
     *,
@@ -451,8 +451,8 @@ def make_slab(
 ) -> FormatTwoSlab:
     """The slab that follows, its header durable, for `name_slab`: until then nobody sees it. After
     an error the same may be asked again."""
-    reach = reach_behind(path, before.next_base, slab_bytes)
-    temporary = f"{path}/{slab_name(before.next_base)}.tmp"
+    reach = reach_behind(directory.path, before.next_base, slab_bytes)
+    temporary = directory / f"{slab_name(before.next_base)}.tmp"
     file = storage.create(temporary)
     try:
         header = header_behind(
@@ -478,34 +478,34 @@ def make_slab(
     return FormatTwoSlab(file, header, slab_bytes if preallocate else 0)
 
 
-def is_there(path: str, storage: Storage, slab: FormatTwoSlab) -> bool:
+def is_there(directory: Directory, storage: Storage, slab: FormatTwoSlab) -> bool:
     """Whether a slab that was made has its name, or the one before it, still."""
-    name = f"{path}/{slab_name(slab.base)}"
-    return any(storage.leads_to(one, slab.file) for one in (name, f"{name}.tmp"))
+    name = directory / slab_name(slab.base)
+    return any(storage.leads_to(one, slab.file) for one in (name, name + ".tmp"))
 
 
-def name_slab(path: str, storage: Storage, slab: FormatTwoSlab, *, again: bool) -> None:
+def name_slab(directory: Directory, storage: Storage, slab: FormatTwoSlab, *, again: bool) -> None:
     """Gives a slab that was made its name, durable on return. After an error, or an interrupt, the
     same may be asked `again`, but for one of the directory's sync; never with a slab made anew: a
     reader that follows may have this one open by then."""
-    name = f"{path}/{slab_name(slab.base)}"
+    name = directory / slab_name(slab.base)
     if not (again and storage.leads_to(name, slab.file)):
-        storage.rename(f"{name}.tmp", name)
-    storage.sync_directory(path)
+        storage.rename(name + ".tmp", name)
+    storage.sync_directory(directory)
     slab.file.path = name
 
 
 def begin_format_1_slab(
-    path: str, storage: Storage, base: int, offset: int | None, slab_bytes: int
+    directory: Directory, storage: Storage, base: int, offset: int | None, slab_bytes: int
 ) -> FormatOneSlab:
     """A new format-1 slab at `base`, its name durable; or the one there, from `offset` on."""
-    name = f"{path}/{slab_name(base)}"
+    name = directory / slab_name(base)
     if offset is not None:
-        storage.sync_directory(path)  # whoever created it may have been killed before
+        storage.sync_directory(directory)  # whoever created it may have been killed before
         return FormatOneSlab(storage.open_write(name), base, offset, slab_bytes)
     file = storage.create(name)
     try:
-        storage.sync_directory(path)
+        storage.sync_directory(directory)
     except BaseException:
         file.close()
         raise

@@ -32,10 +32,9 @@ from aolog.errors import (
     HeaderLost,
     LogLocked,
     StorageFull,
-    UsageError,
 )
 from aolog.log import Log
-from aolog.storage import Directory, Storage
+from aolog.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from aolog.audit import Audit
     from aolog.mending import SlabPlan
     from aolog.record import Gap
-    from aolog.storage import Entry
+    from aolog.storage import Inside
 
 __all__ = ["SPARE_BYTES", "Mended", "Repaired", "repair"]
 
@@ -101,8 +100,7 @@ def repair(
     is, NotALog, NewerFormat, UsageError, StorageError: then the log is as it was.
     """
     storage = storage or Storage()
-    where = os.fspath(path)
-    log = Log(where, storage)
+    log = Log(os.fspath(path), storage)
     try:
         log.require_slabs()
         if into is not None:
@@ -112,28 +110,30 @@ def repair(
             return copy_fresh(
                 log, target, dry_run=dry_run, resync=resync, progress=progress, storage=storage
             )
-        with _writers_lock(where, storage) as directory:
+        with _writers_lock(log, dry_run=dry_run):
             log.refresh(force=True)
             if log.published and not dry_run:
                 from aolog.publish.forward import roll_forward
 
                 roll_forward(log)
-            return _in_place(log, directory, dry_run=dry_run, resync=resync, progress=progress)
+            return _in_place(log, dry_run=dry_run, resync=resync, progress=progress)
     finally:
         log.close()
 
 
 @contextmanager
-def _writers_lock(path: str, storage: Storage) -> Iterator[Directory]:
-    directory = storage.open_directory(path)
+def _writers_lock(log: Log, *, dry_run: bool) -> Iterator[None]:
+    directory = log.storage.open_directory(log.directory)
     try:
+        if not dry_run:
+            log.storage.refuse_root(directory)
         if not directory.try_lock():
             raise LogLocked(
                 "a writer has the log open: it would go on in a slab that is replaced",
                 hint="stop it, then repair; readers may go on",
-                path=path,
+                path=log.path,
             )
-        yield directory
+        yield
     finally:
         directory.close()
 
@@ -161,7 +161,7 @@ def _plans(log: Log, found: Audit) -> list[SlabPlan]:
     return plans
 
 
-def _is_dirty(storage: Storage, path: str, ranges: list[tuple[int, int]]) -> bool:
+def _is_dirty(storage: Storage, path: Inside, ranges: list[tuple[int, int]]) -> bool:
     if not ranges:
         return False
     try:
@@ -185,7 +185,6 @@ def _progress_half(
 
 def _in_place(
     log: Log,
-    directory: Directory,
     *,
     dry_run: bool,
     resync: bool,
@@ -207,8 +206,6 @@ def _in_place(
     cursors = [c.name for c in report.cursors if c.state != "corrupt" and False in c.copies]
     needed = sum(end - begin for plan in plans for begin, end in plan.keep)
     needed += SPARE_BYTES if plans else 0
-    for plan in plans:
-        _refuse_link(storage.entry(plan.path), plan.path)
     if plans and (free := storage.free_bytes(log.path)) < needed:
         raise StorageFull(
             f"{needed} bytes are needed for clean copies, {free} are free",
@@ -242,7 +239,7 @@ def _in_place(
     from aolog import aside as kept
     from aolog.replacing import replace_slabs
 
-    aside = kept.Aside(log.path, directory, storage, [plan.base for plan in plans])
+    aside = kept.Aside(log.directory, storage, [plan.base for plan in plans])
     if plans:
         _remove_unborn(log)
         after = replace_slabs(
@@ -267,19 +264,11 @@ def _in_place(
     return told
 
 
-def _refuse_link(entry: Entry | None, path: str) -> None:
-    if entry is not None and entry.kind == "link":
-        raise UsageError(
-            f"{path}: is a symbolic link, in whose place a file would come",
-            hint="put the file itself there, or copy to a new log with --fresh",
-        )
-
-
 def _remove_unborn(log: Log) -> None:
     """As a writer does: nobody reads them, and a repair that was killed leaves some."""
     log.refresh(force=True)
     for name in log.unborn:
-        log.storage.unlink(f"{log.path}/{name}")
+        log.storage.unlink(log.directory / name)
 
 
 def _mend_cursor(log: Log, name: str, aside: Aside) -> bool:

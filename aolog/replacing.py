@@ -14,7 +14,7 @@ from aolog.errors import AologError, StorageFailed
 from aolog.frame import FLAG_DURABLE, Frame
 from aolog.log import RETENTION_LOCK, Log
 from aolog.slab import MAGIC, decode_seal_body, encode_seal
-from aolog.storage import Directory, File, Storage
+from aolog.storage import Directory, File, Inside, Storage
 from aolog.walk import Walker
 
 if TYPE_CHECKING:
@@ -32,18 +32,18 @@ __all__ = ["replace_slabs"]
 class _Staged(Storage):
     """Reads the log as it will be: a clean copy in the place of each slab that has one."""
 
-    def __init__(self, inner: Storage, staged: dict[str, str]) -> None:
+    def __init__(self, inner: Storage, staged: dict[str, Inside]) -> None:
         super().__init__(inner.system)
         self._inner = inner
         self._staged = staged
 
-    def list_names(self, path: str) -> list[str]:
+    def list_names(self, path: str | Directory) -> list[str]:
         return self._inner.list_names(path)
 
-    def open_directory(self, path: str) -> Directory:
+    def open_directory(self, path: str | Directory) -> Directory:
         return self._inner.open_directory(path)
 
-    def open_read(self, path: str) -> File:
+    def open_read(self, path: Inside) -> File:
         return self._inner.open_read(self._staged.get(path, path))
 
     def entry(self, path: str) -> Entry | None:
@@ -62,7 +62,7 @@ def replace_slabs(
     """Makes the copies, proves them, and puts them in their places; the audit of the new log."""
     storage = log.storage
     originals = {slab.base: slab for slab in found.slabs}
-    staged: dict[str, str] = {}
+    staged: dict[str, Inside] = {}
     try:
         for plan in plans:
             try:
@@ -70,8 +70,8 @@ def replace_slabs(
             except FileNotFoundError:  # pruned meanwhile
                 continue
         plans = [plan for plan in plans if plan.path in staged]
-        storage.sync_directory(log.path)
-        new = Log(log.path, _Staged(storage, staged))
+        storage.sync_directory(log.directory)
+        new = Log(log.directory, _Staged(storage, staged))
         try:
             after = audit(new, progress=progress, resync=resync)
         finally:
@@ -85,7 +85,7 @@ def replace_slabs(
         ]
         _require_alike(log.path, found, after, seals)
         aside.salvage(log.path, found.slabs)
-        lock = _retention_lock(log, list(staged.values()))
+        lock = storage.open_lock(log.directory / RETENTION_LOCK)
         try:
             lock.lock()
             _swap(log, plans, originals, aside)
@@ -98,25 +98,9 @@ def replace_slabs(
     return after
 
 
-def _retention_lock(log: Log, copies: list[str]) -> File:
-    """Opened; one that is made here belongs to whoever the slabs belong to."""
-    path = f"{log.path}/{RETENTION_LOCK}"
-    is_new = not log.storage.exists(path)
-    lock = log.storage.open_lock(path)
-    try:
-        if is_new and copies:
-            copy = log.storage.open_read(copies[0])
-            try:
-                lock.adopt(copy)
-            finally:
-                copy.close()
-    except BaseException:
-        lock.close()
-        raise
-    return lock
-
-
-def _write_copy(storage: Storage, plan: SlabPlan, slab: SlabAudit, staged: dict[str, str]) -> None:
+def _write_copy(
+    storage: Storage, plan: SlabPlan, slab: SlabAudit, staged: dict[str, Inside]
+) -> None:
     """The clean copy, durable on return but for its name. staged: is told where it is."""
     original = storage.open_read(plan.path)
     original.datasync()  # what is kept must not vanish where a writer left it unsynced
@@ -219,4 +203,4 @@ def _swap(log: Log, plans: list[SlabPlan], originals: dict[int, SlabAudit], asid
     aside.sync()
     for plan in going:
         storage.rename(plan.path + ".tmp", plan.path)
-    storage.sync_directory(log.path)
+    storage.sync_directory(log.directory)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import NoSuchCursor, UsageError
+from aolog.inside import Inside
 from aolog.listing import list_slabs
 from aolog.log import RETENTION_LOCK, Log
 from aolog.pruned import pruned_before
@@ -181,7 +182,7 @@ def prune(
     known = {} if known is None else known
     if dry_run:
         return _decide(path, storage, retention, needed, known)[1]
-    lock = storage.open_lock(f"{path}/{RETENTION_LOCK}")
+    lock = storage.open_lock(Inside(path, RETENTION_LOCK))
     try:
         lock.lock()
         going, pruned = _decide(path, storage, retention, needed, known)
@@ -194,8 +195,8 @@ def prune(
             sync_roots(path, published.values(), storage)
         for slab in going:
             if slab.base in published:  # first under the name that it has, or had just now
-                storage.unlink(f"{path}/{published[slab.base]}")
-            storage.unlink(f"{path}/{slab_name(slab.base)}")
+                storage.unlink(Inside(path, published[slab.base]))
+            storage.unlink(Inside(path, slab_name(slab.base)))
             storage.sync_directory(path)
     finally:
         lock.close()

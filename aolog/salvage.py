@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aolog.audit import SlabAudit
-    from aolog.storage import File, Storage
+    from aolog.storage import File, Inside, Storage
 
 __all__ = ["Salvaged", "first_line", "rescue", "salvage_slab", "write_salvage"]
 
@@ -275,7 +275,7 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def write_salvage(path: str, log: str, slabs: list[SlabAudit], storage: Storage) -> int:
+def write_salvage(path: Inside, log: str, slabs: list[SlabAudit], storage: Storage) -> int:
     """The file at `path`, whole and durable on return; how many records. 0: there is no file."""
     records = (found for slab in slabs for found in salvage_slab(slab, storage))
     first = next(records, None)

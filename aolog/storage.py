@@ -8,13 +8,18 @@ themselves are a `System`'s: the operating system's, or a simulation's (aolog.te
 Directories are held open: flock is taken on a directory's own descriptor, so that there is
 nothing to delete, and so that closing another file of the process does not drop it (as it would
 a POSIX record lock).
+
+Nothing inside a log is opened through a link (inside.py), and root changes no log of another user's:
+what root makes there its owner could not open, and what the owner puts there root should not trust.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from aolog.errors import (
@@ -26,6 +31,7 @@ from aolog.errors import (
     SyncFailed,
     UsageError,
 )
+from aolog.inside import Inside, beside
 from aolog.mounts import Mount, parse_mount
 from aolog.system import LOCK_EX, LOCK_NB, REAL, System
 
@@ -34,10 +40,12 @@ if TYPE_CHECKING:
 
     from aolog.frame import Buffer
 
-__all__ = ["Directory", "Entry", "File", "Stat", "Storage", "absolute", "parent_of"]
+__all__ = ["Directory", "Entry", "File", "Inside", "Stat", "Storage", "absolute", "parent_of"]
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
+_ROOT = 0
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 READ_ONCE_MAX = 1 << 30  # bytes a call: Linux reads and writes no more than 2^31-4096 at once
 _PARTS_ONCE_MAX = 512  # buffers a call; IOV_MAX is 1024
@@ -74,6 +82,8 @@ def absolute(path: str | os.PathLike[str]) -> str:
     """The path from the root on, whatever directory the process changes to. `..` stays: what it
     means is up to links. (As pathlib's, which would take a sixth of importing all this.) Raises
     UsageError for a relative path where the working directory was removed."""
+    if isinstance(path, Inside) and isinstance(path.base, str):
+        return Inside(absolute(path.base), *path.names, in_log=path.in_log)
     text = os.fspath(path)
     if not text.startswith("/"):
         try:
@@ -245,6 +255,10 @@ class File:
 class Directory(File):
     """An open directory: the unit that is locked, and whose entries need a sync of their own."""
 
+    def __truediv__(self, name: str) -> Inside:
+        """What is in it under a name."""
+        return Inside(self, name)
+
     def sync(self) -> None:
         """fsync: new, renamed and removed entries are on the device on return."""
         try:
@@ -261,31 +275,60 @@ class Storage:
     def __init__(self, system: System = REAL) -> None:
         self.system = system
 
-    def list_names(self, path: str) -> list[str]:
+    # --- directories, whose paths are the user's ------------------------------------------------
+
+    def list_names(self, path: str | Directory) -> list[str]:
         """Names in a directory, unsorted. Raises NotALog if it is none."""
         try:
-            return self.system.listdir(path)
+            if isinstance(path, Directory):
+                return self._names(path)
+            if not isinstance(path, Inside):
+                return self.system.listdir(path)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self._no_directory(error, path) from error
         except OSError as error:
-            raise translate(error, path, "list") from error
+            raise translate(error, str(path), "list") from error
+        directory = self.open_directory(path)
+        try:
+            return self.list_names(directory)
+        finally:
+            directory.close()
+
+    def _names(self, directory: Directory) -> list[str]:
+        found = self.system.listdir(directory.fd)
+        if not found and not self.system.fstat(directory.fd).st_nlink:
+            raise FileNotFoundError  # removed since it was opened
+        return found
 
     def real_path(self, path: str) -> str:
         """Where an absolute path leads, without symbolic links."""
         return self.system.realpath(path)
 
-    def open_directory(self, path: str) -> Directory:
-        """Raises NotALog if there is none."""
+    def open_directory(self, path: str | Directory) -> Directory:
+        """One that is open is opened a second time, wherever its path leads by now. Raises NotALog
+        if there is none."""
+        where = path.path if isinstance(path, Directory) else path
         try:
-            fd = self.system.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if isinstance(path, Directory):
+                return self._directory(where, self.system.open(".", _DIRECTORY, dir_fd=path.fd))
+            if isinstance(path, Inside):
+                with self._entered(path) as (above, name):
+                    return self._open_below(above, name)
+            return self._directory(where, self.system.open(path, _DIRECTORY))
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise self._no_directory(error, path) from error
+            raise self._no_directory(error, where) from error
         except OSError as error:
-            raise translate(error, path, "open") from error
+            raise translate(error, where, "open") from error
+
+    def _directory(self, path: str, fd: int) -> Directory:
         return Directory(path, fd, self.system)
 
     def make_directory(self, path: str) -> None:
-        """Creates the directory and its parents if it is not there; durable on return."""
+        """Creates the directory if it is not there, and its parents if its path is the user's;
+        durable on return."""
+        if isinstance(path, Inside):
+            self._make_inside(path)
+            return
         missing: list[str] = []
         at = absolute(path)
         while not self.system.lexists(at):
@@ -305,7 +348,26 @@ class Storage:
                 raise translate(error, child, "create directory") from error
             self.sync_directory(parent_of(child))
 
-    def _sync_what_is_there(self, path: str) -> None:
+    def _make_inside(self, path: Inside) -> None:
+        try:
+            with self._entered(path, change=True) as (above, name):
+                try:
+                    self.system.mkdir(name, dir_fd=above.fd)
+                except FileExistsError:
+                    self._open_below(above, name).close()
+                    self._sync_what_is_there(above)
+                else:
+                    if isinstance(path.base, str):  # the log's own entry
+                        self._sync_what_is_there(parent_of(absolute(path.base)))
+                    above.sync()
+        except NotADirectoryError:
+            raise StorageFailed(
+                "is no directory", hint="take it out of the log", path=path
+            ) from None
+        except OSError as error:
+            raise translate(error, path, "create directory") from error
+
+    def _sync_what_is_there(self, path: str | Directory) -> None:
         """Whoever created an entry may have been killed before it was durable. Not we did where we
         may not read, or where nothing is ever created: a read-only image has no fsync (EINVAL)."""
         try:
@@ -316,41 +378,107 @@ class Storage:
             if error.details.get("errno") != errno.EINVAL:
                 raise
 
-    def sync_directory(self, path: str) -> None:
+    def sync_directory(self, path: str | Directory) -> None:
         """The directory's entries are on the device on return."""
+        if isinstance(path, Directory):
+            path.sync()
+            return
         directory = self.open_directory(path)
         try:
             directory.sync()
         finally:
             directory.close()
 
-    def open_read(self, path: str) -> File:
+    # --- what is inside ---------------------------------------------------------------------------
+
+    @contextmanager
+    def _entered(self, path: str, *, change: bool = False) -> Iterator[tuple[Directory, str]]:
+        """The directory that the last name of a path is in, open, and that name. change: something
+        will be made, changed or removed there. Raises OSError, and StorageError for a link and for
+        another user's log."""
+        at = path if isinstance(path, Inside) else beside(path)
+        opened: Directory | None = None
+        if isinstance(at.base, str):
+            opened = self._directory(at.base, self.system.open(at.base, _DIRECTORY))
+        here = opened or at.base
+        assert isinstance(here, Directory)
+        try:
+            for name in at.names[:-1]:
+                below = self._open_below(here, name)
+                if opened is not None:
+                    opened.close()
+                here = opened = below
+            if change and at.in_log:
+                self.refuse_root(here)
+            yield here, at.names[-1]
+        finally:
+            if opened is not None:
+                opened.close()
+
+    def _open_below(self, above: Directory, name: str) -> Directory:
+        """Raises OSError, and StorageFailed for a link."""
+        where = f"{above.path}/{name}"
+        return self._directory(where, self._open_at(above, name, _DIRECTORY, where))
+
+    def _open_at(self, above: Directory, name: str, flags: int, path: str) -> int:
+        """Through no link. path: for words. Raises OSError, and StorageFailed for a link."""
+        try:
+            return self.system.open(name, flags | os.O_NOFOLLOW, 0o666, dir_fd=above.fd)
+        except OSError as error:
+            if error.errno not in {errno.ELOOP, errno.ENOTDIR} or not stat.S_ISLNK(
+                self.system.lstat(name, dir_fd=above.fd).st_mode
+            ):
+                raise
+        raise StorageFailed(
+            "is a symbolic link, and nothing inside a log is opened through a link",
+            hint="put in its place what it leads to, or remove it",
+            path=path,
+        )
+
+    def refuse_root(self, directory: Directory) -> None:
+        """Raises PermissionDenied where the process is root's and the directory another user's."""
+        if self.system.euid() != _ROOT:
+            return
+        owner = self.system.fstat(directory.fd).st_uid
+        if owner == _ROOT:
+            return
+        name = self.system.user_name(owner) or f"#{owner}"
+        raise PermissionDenied(
+            f"belongs to {name}, and root does not change another user's log",
+            hint=f"run the command as its owner: `sudo -u {shlex.quote(name)} ...`, or, in a service's "
+            f"unit, User={name.removeprefix('#')}",
+            path=directory.path,
+            owner=owner,
+        )
+
+    def open_read(self, path: Inside) -> File:
         """Raises FileNotFoundError: whoever lists and then opens may come too late."""
         return self._open(path, os.O_RDONLY)
 
-    def open_write(self, path: str) -> File:
+    def open_write(self, path: Inside) -> File:
         """An existing file, for reading and writing. Raises FileNotFoundError."""
         return self._open(path, os.O_RDWR)
 
-    def open_lock(self, path: str) -> File:
+    def open_lock(self, path: Inside) -> File:
         """A file that exists only to be locked; created if it is not there."""
         return self._open(path, os.O_RDWR | os.O_CREAT)
 
-    def create(self, path: str) -> File:
+    def create(self, path: Inside) -> File:
         """An empty file, for reading and writing; what was there under the name is gone."""
         return self._open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
-    def _open(self, path: str, flags: int) -> File:
+    def _open(self, path: Inside, flags: int) -> File:
+        # a pipe hangs nobody
+        how = flags | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            # a pipe hangs nobody
-            fd = self.system.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+            with self._entered(path, change=flags != os.O_RDONLY) as (above, name):
+                file = File(path, self._open_at(above, name, how, path), self.system)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
                 raise
             raise translate(error, path, "open") from error
-        file = File(path, fd, self.system)
         try:
-            mode = self.system.fstat(fd).st_mode
+            mode = self.system.fstat(file.fd).st_mode
         except OSError as error:
             file.close()
             raise translate(error, path, "stat") from error
@@ -359,52 +487,72 @@ class Storage:
             raise StorageFailed("is no regular file", hint="take it out of the log", path=path)
         return file
 
-    def rename(self, old: str, new: str) -> None:
+    def rename(self, old: Inside, new: Inside) -> None:
         """Atomic; durable after the directory's sync."""
         try:
-            self.system.replace(old, new)
+            with (
+                self._entered(old, change=True) as (source, name),
+                self._entered(new, change=True) as (target, new_name),
+            ):
+                self.system.replace(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
         except OSError as error:
             raise translate(error, new, "rename") from error
 
-    def unlink(self, path: str) -> None:
+    def unlink(self, path: Inside) -> None:
         """Durable after the directory's sync. A file that is not there is no error."""
         try:
-            self.system.unlink(path)
+            with self._entered(path, change=True) as (above, name):
+                self.system.unlink(name, dir_fd=above.fd)
         except FileNotFoundError:
             return
         except OSError as error:
             raise translate(error, path, "remove") from error
 
-    def remove_directory(self, path: str) -> None:
+    def remove_directory(self, path: Inside) -> None:
         """An empty one; durable after its directory's sync. One that is not there is no error."""
         try:
-            self.system.rmdir(path)
+            with self._entered(path, change=True) as (above, name):
+                self.system.rmdir(name, dir_fd=above.fd)
         except FileNotFoundError:
             return
         except OSError as error:
             raise translate(error, path, "remove") from error
 
-    def write_file(self, path: str, parts: Iterable[Buffer]) -> None:
+    def write_file(self, path: Inside, parts: Iterable[Buffer]) -> None:
         """A whole file under its name or not at all: temporary, synced, renamed, durable."""
-        temporary = path + ".tmp"
-        file = self.create(temporary)
-        try:
-            at = 0
-            for part in parts:
-                file.pwrite_all([part], at)
-                at += len(part)
-            file.datasync()
-        except StorageError:
-            self.unlink(temporary)  # on a full disk it would keep what room there is
-            raise
-        finally:
-            file.close()
-        self.rename(temporary, path)
-        self.sync_directory(parent_of(path))
+        with ExitStack() as held:
+            try:
+                above, name = held.enter_context(self._entered(path))
+            except OSError as error:
+                raise translate(error, path, "open") from error
+            in_log = isinstance(path, Inside) and path.in_log
+            whole = Inside(above, name, in_log=in_log)
+            temporary = whole + ".tmp"
+            file = self.create(temporary)
+            try:
+                at = 0
+                for part in parts:
+                    file.pwrite_all([part], at)
+                    at += len(part)
+                file.datasync()
+            except StorageError:
+                self.unlink(temporary)  # on a full disk it would keep what room there is
+                raise
+            finally:
+                file.close()
+            self.rename(temporary, whole)
+            self.sync_directory(above)
 
     def exists(self, path: str) -> bool:
         """Whether there is anything under the name."""
-        return self.system.lexists(path)
+        if not isinstance(path, Inside):
+            return self.system.lexists(path)
+        try:
+            with self._entered(path) as (above, name):
+                self.system.lstat(name, dir_fd=above.fd)
+        except OSError:
+            return False
+        return True
 
     def mount_of(self, path: str) -> Mount | None:
         """The mount that a file or directory is on; None where the system does not say. By the
@@ -419,7 +567,11 @@ class Storage:
     def entry(self, path: str) -> Entry | None:
         """What is under the name, links not followed; None if nothing is."""
         try:
-            found = self.system.lstat(path)
+            if isinstance(path, Inside):
+                with self._entered(path) as (above, name):
+                    found = self.system.lstat(name, dir_fd=above.fd)
+            else:
+                found = self.system.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -427,7 +579,7 @@ class Storage:
         kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
         return Entry(kinds.get(stat.S_IFMT(found.st_mode), "other"), found.st_size)
 
-    def leads_to(self, path: str, file: File) -> bool:
+    def leads_to(self, path: Inside, file: File) -> bool:
         """Whether the name is still that of the open file: it may be removed, or another's."""
         inode = file.stat().inode
         try:
@@ -439,11 +591,15 @@ class Storage:
         finally:
             there.close()
 
-    def link(self, old: str, new: str) -> bool:
+    def link(self, old: Inside, new: Inside) -> bool:
         """A second name for a file, durable after the directory's sync; False where the file
         system or its rules have none. Raises FileNotFoundError if there is no such file."""
         try:
-            self.system.link(old, new)
+            with (
+                self._entered(old) as (source, name),
+                self._entered(new, change=True) as (target, new_name),
+            ):
+                self.system.link(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -451,6 +607,8 @@ class Storage:
                 return False
             raise translate(error, new, "link") from error
         return True
+
+    # --- the machine --------------------------------------------------------------------------------
 
     def free_bytes(self, path: str) -> int:
         """Room on the file system of a directory, for who may not use the reserve."""
@@ -467,7 +625,9 @@ class Storage:
         """What nobody can guess."""
         return self.system.random_bytes(size)
 
-    def _no_directory(self, error: OSError, path: str) -> NotALog:
+    def _no_directory(self, error: OSError, path: str | Directory) -> NotALog:
+        if isinstance(path, Directory):
+            return NotALog("was removed", hint="open it again where it is", path=path.path)
         there = self.system.lexists(path)
         reason = "is a file, not a directory" if there else "no such directory"
         if not isinstance(error, FileNotFoundError) and not there:

@@ -3,8 +3,7 @@
 `System` is what `aolog.storage` asks for: the calls of `os` and `fcntl` with their own meaning,
 results and errors (`OSError` with its errno; interrupted calls are repeated as Python does). It
 keeps no policy: whole writes, error translation, temporary names and the order of syncs are
-storage's, so that they run unchanged on the simulation in `aolog.testing`. But for one, which a
-system without owners does not have: whose that is which root makes (owner.py).
+storage's, so that they run unchanged on the simulation in `aolog.testing`.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import stat
 import struct
 import sys
 from typing import TYPE_CHECKING, Protocol
-
-from aolog import owner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,12 +41,18 @@ class Status(Protocol):
     def st_size(self) -> int: ...
     @property
     def st_mtime_ns(self) -> int: ...
+    @property
+    def st_uid(self) -> int: ...
+    @property
+    def st_nlink(self) -> int: ...
 
 
 class System(Protocol):
     """System calls. Each means what the function of the same name in `os` or `fcntl` does."""
 
-    def open(self, path: str, flags: int, mode: int = 0o777, /) -> int: ...
+    def open(
+        self, path: str, flags: int, mode: int = 0o777, /, *, dir_fd: int | None = None
+    ) -> int: ...
     def close(self, fd: int, /) -> None: ...
     def pread(self, fd: int, size: int, offset: int, /) -> bytes: ...
     def pwritev(self, fd: int, parts: Sequence[Buffer], offset: int, /) -> int: ...
@@ -58,21 +61,43 @@ class System(Protocol):
     def ftruncate(self, fd: int, size: int, /) -> None: ...
     def fstat(self, fd: int, /) -> Status: ...
     def flock(self, fd: int, operation: int, /) -> None: ...
-    def listdir(self, path: str, /) -> list[str]: ...
-    def replace(self, old: str, new: str, /) -> None: ...
-    def unlink(self, path: str, /) -> None: ...
-    def mkdir(self, path: str, /) -> None: ...
-    def rmdir(self, path: str, /) -> None: ...
+    def listdir(self, path: str | int, /) -> list[str]: ...
+    def replace(
+        self,
+        old: str,
+        new: str,
+        /,
+        *,
+        src_dir_fd: int | None = None,
+        dst_dir_fd: int | None = None,
+    ) -> None: ...
+    def unlink(self, path: str, /, *, dir_fd: int | None = None) -> None: ...
+    def mkdir(self, path: str, mode: int = 0o777, /, *, dir_fd: int | None = None) -> None: ...
+    def rmdir(self, path: str, /, *, dir_fd: int | None = None) -> None: ...
     def lexists(self, path: str, /) -> bool: ...
     def isdir(self, path: str, /) -> bool: ...
-    def lstat(self, path: str, /) -> Status: ...
+    def lstat(self, path: str, /, *, dir_fd: int | None = None) -> Status: ...
     def realpath(self, path: str, /) -> str: ...
 
-    def link(self, old: str, new: str, /) -> None:
+    def link(
+        self,
+        old: str,
+        new: str,
+        /,
+        *,
+        src_dir_fd: int | None = None,
+        dst_dir_fd: int | None = None,
+    ) -> None:
         """os.link, symbolic links not followed."""
 
     def adopt(self, fd: int, other: int, /) -> None:
         """Owner, mode and times become the other's."""
+
+    def euid(self) -> int:
+        """The user whose permissions the process has."""
+
+    def user_name(self, uid: int, /) -> str | None:
+        """A user's name, None if that has none."""
 
     def free_bytes(self, path: str, /) -> int:
         """Room for who may not use the reserve."""
@@ -95,7 +120,7 @@ class System(Protocol):
 class RealSystem:
     """The operating system."""
 
-    open = staticmethod(owner.open_file)
+    open = staticmethod(os.open)
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
     pwritev = staticmethod(os.pwritev)
@@ -104,20 +129,38 @@ class RealSystem:
     ftruncate = staticmethod(os.ftruncate)
     fstat = staticmethod(os.fstat)
     flock = staticmethod(fcntl.flock)
-    listdir = staticmethod(os.listdir)
     replace = staticmethod(os.replace)
     unlink = staticmethod(os.unlink)
-    mkdir = staticmethod(owner.make_directory)
+    mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)
     lexists = staticmethod(os.path.lexists)
     isdir = staticmethod(os.path.isdir)
     lstat = staticmethod(os.lstat)
+    euid = staticmethod(os.geteuid)
+
+    def listdir(self, path: str | int) -> list[str]:
+        return os.listdir(path)
+
+    def user_name(self, uid: int) -> str | None:
+        import pwd
+
+        try:
+            return pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return None
 
     def realpath(self, path: str) -> str:
         return os.path.realpath(path)
 
-    def link(self, old: str, new: str) -> None:
-        os.link(old, new, follow_symlinks=False)
+    def link(
+        self,
+        old: str,
+        new: str,
+        *,
+        src_dir_fd: int | None = None,
+        dst_dir_fd: int | None = None,
+    ) -> None:
+        os.link(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=False)
 
     def adopt(self, fd: int, other: int) -> None:
         theirs, ours = os.fstat(other), os.fstat(fd)

@@ -21,7 +21,7 @@ from aolog.notices import counted
 from aolog.record import Gap, Lag
 from aolog.resume import check_course
 from aolog.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader, slab_base
-from aolog.storage import Storage
+from aolog.storage import Inside, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -330,14 +330,14 @@ def find_leftovers(path: str, storage: Storage) -> list[Leftover]:
     """Files in a log's directory that are no part of it, and what recovery and repair kept."""
     found = []
 
-    def tell(kind: str, where: str) -> None:
+    def tell(kind: str, where: Inside) -> None:
         entry = storage.entry(where)
         if entry is not None:
             found.append(Leftover(kind, where, entry.size))
 
     published = list_slabs(path, storage).published.values()
     for name in sorted(storage.list_names(path)):
-        where = f"{path}/{name}"
+        where = Inside(path, name)
         if name.endswith(".tmp"):
             tell("temporary", where)
         elif name.endswith(PENDING_SUFFIX) and name not in published:
@@ -347,22 +347,22 @@ def find_leftovers(path: str, storage: Storage) -> list[Leftover]:
             known = {f"{cursor}{end}" for cursor in cursors for end in (".cursor", NOTES_SUFFIX)}
             for inner in sorted(set(storage.list_names(where)) - known):
                 kind = "notes" if inner.endswith(NOTES_SUFFIX) else "unknown"
-                tell("temporary" if inner.endswith(".tmp") else kind, f"{where}/{inner}")
+                tell("temporary" if inner.endswith(".tmp") else kind, where / inner)
         elif name == ASIDE_DIRECTORY and _is_directory(where, storage):
-            for kind, inner in _files_below(where, storage):
-                tell(kind, inner)
+            for kind, below in _files_below(where, storage):
+                tell(kind, below)
         elif slab_base(name) is None and name not in {*published, *_NAMES}:
             tell("unknown", where)
     return found
 
 
-def _is_directory(path: str, storage: Storage) -> bool:
-    """Or a link, which may lead to one."""
+def _is_directory(path: Inside, storage: Storage) -> bool:
+    """Or a link in the place of one, which cannot be read."""
     entry = storage.entry(path)
     return entry is not None and entry.kind in {"directory", "link"}
 
 
-def _files_below(path: str, storage: Storage) -> list[tuple[str, str]]:
+def _files_below(path: Inside, storage: Storage) -> list[tuple[str, Inside]]:
     """All files of a directory and of those in it, each with its kind: "aside", and "unreadable" of
     a directory of which nobody says what is in it."""
     try:
@@ -371,7 +371,7 @@ def _files_below(path: str, storage: Storage) -> list[tuple[str, str]]:
         return [("unreadable", path)]
     found = []
     for name in names:
-        where = f"{path}/{name}"
+        where = path / name
         entry = storage.entry(where)
         inside = entry is not None and entry.kind == "directory"
         found += _files_below(where, storage) if inside else [("aside", where)]

@@ -25,6 +25,7 @@ from aolog import Reader, Writer
 from aolog.checks import RECORD_BYTES_MAX
 from aolog.errors import NotALog, UsageError
 from aolog.notices import counted
+from aolog.storage import Inside
 from bridge.stamp import Stamp, decode_stamp, encode_stamp
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ class DeadLetter(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def dead_letter_path(log_path: str, cursor: str) -> str:
+def dead_letter_path(log_path: str, cursor: str) -> Inside:
     """The directory of the dead-letter log."""
-    return f"{log_path}/dead-letter" + ("" if cursor == "bridge" else f"-{cursor}")
+    return Inside(log_path, "dead-letter" + ("" if cursor == "bridge" else f"-{cursor}"))
 
 
 def read_dead_letter(record: Record) -> DeadLetter | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aolog.cursor import NOTES_SUFFIX, cursor_path
-from aolog.errors import StorageError, StorageFailed, SyncFailed
+from aolog.errors import StorageError, SyncFailed
 from bridge.identity import Identity
 from bridge.notes_file import NotesFile
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog import Reader
-    from aolog.storage import Storage
+    from aolog.storage import Inside, Storage
     from bridge.engine import LaneKey
 
 __all__ = ["LaneNote", "LaneNotes", "notes_path"]
@@ -34,9 +34,9 @@ _log = logging.getLogger("bridge")
 _VERSION = 1
 
 
-def notes_path(log_path: str, cursor: str) -> str:
+def notes_path(log_path: str, cursor: str) -> Inside:
     """Where the notes of a cursor are."""
-    return cursor_path(log_path, cursor).removesuffix(".cursor") + NOTES_SUFFIX
+    return cursor_path(log_path, cursor, NOTES_SUFFIX)
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class LaneNotes:
     the cluster may have left something open (see left_open). cluster: whose lanes these are.
     aside_from: from this address of the dead-letter log on its letters are of that cluster."""
 
-    path: str
+    path: Inside
     storage: Storage
     source: bytes
     clean: bool = True
@@ -187,7 +187,4 @@ class LaneNotes:
         return json.dumps(saved, separators=(",", ":")).encode()
 
     def _write(self, text: bytes) -> None:
-        directory = os.path.dirname(self.path)  # noqa: PTH120 -- as in storage
-        if not self.storage.exists(os.path.dirname(directory)):  # noqa: PTH120 -- as above
-            raise StorageFailed("the log was removed", path=self.path)
         self._file.write(text)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from aolog.errors import StorageFull
-from aolog.storage import parent_of
+from aolog.storage import Inside
 
 if TYPE_CHECKING:
     from aolog.storage import File, Storage
@@ -40,7 +40,7 @@ _BLOCK_BYTES = 4096
 class NotesFile:
     """The file at a path. Not thread-safe: one writer at a time."""
 
-    def __init__(self, path: str, storage: Storage) -> None:
+    def __init__(self, path: Inside, storage: Storage) -> None:
         self._path = path
         self._storage = storage
         # A writer that was killed may have left a slot that is not on the device yet.
@@ -85,7 +85,7 @@ class NotesFile:
         slot_bytes = max(_SLOT_BYTES_MIN, -(-needed // _BLOCK_BYTES) * _BLOCK_BYTES)
         first = b"".join(_slot(2, text))
         try:
-            self._storage.make_directory(parent_of(self._path))
+            self._storage.make_directory(Inside(self._path.base, *self._path.names[:-1]))
             self._storage.write_file(
                 self._path, [first.ljust(slot_bytes, b"\0"), bytes(slot_bytes)]
             )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
 from aolog.errors import StorageError
+from aolog.inside import beside
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ class FileProvider:
 def _is_cut_off(path: Path) -> bool:
     """Whether the last line of a file has no end. False of a pipe, and what may not be read."""
     try:
-        file = Storage().open_read(str(path))
+        storage = Storage()
+        file = storage.open_read(beside(storage.real_path(str(path))))
     except StorageError:
         return False
     with contextlib.closing(file):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
 from aolog.record import Gap, Record
-from aolog.storage import File, Storage
+from aolog.storage import File, Inside, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class CountingStorage(Storage):
     def __init__(self) -> None:
         self.bytes_read = 0
 
-    def open_read(self, path: str) -> File:
+    def open_read(self, path: Inside) -> File:
         """As Storage.open_read; what is read is counted."""
         plain = super().open_read(path)
         fd, plain.fd = plain.fd, -1

@@ -7,7 +7,6 @@ set anew or deleted here: that is what the errors about it advise.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
@@ -25,8 +24,9 @@ from aolog.errors import (
     NoSuchCursor,
     UsageError,
 )
+from aolog.log import CURSOR_DIRECTORY
 from aolog.reader import Reader
-from aolog.storage import Storage
+from aolog.storage import Inside, Storage
 
 __all__ = ["cursor"]
 
@@ -176,6 +176,6 @@ def _remove(log: str, name: str) -> None:
                 f"cursor {name!r} is in use by a reader", hint="wait for it to end", path=log
             )
         storage.unlink(path)
-        storage.sync_directory(str(Path(path).parent))
+        storage.sync_directory(Inside(log, CURSOR_DIRECTORY))
     finally:
         file.close()

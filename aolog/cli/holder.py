@@ -17,6 +17,7 @@ from aolog.storage import Storage
 __all__ = ["Holder", "Holders", "require_log"]
 
 _LOCKS = "/proc/locks"
+_PROBE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe hangs nobody
 
 
 def require_log(log: str) -> str:
@@ -51,7 +52,7 @@ class Holders:
         self._pids: dict[tuple[int, int], int] = {}
         self.known = False
         try:
-            fd = os.open(probe, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe hangs nobody
+            fd = os.open(probe, _PROBE)
         except OSError:
             return
         try:
@@ -75,7 +76,7 @@ class Holders:
 
 
 def _numbers(path: str) -> tuple[int, int]:
-    found = os.stat(path)  # noqa: PTH116 -- strings here
+    found = os.lstat(path)
     return found.st_dev, found.st_ino
 
 

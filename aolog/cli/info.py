@@ -102,7 +102,7 @@ def _look(log: Log) -> _Info:
         headers=None if first is None or last is None else (first, last),
         format=log.format,
         slabs=count,
-        bytes=sum(Path(log.slab_path(base)).stat().st_size for base in log.bases),
+        bytes=sum(Path(log.slab_path(base)).lstat().st_size for base in log.bases),
         first_address=log.bases[0],
         end_address=end.address,
         first_ordinal=seek.earliest(log).ordinal if log.format == 2 else None,

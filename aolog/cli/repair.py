@@ -13,6 +13,7 @@ from aolog.cli.output import counted, human_bytes, json_option, one_line, out, p
 from aolog.cli.parse import log_argument
 from aolog.cli.verify import total_bytes
 from aolog.errors import CorruptionError
+from aolog.inside import beside
 from aolog.log import Log
 from aolog.salvage import write_salvage
 from aolog.storage import Storage
@@ -103,7 +104,7 @@ def _salvage(log: str, path: str, *, as_json: bool) -> int:
         listed.require_slabs()
         with progress("salvage", total_bytes(log), shown=not as_json) as update:
             found = audit(listed, progress=lambda at, _: update(at))
-        count = write_salvage(path, log, found.slabs, listed.storage)
+        count = write_salvage(beside(path), log, found.slabs, listed.storage)
     finally:
         listed.close()
     if as_json:

@@ -74,7 +74,7 @@ def total_bytes(log: str) -> int:
     """Of the slab files. Raises NotALog."""
     listed = Log(log, Storage())
     try:
-        return sum(Path(listed.slab_path(base)).stat().st_size for base in listed.bases)
+        return sum(Path(listed.slab_path(base)).lstat().st_size for base in listed.bases)
     except FileNotFoundError:  # pruned meanwhile: no bar
         return 0
     finally:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aolog import clock
 from aolog.errors import StorageFailed
 from aolog.frame import KIND_SEAL, Frame
+from aolog.inside import Inside
 from aolog.opening import Predecessor, header_behind, reach_behind
 from aolog.publish.pending import log_path
 from aolog.slab import TRAILER_LEN, decode_seal_body, decode_trailer, encode_seal
@@ -28,7 +29,7 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
     """The slab follows the log's slabs so far; durable on return, under its pending name. What the
     next one follows. May be repeated, with another place. Raises StorageError if the file is gone
     or is not what the task wrote."""
-    path = f"{log_path(root, slab.log)}/{slab.name}"
+    path = Inside(log_path(root, slab.log), slab.name)
     try:
         file = storage.open_write(path)
     except FileNotFoundError:

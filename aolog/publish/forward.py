@@ -20,6 +20,6 @@ def roll_forward(log: Log) -> None:
     storage = log.storage
     sync_roots(log.path, log.published.values(), storage)  # else a power cut takes back the others
     for base, name in sorted(log.published.items()):
-        storage.rename(f"{log.path}/{name}", f"{log.path}/{slab_name(base)}")
-    storage.sync_directory(log.path)
+        storage.rename(log.directory / name, log.directory / slab_name(base))
+    storage.sync_directory(log.directory)
     log.refresh(force=True)

@@ -13,7 +13,7 @@ from aolog import clock
 from aolog.listing import PENDING_SUFFIX, holds_slabs
 from aolog.manifest import job_of, read_manifest, root_of
 from aolog.publish.pending import log_path
-from aolog.storage import Storage, absolute
+from aolog.storage import Inside, Storage, absolute
 
 if TYPE_CHECKING:
     import os
@@ -46,10 +46,10 @@ def abort(
         if not directory.try_lock():
             return 0
         published = read_manifest(where, storage).slabs.keys()
-        going = {f"{log_path(where, s.log)}/{s.name}" for s in slabs if s.name not in published}
+        going = {Inside(log_path(where, s.log), s.name) for s in slabs if s.name not in published}
         for path in _directories(where, storage):
             names = storage.list_names(path)
-            going |= {f"{path}/{n}" for n in names if job_of(n) == job and n not in published}
+            going |= {Inside(path, n) for n in names if job_of(n) == job and n not in published}
         going = {path for path in going if storage.exists(path)}
         for path in going:
             storage.unlink(path)
@@ -91,12 +91,12 @@ def sweep(
             of_jobs.setdefault(its, []).append(name)
     before_ns = clock.now_us() * 1000 - int(older_than_s * 1e9)
     for its, listed in of_jobs.items():
-        if its == job or all(_changed_ns(f"{path}/{n}", storage) < before_ns for n in listed):
+        if its == job or all(_changed_ns(Inside(path, n), storage) < before_ns for n in listed):
             for name in listed:
-                storage.unlink(f"{path}/{name}")
+                storage.unlink(Inside(path, name))
 
 
-def _changed_ns(path: str, storage: Storage) -> int:
+def _changed_ns(path: Inside, storage: Storage) -> int:
     try:
         file = storage.open_read(path)
     except FileNotFoundError:

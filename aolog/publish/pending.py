@@ -21,7 +21,7 @@ from aolog.log import MANIFEST_NAME
 from aolog.manifest import DEPTH_MAX, pending_name
 from aolog.opening import reach_behind
 from aolog.slab import DATA_BEGIN, NO_BASE, SlabHeader, slab_base
-from aolog.storage import Storage, absolute
+from aolog.storage import Inside, Storage, absolute
 
 if TYPE_CHECKING:
     import os
@@ -157,7 +157,7 @@ class PendingLog:
         storage.make_directory(self._path)
         name = pending_name(self._job, storage.random_bytes(16).hex(), self._depth)
         self._names.append(name)  # before it is there: discard misses nothing
-        file = storage.create(f"{self._path}/{name}")
+        file = storage.create(Inside(self._path, name))
         header = SlabHeader(
             topic_uuid=bytes(16),
             base=NO_BASE,
@@ -219,7 +219,7 @@ class PendingLog:
             self._slab.file.close()
             self._slab = None
         while self._names:
-            self._storage.unlink(f"{self._path}/{self._names.pop()}")
+            self._storage.unlink(Inside(self._path, self._names.pop()))
         self.slabs = []
 
     def __enter__(self) -> Self:

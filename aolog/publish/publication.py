@@ -29,7 +29,7 @@ from aolog.publish.completion import complete
 from aolog.publish.forward import roll_forward
 from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
 from aolog.publish.pending import log_path
-from aolog.storage import Storage, absolute, parent_of
+from aolog.storage import Inside, Storage, absolute, parent_of
 
 if TYPE_CHECKING:
     import os
@@ -101,7 +101,7 @@ def publish(
             versions[transaction.id] = transaction.version
         manifest = Manifest(versions, kept | placed)
         if manifest != before:
-            storage.write_file(f"{where}/{MANIFEST_NAME}", [encode_manifest(manifest)])
+            storage.write_file(Inside(where, MANIFEST_NAME), [encode_manifest(manifest)])
         _finish(where, by_log, job, manifest, leftover_seconds, storage)
     return Published(False, len(by_log), len(slabs), sum(slab.records for slab in slabs))
 
@@ -138,7 +138,7 @@ def _check_log(path: str, storage: Storage, *, locked: bool) -> None:
 
 def _try_to_write(root: str, storage: Storage) -> None:
     """A directory may be locked that may not be written to. Raises StorageError."""
-    name = f"{root}/{MANIFEST_NAME}.tmp"  # as the manifest is begun, and under the same lock
+    name = Inside(root, f"{MANIFEST_NAME}.tmp")  # as the manifest is begun, and under the same lock
     storage.create(name).close()
     storage.unlink(name)
 
@@ -148,7 +148,13 @@ def _lock_root(root: str, storage: Storage, *, is_log: bool) -> Directory:
     the root is a log, this is its writer's lock: then it waits a little, and raises LogLocked."""
     if is_log:
         return _lock_patiently(root, storage)
-    return lock_root(root, storage)
+    directory = lock_root(root, storage)
+    try:
+        storage.refuse_root(directory)
+    except BaseException:
+        directory.close()
+        raise
+    return directory
 
 
 def _lock_patiently(path: str, storage: Storage) -> Directory:
@@ -203,7 +209,7 @@ def _settle(
             finally:
                 opened.close()
         except LogLocked:  # a Writer: it rolled them forward, or is just about to
-            if any(storage.exists(f"{path}/{name}") for name in its):
+            if any(storage.exists(Inside(path, name)) for name in its):
                 kept |= its
             else:
                 storage.sync_directory(path)
@@ -233,7 +239,7 @@ def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> 
             topic=None,
         )
         for name in opened.unborn:  # it holds no record
-            storage.unlink(f"{opened.path}/{name}")
+            storage.unlink(opened.directory / name)
     finally:
         opened.close()
     placed = {}

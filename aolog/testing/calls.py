@@ -16,6 +16,7 @@ from aolog.system import LOCK_NB, LOCK_UN
 from aolog.testing.disk import DirectoryNode, Disk, Node
 from aolog.testing.faults import Call, Effect
 from aolog.testing.inode import FileNode
+from aolog.testing.outcomes import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ __all__ = ["BLOCK", "Killed", "Machine", "SimulatedCalls", "SimulatedStatus"]
 
 BLOCK = 4096  # bytes: the unit of room
 _FILE_MODE, _DIRECTORY_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
+_USER = 1000
 _WALK_ERRNO = {FileNotFoundError: errno.ENOENT, NotADirectoryError: errno.ENOTDIR}
 
 
@@ -40,6 +42,8 @@ class SimulatedStatus(NamedTuple):
     st_ino: int
     st_size: int
     st_mtime_ns: int
+    st_uid: int
+    st_nlink: int
 
 
 class _Open:
@@ -136,12 +140,27 @@ class SimulatedCalls:
         except OSError as error:
             _fail(_WALK_ERRNO[type(error)], path)
 
+    def _below(self, path: str, dir_fd: int | None) -> str:
+        """Whole: from the root on."""
+        if dir_fd is None or path.startswith("/"):
+            return path
+        directory = self._opened(dir_fd)
+        if isinstance(directory.node, FileNode):
+            _fail(errno.ENOTDIR, path)
+        if not directory.node.linked and directory.node.ino != ROOT:
+            _fail(errno.ENOENT, path)  # it was removed
+        above = directory.path = self._disk.path_of(directory.node, directory.path)
+        return above if path == "." else f"{above.rstrip('/')}/{path}"
+
     # --- files -------------------------------------------------------------------------------------
 
-    def open(self, path: str, flags: int, mode: int = 0o777, /) -> int:
+    def open(
+        self, path: str, flags: int, mode: int = 0o777, /, *, dir_fd: int | None = None
+    ) -> int:
         """os.open: O_CREAT, O_EXCL, O_TRUNC and O_DIRECTORY mean what they do."""
         del mode
         with self._lock:
+            path = self._below(path, dir_fd)
             self._checked("open", path)
             node = self._find(path, flags)
             access = flags & os.O_ACCMODE
@@ -315,18 +334,29 @@ class SimulatedCalls:
 
     # --- names ---------------------------------------------------------------------------------------
 
-    def listdir(self, path: str, /) -> list[str]:
+    def listdir(self, path: str | int, /) -> list[str]:
         """os.listdir."""
         with self._lock:
-            self._checked("listdir", path)
-            node = self._node(path)
+            file = self._opened(path) if isinstance(path, int) else None
+            where = path if isinstance(path, str) else self._opened(path).path
+            self._checked("listdir", where)
+            node = self._node(where) if file is None else file.node
             if not isinstance(node, DirectoryNode):
-                _fail(errno.ENOTDIR, path)
+                _fail(errno.ENOTDIR, where)
             return list(node.entries)
 
-    def replace(self, old: str, new: str, /) -> None:
+    def replace(
+        self,
+        old: str,
+        new: str,
+        /,
+        *,
+        src_dir_fd: int | None = None,
+        dst_dir_fd: int | None = None,
+    ) -> None:
         """os.replace."""
         with self._lock:
+            old, new = self._below(old, src_dir_fd), self._below(new, dst_dir_fd)
             self._checked("replace", new)
             source, name = self._parent(old)
             target, new_name = self._parent(new)
@@ -343,26 +373,30 @@ class SimulatedCalls:
                 for file in self._files.values():  # faults and `before` know it by its new name
                     file.path = new if file.node is node else file.path
 
-    def unlink(self, path: str, /) -> None:
+    def unlink(self, path: str, /, *, dir_fd: int | None = None) -> None:
         """os.unlink."""
         with self._lock:
+            path = self._below(path, dir_fd)
             self._checked("unlink", path)
             if isinstance(self._node(path), DirectoryNode):
                 _fail(errno.EISDIR, path)
             self._disk.remove(*self._parent(path))
 
-    def mkdir(self, path: str, /) -> None:
+    def mkdir(self, path: str, mode: int = 0o777, /, *, dir_fd: int | None = None) -> None:
         """os.mkdir."""
+        del mode
         with self._lock:
+            path = self._below(path, dir_fd)
             self._checked("mkdir", path)
             directory, name = self._parent(path)
             if name in directory.entries or not name:
                 _fail(errno.EEXIST, path)
             self._disk.new_directory(directory, name)
 
-    def rmdir(self, path: str, /) -> None:
+    def rmdir(self, path: str, /, *, dir_fd: int | None = None) -> None:
         """os.rmdir."""
         with self._lock:
+            path = self._below(path, dir_fd)
             self._checked("rmdir", path)
             node = self._node(path)
             if not isinstance(node, DirectoryNode):
@@ -393,18 +427,36 @@ class SimulatedCalls:
         """os.path.realpath: there are no symbolic links."""
         return path
 
-    def lstat(self, path: str, /) -> SimulatedStatus:
+    def lstat(self, path: str, /, *, dir_fd: int | None = None) -> SimulatedStatus:
         """os.lstat, in part."""
         with self._lock:
+            path = self._below(path, dir_fd)
             self._meet("lstat", path)
-            return _status(self._disk.node(path))
+            return _status(self._node(path))
 
-    def link(self, old: str, new: str, /) -> None:
+    def link(
+        self,
+        old: str,
+        new: str,
+        /,
+        *,
+        src_dir_fd: int | None = None,
+        dst_dir_fd: int | None = None,
+    ) -> None:
         """os.link, on a file system that has none."""
         with self._lock:
+            old, new = self._below(old, src_dir_fd), self._below(new, dst_dir_fd)
             self._meet("link", new)
             self._disk.node(old)
             raise OSError(errno.EPERM, os.strerror(errno.EPERM), new)
+
+    def euid(self) -> int:
+        """An ordinary user's, whose everything is."""
+        return _USER
+
+    def user_name(self, _uid: int, /) -> str | None:
+        """Nobody has one."""
+        return None
 
     def adopt(self, fd: int, other: int, /) -> None:
         """The time of change becomes the other's; there are no owners and modes."""
@@ -443,8 +495,11 @@ class SimulatedCalls:
 
 def _status(node: Node) -> SimulatedStatus:
     if isinstance(node, FileNode):
-        return SimulatedStatus(_FILE_MODE, node.ino, len(node.cache), node.mtime_ns)
-    return SimulatedStatus(_DIRECTORY_MODE, node.ino, BLOCK, node.mtime_ns)
+        size, mode = len(node.cache), _FILE_MODE
+    else:
+        size, mode = BLOCK, _DIRECTORY_MODE
+    links = 1 if node.ino == ROOT else node.linked
+    return SimulatedStatus(mode, node.ino, size, node.mtime_ns, _USER, links)
 
 
 def _check_directory_rename(node: DirectoryNode, there: Node | None, old: str, new: str) -> None:

@@ -97,6 +97,23 @@ class Disk:
             raise NotADirectoryError
         return found
 
+    def path_of(self, directory: DirectoryNode, known: str) -> str:
+        """Where a directory is. known: where it was."""
+        todo = [("/", ROOT)]
+        try:
+            if self.node(known) is directory:
+                return known
+        except OSError:
+            pass
+        while todo:
+            path, ino = todo.pop()
+            node = self.nodes[ino]
+            if node is directory:
+                return path
+            if isinstance(node, DirectoryNode):
+                todo += [(f"{path.rstrip('/')}/{name}", at) for name, at in node.entries.items()]
+        raise FileNotFoundError
+
     def parent(self, path: str) -> tuple[DirectoryNode, str]:
         """The directory of a path and the name in it. Errors as for `node`."""
         head, _, name = path.rstrip("/").rpartition("/")

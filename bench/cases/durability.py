@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import aolog
-from aolog.storage import File, Storage
+from aolog.storage import File, Inside, Storage
 from bench.measure import Contender, Group, Promise, Skipped, Target, Wrong
 from bench.payloads import Proof, prove
 from bench.peers.aolog_log import log_path
@@ -123,7 +123,7 @@ class _Counting(Storage):
     def __init__(self) -> None:
         self.syncs = 0
 
-    def _open(self, path: str, flags: int) -> File:
+    def _open(self, path: Inside, flags: int) -> File:
         file = super()._open(path, flags)
         datasync = file.datasync
 

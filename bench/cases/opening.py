@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aolog
-from aolog.storage import File, Storage
+from aolog.storage import Directory, File, Inside, Storage
 from bench import limits
 from bench.measure import Contender, Group, Promise, Target, Wrong
 from bench.payloads import make_payloads, prove
@@ -86,12 +86,12 @@ def groups(plan: Plan) -> Iterator[Group]:
 class Unsynced(Storage):
     """For making what is measured: thousands of slabs, none of which has to survive."""
 
-    def _open(self, path: str, flags: int) -> File:
+    def _open(self, path: Inside, flags: int) -> File:
         file = super()._open(path, flags)
         file.datasync = lambda: None  # type: ignore[method-assign]  # of this one file
         return file
 
-    def sync_directory(self, path: str) -> None:
+    def sync_directory(self, path: str | Directory) -> None:
         """Not now."""
 
 

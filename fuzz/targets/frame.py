@@ -29,7 +29,7 @@ from aolog.log import Log
 from aolog.scan import Scan
 from aolog.seek import earliest
 from aolog.slab import Seal, SlabHeader, encode_seal
-from aolog.storage import Storage
+from aolog.storage import Inside, Storage
 from aolog.walk import Damage as WalkDamage
 from aolog.walk import QueuefkaWalker, Tail, Walker
 from fuzz.check import Mismatch
@@ -263,7 +263,7 @@ def _prelude(*, codecs: bool = False) -> bytes:
 def _walk(path: str, slab: bytes, log_format: int, *, bodies: bool) -> str:
     """What a walker answers, in a word a kind; that its answers cover the slab, forward."""
     begin = DATA_BEGIN if log_format == 2 else 0
-    file = Storage().open_read(f"{path}/{NAME}")
+    file = Storage().open_read(Inside(path, NAME))
     seen = set()
     try:
         walker: Walker | QueuefkaWalker

@@ -401,9 +401,7 @@ class WatchedStorage(Storage):
         self.lists += 1
         return super().list_names(path)
 
-    def open_directory(self, path: str) -> Directory:
-        plain = super().open_directory(path)
-        fd, plain.fd = plain.fd, -1
+    def _directory(self, path: str, fd: int) -> Directory:
         return WatchedDirectory(self, path, fd)
 
     def _open(self, path: str, flags: int) -> File:

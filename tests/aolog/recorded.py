@@ -20,15 +20,15 @@ from aolog.system import RealSystem
 from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import kill
 
-# (call, its path or descriptor's path, arguments, result or "E" and the errno's number)
-Entry = tuple[str, str, list[Any], Any]
+# (call, arguments, directories that paths are relative to, result or the OSError)
+Entry = tuple[str, list[Any], dict[str, int], Any]
 
 
 class RecordingSystem(RealSystem):
     """The operating system; `entries` is what was asked, with the bytes and the answers."""
 
     def __init__(self) -> None:
-        self.entries: list[tuple[Any, ...]] = []
+        self.entries: list[Entry] = []
 
     def mounts(self, path: str) -> tuple[int, str]:
         """Does not say: what it is on is no part of a history."""
@@ -36,18 +36,21 @@ class RecordingSystem(RealSystem):
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        of_the_machine = {"boot_id", "generation", "random_bytes", "mounts", "free_bytes"}
+        of_the_machine = {
+            "boot_id", "euid", "free_bytes", "generation", "mounts", "random_bytes", "user_name"
+        }  # fmt: skip  # a set
         if name == "entries" or name in of_the_machine or name.startswith("_"):
             return found
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **options: int) -> Any:
             kept = [b"".join(a) if name == "pwritev" and i == 1 else a for i, a in enumerate(args)]
             try:
-                result = found(*args)
+                result = found(*args, **options)
             except OSError as error:
-                self.entries.append((name, kept, error))
+                told = OSError(error.errno, error.strerror)  # without the frames of a traceback
+                self.entries.append((name, kept, options, told))
                 raise
-            self.entries.append((name, kept, result))
+            self.entries.append((name, kept, options, result))
             return result
 
         return call
@@ -88,17 +91,18 @@ def history(directory: str, storage: Storage) -> None:
     storage.unlink(f"{log}/nothing")
 
 
-def replay(entries: Sequence[tuple[Any, ...]], system: SimulatedSystem) -> int:
+def replay(entries: Sequence[Entry], system: SimulatedSystem) -> int:
     """Asks the simulation the same, and compares the answers; how many calls."""
     fds: dict[int, int] = {}
-    for name, args, result in entries:
+    for name, args, options, result in entries:
         asked = list(args)
+        below = {option: fds[fd] for option, fd in options.items()}
         if isinstance(args[0], int):
             asked[0] = fds[args[0]]
         if name == "pwritev":
             asked[1] = [args[1]]
         try:
-            answer = getattr(system, name)(*asked)
+            answer = getattr(system, name)(*asked, **below)
         except OSError as error:
             answer = error
         if isinstance(answer, OSError) or isinstance(result, OSError):
@@ -106,7 +110,7 @@ def replay(entries: Sequence[tuple[Any, ...]], system: SimulatedSystem) -> int:
             continue
         if name == "open":
             fds[result] = answer
-        elif name == "fstat":
+        elif name in {"fstat", "lstat"}:
             file = os.stat_result(result)
             assert (file.st_mode >> 12, answer.st_mode >> 12) in {(4, 4), (8, 8)}
             assert file.st_mode >> 12 == 4 or file.st_size == answer.st_size
@@ -117,18 +121,19 @@ def replay(entries: Sequence[tuple[Any, ...]], system: SimulatedSystem) -> int:
     return len(entries)
 
 
-def as_json(entries: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """In the form that strace's lines are brought into: [call, arguments, result]."""
+def as_json(entries: Sequence[Entry]) -> list[Any]:
+    """In the form that strace's lines are brought into: [call, arguments, directories, result]."""
     shown = []
-    for name, args, result in entries:
+    for name, args, options, result in entries:
         plain = [a.hex() if isinstance(a, bytes) else a for a in args]
+        if name == "open" and not args[1] & os.O_CREAT:
+            plain = plain[:2]  # its mode is for nothing
+        outcome: Any = 0
         if isinstance(result, OSError):
-            plain.append(None)
-            shown.append([name, plain[:-1], f"E{result.errno}"])
+            outcome = f"E{result.errno}"
         elif name in {"open", "pread", "pwritev"}:
-            shown.append([name, plain, result.hex() if isinstance(result, bytes) else result])
-        else:
-            shown.append([name, plain, 0])
+            outcome = result.hex() if isinstance(result, bytes) else result
+        shown.append([name, plain, list(options.values()), outcome])
     return shown
 
 

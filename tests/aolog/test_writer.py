@@ -650,11 +650,12 @@ def test_sync_really_is_fdatasync_of_the_file_and_fsync_of_the_directory(
         pytest.skip(f"strace may not trace: {ran.stderr.strip()}")
     assert ran.returncode == 0, ran.stderr
     text = trace.read_text()
-    slab = re.escape(f"{log_path}/00000000000000000000.slab")
+    name, log = re.escape("00000000000000000000.slab"), re.escape(log_path)
+    slab = f"{log}/{name}"
     born = [
         rf"fdatasync\(\d+<{slab}\.tmp>\) += 0",
-        rf"rename\S*\(.*{slab}\.tmp.*{slab}.*\) += 0",
-        rf"fsync\(\d+<{re.escape(log_path)}>\) += 0",
+        rf"renameat\S*\(\d+<{log}>, \"{name}\.tmp\", \d+<{log}>, \"{name}\"\S*\) += 0",
+        rf"fsync\(\d+<{log}>\) += 0",
         r'write\(1<.*"before',
     ]
     at = 0

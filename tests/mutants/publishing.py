@@ -40,23 +40,23 @@ PUBLISHING = (
     _published("a_manifest_is_written_in_place",
                "test_a_failing_device_before_the_commit_publishes_nothing",
                Edit(_PUBLICATION,
-                    '            storage.write_file(f"{where}/{MANIFEST_NAME}",'
-                    " [encode_manifest(manifest)])\n",
-                    '            file = storage.create(f"{where}/{MANIFEST_NAME}")\n'
+                    "            storage.write_file("
+                    "Inside(where, MANIFEST_NAME), [encode_manifest(manifest)])\n",
+                    "            file = storage.create(Inside(where, MANIFEST_NAME))\n"
                     "            file.pwrite_all([encode_manifest(manifest)], 0)\n"
                     "            file.datasync()\n            file.close()\n"
                     "            storage.sync_directory(where)\n")),
     _published("a_manifest_replaces_the_other_before_it_is_synced",
                "publish/test_publication::test_a_manifest_is_durable_before_it_replaces_the_other",
                Edit("aolog/storage.py",
-                    "                at += len(part)\n            file.datasync()\n",
-                    "                at += len(part)\n")),
+                    "                    at += len(part)\n                file.datasync()\n",
+                    "                    at += len(part)\n")),
     _published("each_log_is_published_by_itself",
                "test_a_file_that_is_not_what_the_task_wrote_stops_the_whole_publication",
                Edit(_PUBLICATION,
                     "            placed.update(_placed(where, log, its, storage))\n",
                     "            placed.update(_placed(where, log, its, storage))\n"
-                    '            storage.write_file(f"{where}/{MANIFEST_NAME}", [encode_manifest(\n'
+                    "            storage.write_file(Inside(where, MANIFEST_NAME), [encode_manifest(\n"
                     "                Manifest(before.versions, kept | placed))])\n")),
     _published("any_slab_of_a_published_job_counts",
                "test_readers_find_what_is_published_under_its_pending_name",

@@ -39,10 +39,10 @@ class Told:
     def __getattr__(self, name: str) -> object:
         call = getattr(self._system, name)
 
-        def told(*args: object) -> object:
+        def told(*args: object, **options: object) -> object:
             self.calls += 1
             self._before(name, self.calls)
-            return call(*args)
+            return call(*args, **options)
 
         return told
 

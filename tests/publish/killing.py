@@ -31,10 +31,10 @@ def _path(args: tuple[Any, ...]) -> object:
 
 def _strike_where(due: Callable[[str, tuple[Any, ...]], bool]) -> None:
     def struck(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def strike(*args: Any) -> Any:
+        def strike(*args: Any, **options: Any) -> Any:
             if due(name, args):
                 os.kill(os.getpid(), signal.SIGKILL)
-            return call(*args)
+            return call(*args, **options)
 
         return strike
 

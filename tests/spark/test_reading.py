@@ -469,7 +469,7 @@ def test_a_log_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     write(tmp_path / "log", 1)
     from aolog import system
 
-    def refuse(path, *args):
+    def refuse(path, *args, **options):
         raise PermissionError(13, "denied", path)
 
     monkeypatch.setattr(system.REAL, "open", refuse, raising=False)
