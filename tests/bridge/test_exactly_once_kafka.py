@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+import aolog
 from aolog import Reader, Writer
 from aolog.errors import CursorDiverged, CursorForeign
 from aolog.storage import Storage
@@ -44,8 +45,10 @@ from tests.bridge.conftest import (
     Run,
     append,
     assert_arrived,
+    bounded,
     cursor_of,
     fill,
+    gone,
     notes_of,
     records_of,
 )
@@ -495,3 +498,55 @@ def test_the_way_of_delivering_changes_only_after_a_stop_in_good_order(
     assert process.terminate() == 0
     assert start(name, "--drain").end() == 0
     assert_arrived(records_of(log), committed_in(kafka, name, 2), topic=name)
+
+
+# --- what retention removes -----------------------------------------------------------------------
+
+
+def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
+) -> None:
+    name = topic(2)
+    with bounded(log) as writer:
+        append(writer, range(1))
+        writer.flush()
+        run = exactly(name, drain=False, bytes_per_second=150_000)
+        run.until(lambda s: s.acknowledged == 1)
+        written, until_s = 1, time.monotonic() + 4.0
+        while time.monotonic() < until_s:
+            append(writer, range(written, written + 500))
+            written += 500
+            time.sleep(0.02)
+        writer.flush()
+        run.until(lambda s: s.acknowledged + s.lost_records >= written)
+        status = run.stop()
+    assert status.lost_records > 1000
+    assert status.acknowledged + status.lost_records == written
+    assert len(committed_in(kafka, name, 2)) == status.acknowledged
+
+
+def test_after_a_kill_the_cluster_says_what_of_a_loss_was_delivered(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
+) -> None:
+    """The local cursor is behind, and what it has not passed is gone."""
+    name = topic(1)
+    options = (*EXACTLY, "--commit-seconds", "1000", "--status-seconds", "0.05")
+    with bounded(log) as writer:
+        append(writer, range(1_000))
+        writer.flush()
+        process = start(name, *options)
+        process.until(lambda s: s["acknowledged"] == 1_000)
+        process.kill()
+        local = cursor_of(log)
+        append(writer, range(1_000, 9_000))
+        writer.flush()
+    (cursor,) = aolog.cursors(log)
+    assert cursor.address == local
+    lost = gone(log, 9_000, 1_000)
+    assert 0 < lost < cursor.pruned.records_lost
+    process = start(name, *options)
+    last = process.until(lambda s: s["lag_records"] == 0)
+    assert last["lost_records"] == lost
+    assert process.terminate() == 0
+    assert {status["lost_records"] for status in process.statuses} <= {0, lost}
+    assert len(committed_in(kafka, name, 1)) == 9_000 - lost
