@@ -301,6 +301,22 @@ def test_damage_fails_a_load_unless_it_is_to_be_skipped(tmp_path, caplog):
     ]
 
 
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_a_slab_of_another_log_fails_a_load_unless_corruption_is_skipped(tmp_path, place):
+    addresses = write(tmp_path / "log", 40, value=bytes(1000), slab_bytes=15_000)
+    write(tmp_path / "other", 40, value=bytes(1000), slab_bytes=15_000)
+    slabs = sorted((tmp_path / "log").glob("*.slab"))
+    assert len(slabs) > 3
+    shutil.copy(tmp_path / "other" / slabs[place].name, slabs[place])
+    with pytest.raises(GapFound, match="onCorruption") as raised:
+        table(tmp_path / "log")
+    assert raised.value.details["gap"].reason == "foreign"
+    begin = int(slabs[place].stem)
+    end = int(slabs[place + 1].stem) if place >= 0 else 1 << 63
+    left = [address for address in addresses if not begin <= address < end]
+    assert offsets(tmp_path / "log", onCorruption="skip", minPartitions=4) == left
+
+
 def test_a_torn_end_that_a_writer_set_aside_fails_nothing(tmp_path):
     addresses = write(tmp_path / "log", 3)
     slab = next((tmp_path / "log").glob("*.slab"))
