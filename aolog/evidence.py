@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aolog.cursor import cursor_names, read_position
-from aolog.errors import AologError, IdentityUnclear, NewerFormat
+from aolog.errors import AologError, IdentityUnclear, NewerFormat, StorageError
 from aolog.identity import decide_uuid
 from aolog.log import ASIDE_DIRECTORY, Slab
 from aolog.manifest import names_log
@@ -54,11 +54,11 @@ class Headers:
         base = self._log.bases[i]
         try:
             file = self._log.open_file(base)
-        except FileNotFoundError:  # pruned since the listing
+        except (FileNotFoundError, StorageError):  # pruned since the listing, or not to be read
             return None
         try:
             slab = Slab(file, base, limit=self._log.limit(i), log_format=lambda: 2)
-        except NewerFormat:
+        except (NewerFormat, StorageError):
             file.close()
             return None
         except BaseException:
@@ -75,7 +75,7 @@ class Headers:
 
 
 def log_uuid(log: Log, slabs: Headers, *, to_write: bool = False) -> bytes | None:
-    """The log's UUID; None where no slab has a header. Raises IdentityUnclear, StorageError."""
+    """The log's UUID; None where no slab has a header. Raises IdentityUnclear."""
     if not any(slabs[i] is not None for i in range(len(slabs))):
         return None
     cursors = partial(cursor_uuids, log.path, log.storage)

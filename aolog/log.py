@@ -455,7 +455,7 @@ class Log:
     def _is_ours(self, base: int, header: SlabHeader) -> bool:
         """Whether the header, found in the slab at `base`, has the log's UUID (identity.py). That
         is decided when the first header is met, and again where another UUID is met in another
-        listing. Raises IdentityUnclear, StorageError."""
+        listing. Raises IdentityUnclear."""
         uuid = header.topic_uuid
         if uuid != self._uuid and self._uuid_bases is not self.bases:
             self._decide_uuid({self.position(base): uuid} if header.base == base else {})

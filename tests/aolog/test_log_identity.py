@@ -530,6 +530,18 @@ def test_a_long_log_is_opened_with_the_headers_of_two_slabs(log_path: str) -> No
     assert len(storage.opened) == 2
 
 
+def test_a_last_slab_that_cannot_be_read_says_nothing_and_costs_no_other(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, _ = make(5)
+    ours.slabs[4].unlink()
+    ours.slabs[4].mkdir()
+    with aolog.Reader(ours.path) as reader:
+        assert [reader.read() for _ in ours.of(0, 1, 2, 3)] == ours.of(0, 1, 2, 3)
+        with pytest.raises(aolog.StorageFailed):
+            reader.read()
+
+
 def test_a_reader_that_follows_is_told_when_the_next_slab_is_of_another_log(
     make: Callable[[int], tuple[Log, Log]],
 ) -> None:
