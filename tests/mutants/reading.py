@@ -48,7 +48,7 @@ READING = (
            (Edit("aolog/log.py", "        return header.base == self.base\n",
                  "        return True\n"),)),
     Mutant("a_slab_of_another_log_is_returned", "bytes",
-           ("log_identity::test_a_slab_of_another_log_is_a_gap_however_one_reads",),
+           ("foreign_slab::test_a_slab_of_another_log_is_a_gap_however_one_reads",),
            (Edit("aolog/log.py", "        if not self._is_ours(self.base, header):\n",
                  "        if False:\n"),)),
     Mutant("offsets_of_columns_may_fall", "bytes",
