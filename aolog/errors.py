@@ -158,7 +158,8 @@ class GapFound(CorruptionError):
 
 
 class HeaderLost(CorruptionError):
-    """No copy of the only slab's header is intact, so nothing says what the log is."""
+    """No copy of the only slab's header is intact, or no slab is left beside the cursors, so
+    nothing says what the log is."""
 
     code = "header_lost"
 
