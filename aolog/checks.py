@@ -6,7 +6,8 @@ Each check returns the value in the form that the rest of the package uses, or r
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, SupportsIndex, cast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, cast
 
 from aolog import speed
 from aolog.errors import RecordRefused, RecordTooLarge, UsageError
@@ -14,7 +15,7 @@ from aolog.frame import BODY_LEN_MAX
 from aolog.slab import TOPIC_LEN_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from aolog.record import Headers
 
@@ -52,20 +53,23 @@ def check_options(
         raise UsageError(f"format={format!r}", hint='use "aolog" or "queuefka"')
     if sync not in {"interval", "never", "flush"}:
         raise UsageError(f"sync={sync!r}", hint='use "interval", "never" or "flush"')
+    sizes: dict[str, object] = {
+        "slab_bytes": slab_bytes,
+        "batch_bytes": batch_bytes,
+        "max_record_bytes": max_record_bytes,
+    }
+    counts = {name: positive_or_none[name] for name in ("flush_records", "flush_bytes")}
+    for name, size in (sizes | counts).items():
+        if not hasattr(size, "__index__") and (name in sizes or size is not None):
+            raise UsageError(f"{name}={size!r}", hint="use an integer")
     if not 0 < slab_bytes <= SLAB_BYTES_MAX:
         raise UsageError(f"slab_bytes={slab_bytes!r}", hint="use 1 to 2^60 bytes")
     if not 0 <= batch_bytes <= BATCH_BYTES_MAX:
         raise UsageError(f"batch_bytes={batch_bytes!r}", hint="use 0 (a frame a record) to 2^30")
     if not 0 < max_record_bytes <= RECORD_BYTES_MAX:
         raise UsageError(f"max_record_bytes={max_record_bytes!r}", hint=f"1 to {RECORD_BYTES_MAX}")
-    sizes = {"slab_bytes": slab_bytes, "batch_bytes": batch_bytes}
-    sizes |= {"max_record_bytes": max_record_bytes}
-    counts = {name: positive_or_none[name] for name in ("flush_records", "flush_bytes")}
-    for name, size in (sizes | counts).items():
-        if size is not None and not hasattr(size, "__index__"):
-            raise UsageError(f"{name}={size!r}", hint="use an integer")
     for name, value in positive_or_none.items():
-        if value is not None and not value > 0:
+        if value is not None and not (isinstance(value, SupportsFloat) and value > 0):
             raise UsageError(f"{name}={value!r}", hint="use a positive number, or None")
 
 
@@ -152,6 +156,11 @@ def check_record(
 
 def check_values(values: Iterable[object], max_record_bytes: int) -> Sequence[bytes | None]:
     """Values for one frame. Raises RecordRefused, or RecordTooLarge for one or for all."""
+    if isinstance(values, BytesLike | str) or not isinstance(values, Iterable):
+        raise RecordRefused(
+            f"append_many takes an iterable of values, not {type(values).__name__}",
+            hint="use append(value) for one value",
+        )
     given = list(values)
     listed = cast("list[bytes | None]", given)
     measured = speed.measure(given)

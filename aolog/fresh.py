@@ -45,6 +45,7 @@ from aolog.frame import CODEC_SHIFT
 from aolog.inside import beside
 from aolog.scan import Scan
 from aolog.slab import DATA_BEGIN, slab_base
+from aolog.storage import absolute, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +157,7 @@ def copy_fresh(
         told_to = progress
         half = lambda done, total: told_to(done // 2, total)  # noqa: E731 -- named by its use
     found = audit(log, progress=half, resync=resync)
-    parent = str(Path(into).absolute().parent)
+    parent = parent_of(absolute(into))
     while not storage.exists(parent):
         parent = str(Path(parent).parent)
     storage.open_directory(parent).close()  # refused before anything is done, dry run or not

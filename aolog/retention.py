@@ -10,7 +10,7 @@ before the next, so that what is left has no hole.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import NoSuchCursor, UsageError
@@ -22,10 +22,21 @@ from aolog.record import Gap
 from aolog.slab import slab_name
 
 if TYPE_CHECKING:
+    from types import UnionType
+
     from aolog.cursor import Position
     from aolog.storage import Storage
 
-__all__ = ["Known", "Plan", "Pruned", "Retention", "SlabSize", "plan", "prune"]
+__all__ = [
+    "Known",
+    "Plan",
+    "Pruned",
+    "Retention",
+    "SlabSize",
+    "check_retention",
+    "plan",
+    "prune",
+]
 
 
 class _Bounds(NamedTuple):
@@ -38,7 +49,8 @@ class _Bounds(NamedTuple):
 class Retention(_Bounds):
     """What a log keeps. All bounds are off by default.
 
-    max_bytes: of all slab files together; a writer begins no slab that would pass it.
+    max_bytes: of all slab files together, a number or text such as "1GB" or "64M"; a writer begins
+    no slab that would pass it.
     max_age_s: since a slab was last written. max_slabs: how many, the open one included.
     when_full: what happens when max_bytes is reached and protecting cursors still need the
     oldest slab. "prune" (the default) deletes it: UNREAD RECORDS ARE LOST. The writer logs a
@@ -51,27 +63,55 @@ class Retention(_Bounds):
 
     def __new__(
         cls,
-        max_bytes: int | None = None,
+        max_bytes: int | str | None = None,
         max_age_s: float | None = None,
         max_slabs: int | None = None,
         when_full: Literal["prune", "block", "error"] = "prune",
     ) -> Self:
         """Raises UsageError for a bound that nothing could keep."""
-        self = super().__new__(cls, max_bytes, max_age_s, max_slabs, when_full)
-        for name in ("max_bytes", "max_age_s", "max_slabs"):
-            bound = getattr(self, name)
-            if bound is not None and not bound > 0:
-                raise UsageError(f"Retention({name}={bound!r}): must be positive")
-        if self.when_full not in {"prune", "block", "error"}:
-            raise UsageError(
-                f"Retention(when_full={self.when_full!r})", hint='use "prune", "block" or "error"'
-            )
-        return self
+        size = max_bytes
+        if isinstance(size, str):
+            from aolog.quantity import size_bytes
+
+            size = size_bytes(size)
+            if not size:
+                raise _refused("max_bytes", max_bytes, 'use bytes, or text such as "1GB" or "64M"')
+        if not _is_bound(size, int):
+            raise _refused("max_bytes", max_bytes, 'use a positive integer, or text such as "1GB"')
+        if not _is_bound(max_age_s, int | float):
+            raise _refused("max_age_s", max_age_s, "use a positive number of seconds")
+        if not _is_bound(max_slabs, int):
+            raise _refused("max_slabs", max_slabs, "use a positive integer")
+        if when_full not in ("prune", "block", "error"):
+            raise _refused("when_full", when_full, 'use "prune", "block" or "error"')
+        return super().__new__(cls, size, max_age_s, max_slabs, when_full)
 
     @property
     def bounded(self) -> bool:
         """Whether anything ever goes."""
         return not (self.max_bytes is self.max_age_s is self.max_slabs is None)
+
+
+def _is_bound(value: Any, kind: type | UnionType) -> bool:
+    """Whether a bound is none, or a positive number of this kind."""
+    is_number = isinstance(value, kind)
+    return value is None or (is_number and value > 0)
+
+
+def _refused(name: str, value: object, hint: str) -> UsageError:
+    return UsageError(f"Retention({name}={value!r})", hint=hint)
+
+
+def check_retention(retention: object) -> Retention:
+    """The argument `retention`, which None leaves without bounds. Raises UsageError."""
+    if retention is None:
+        return Retention()
+    if isinstance(retention, Retention):
+        return retention
+    raise UsageError(
+        f"retention={retention!r}",
+        hint="use aolog.Retention, for instance Retention(max_bytes=...)",
+    )
 
 
 class SlabSize(NamedTuple):

@@ -81,11 +81,18 @@ def _sync_failed(error: OSError, path: str, what: str) -> SyncFailed:
 def absolute(path: str | os.PathLike[str]) -> str:
     """The path from the root on, whatever directory the process changes to. `..` stays: what it
     means is up to links. (As pathlib's, which would take a sixth of importing all this.) Raises
-    UsageError for a relative path where the working directory was removed."""
+    UsageError for a relative path where the working directory was removed, and for a URL, of which
+    pathlib leaves one slash: it would name a directory `s3:`."""
     if isinstance(path, Inside) and isinstance(path.base, str):
         return Inside(absolute(path.base), *path.names, in_log=path.in_log)
     text = os.fspath(path)
     if not text.startswith("/"):
+        scheme, colon, _ = text.partition(":/")
+        if colon and len(scheme) > 1 and scheme.isascii() and scheme.isalnum():
+            raise UsageError(
+                f"{path}: a URL is no directory",
+                hint=f"name a directory of a local file system; write ./{text} if this is one",
+            )
         try:
             text = f"{os.getcwd()}/{text}"  # noqa: PTH109 -- light, as above
         except FileNotFoundError:

@@ -32,7 +32,7 @@ from aolog.errors import (
     UsageError,
     nested_call,
 )
-from aolog.retention import Retention
+from aolog.retention import check_retention
 from aolog.storage import Storage, absolute
 from aolog.upkeep import Upkeep
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from aolog.frame import Buffer
     from aolog.opening import Opening
     from aolog.record import Gap, Headers
+    from aolog.retention import Retention
 
 __all__ = ["Writer"]
 
@@ -120,7 +121,7 @@ class Writer(Upkeep):
                 "format 1 has no compression", hint='use format="aolog", or compression="none"'
             )
         topic, _ = check_topic(topic)
-        self.retention = retention or Retention()
+        self.retention = check_retention(retention)
         max_bytes = self.retention.max_bytes
         if max_bytes is not None and max_bytes < 2 * slab_bytes:
             raise UsageError(
@@ -434,4 +435,11 @@ class Writer(Upkeep):
         raise TypeError("a Writer cannot be pickled or copied: a log has one")
 
     def __repr__(self) -> str:
-        return f"<aolog.Writer {self.path} end={self.end} durable={self.durable}>"
+        match self._trouble:
+            case LogClosed():
+                state = "closed,"
+            case Forked():
+                state = "forked,"
+            case _:
+                state = f"end={self.end}"
+        return f"<aolog.Writer {self.path} {state} durable={self.durable}>"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aolog import Gap, Reader, Retention, Writer
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import AddressPruned, AologError, NotALog, UsageError
-from aolog.retention import prune
+from aolog.retention import check_retention, prune
 from aolog.storage import Storage
 from bridge.losses import LogLosses
 from bridge.provider import Message
@@ -61,7 +61,7 @@ class Backlog:
         storage: Storage | None = None,
     ) -> None:
         self._storage = storage or Storage()
-        retention = retention or Retention()
+        retention = check_retention(retention)
         self.waits = retention.when_full == "block"
         if self.waits:
             bounds = retention.max_bytes, retention.max_age_s, retention.max_slabs

@@ -31,6 +31,7 @@ PURE = {
     "aolog.inside",
     "aolog.mending",
     "aolog.mounts",
+    "aolog.quantity",
     "aolog.queuefka",
     "aolog.record",
     "aolog.recovery",

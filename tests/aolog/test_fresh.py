@@ -130,6 +130,15 @@ def test_the_room_that_is_asked_for_is_what_is_taken_and_not_much_more(
     assert taken <= asked <= taken * 1.2 + SPARE_BYTES
 
 
+def test_a_url_is_no_place_for_a_copy(
+    logs: dict[Codec, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="s3://b/x: .*URL"):
+        aolog.repair(logs["none"], into="s3://b/x")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_too_little_room_is_said_before_anything_is_made() -> None:
     system = SimulatedSystem(capacity=4 << 20)
     with aolog.Writer("/log", storage=Storage(system)) as writer:

@@ -108,12 +108,30 @@ def test_what_goes(
 
 @pytest.mark.parametrize(
     "bounds",
-    [{"max_bytes": 0}, {"max_age_s": -1}, {"max_slabs": 0}, {"when_full": "panic"}],
+    [
+        {"max_bytes": 0},
+        {"max_bytes": "many"},
+        {"max_bytes": "0k"},
+        {"max_bytes": 1e9},
+        {"max_bytes": [1]},
+        {"max_age_s": -1},
+        {"max_age_s": "7d"},
+        {"max_slabs": 0},
+        {"max_slabs": "3"},
+        {"max_slabs": 1.5},
+        {"when_full": "panic"},
+        {"when_full": ["prune"]},
+    ],
     ids=str,
 )
-def test_an_impossible_bound_is_refused(bounds: dict[str, object]) -> None:
-    with pytest.raises(aolog.UsageError):
+def test_an_impossible_bound_is_refused_by_name(bounds: dict[str, object]) -> None:
+    with pytest.raises(aolog.UsageError, match=next(iter(bounds))):
         aolog.Retention(**bounds)
+
+
+def test_a_total_may_be_text() -> None:
+    assert aolog.Retention(max_bytes="1GB").max_bytes == 10**9
+    assert aolog.Retention("64M", max_slabs=3) == aolog.Retention(64 << 20, max_slabs=3)
 
 
 # --- by a writer -----------------------------------------------------------------------------

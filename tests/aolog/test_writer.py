@@ -270,6 +270,16 @@ def test_append_many_takes_none_where_one_is_refused(log_path: str) -> None:
     assert values(log_path) == [b"c"]
 
 
+@pytest.mark.parametrize("one", [b"abc", bytearray(b"abc"), memoryview(b"abc"), "abc", 5, None])
+def test_append_many_of_one_value_is_refused_and_says_what_to_call(
+    log_path: str, one: object
+) -> None:
+    with aolog.Writer(log_path) as writer:
+        with pytest.raises(aolog.RecordRefused, match=f"{type(one).__name__}.*append\\(value\\)"):
+            writer.append_many(one)
+        assert writer.end == writer.append(b"a")
+
+
 def test_append_many_keeps_nulls_and_empty_values_apart(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         writer.append_many([None, b"", None, b"x"])
@@ -900,16 +910,46 @@ def test_a_relative_path_stays_where_it_was_when_the_process_moves(
         {"format": "queuefka", "preallocate": True},
         {"topic": ""},
         {"topic": 5},
+        {"slab_bytes": "1GB"},
+        {"flush_seconds": "1s"},
+        {"retention": 10**9},
+        {"retention": "1GB"},
     ],
     ids=str,
 )
-def test_an_impossible_option_is_refused_before_anything_is_made(
+def test_an_impossible_option_is_refused_by_name_before_anything_is_made(
     log_path: str, options: dict[str, object]
 ) -> None:
     with pytest.raises(aolog.UsageError) as caught:
         aolog.Writer(log_path, **options)
     assert caught.value.exit_status == 2
+    assert any(name in str(caught.value) for name in (*options, "Retention", "format 1"))
     assert not Path(log_path).exists()
+
+
+@pytest.mark.parametrize("url", ["s3://b/x", "file:///tmp/x", Path("s3://b/x")], ids=repr)
+@pytest.mark.parametrize("use", [aolog.Writer, aolog.Reader])
+def test_a_url_is_refused_by_name_and_makes_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: type, url: str | Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(aolog.UsageError, match=rf"{url}: .*URL"):
+        use(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_whose_name_looks_like_a_scheme_may_be_written_with_a_dot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with aolog.Writer("./s3:/b") as writer:
+        assert writer.path == f"{tmp_path}/s3:/b"
+
+
+def test_a_closed_writers_repr_says_so(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        assert repr(writer) == f"<aolog.Writer {log_path} end={writer.end} durable={writer.end}>"
+    assert repr(writer) == f"<aolog.Writer {log_path} closed, durable={writer.durable}>"
 
 
 @pytest.mark.parametrize(

@@ -504,6 +504,11 @@ def test_many_threads_keep_their_own_order(destination: Destination, tmp_path: P
         assert list(dict.fromkeys(values)) == numbered(range(300))
 
 
+def test_a_retention_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="retention=1000000000"):
+        Buffer(Destination(), tmp_path / "log", mode="always", retention=10**9)
+
+
 def test_retention_bounds_the_log_and_what_it_costs_is_counted(
     destination: Destination, tmp_path: Path
 ) -> None:
