@@ -134,7 +134,7 @@ def test_a_url_is_no_place_for_a_copy(
     logs: dict[Codec, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="s3://b/x: .*URL"):
+    with pytest.raises(UsageError, match=r"s3://b/x: .*URL"):
         aolog.repair(logs["none"], into="s3://b/x")
     assert list(tmp_path.iterdir()) == []
 
