@@ -21,6 +21,22 @@ typedef struct {
 
 /* --- the type's own ------------------------------------------------------------------------ */
 
+/* Of classes that are made in Python; they leave the rest to their base's. */
+static destructor python_dealloc;
+
+/* Such a class of tuple, with no base between them but such. One of C's may have a layout of its own:
+ * a struct sequence, as os.stat_result, has items that its length does not count. */
+static int
+is_python_tuple(PyTypeObject *type)
+{
+    while (type != &PyTuple_Type) {
+        if (type == NULL || (destructor)PyType_GetSlot(type, Py_tp_dealloc) != python_dealloc)
+            return 0;
+        type = PyType_GetSlot(type, Py_tp_base);
+    }
+    return 1;
+}
+
 int
 aolog_rows_begin(PyObject *module)
 {
@@ -30,6 +46,12 @@ aolog_rows_begin(PyObject *module)
     pieces_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &pieces_spec, NULL);
     if (pieces_type == NULL)
         return -1;
+    PyObject *sample = PyObject_CallFunction((PyObject *)&PyType_Type, "s(O){}", "sample",
+                                             (PyObject *)&PyTuple_Type);
+    if (sample == NULL)
+        return -1;
+    python_dealloc = (destructor)PyType_GetSlot((PyTypeObject *)sample, Py_tp_dealloc);
+    Py_DECREF(sample);
     PyObject *size = PyObject_GetAttrString((PyObject *)&PyTuple_Type, "__basicsize__");
     PyObject *tuple = PyTuple_New(1);
     Py_ssize_t len = size == NULL ? -1 : PyLong_AsSsize_t(size) - (Py_ssize_t)sizeof(PyVarObject);
@@ -100,9 +122,9 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
         return NULL;
     int alone = type == Py_None, plain = type == (PyObject *)&PyTuple_Type;
     if (!alone && !plain &&
-        (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) ||
-         !(PyType_GetFlags((PyTypeObject *)type) & Py_TPFLAGS_HEAPTYPE))) {
-        PyErr_SetString(PyExc_TypeError, "rows are tuples, or of a subclass of tuple");
+        (!PyType_Check(type) || !is_python_tuple((PyTypeObject *)type))) {
+        PyErr_SetString(PyExc_TypeError,
+                        "rows are tuples, or of a class derived from tuple in Python");
         return NULL;
     }
     if (width > WIDTH_MAX || width != PyTuple_Size(columns) ||

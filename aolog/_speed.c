@@ -21,7 +21,7 @@ typedef struct {
     PyObject *joined;    /* the list that is open, or NULL */
     long long first;     /* number that append returns for the list's first */
     Py_ssize_t size;     /* bytes that the list takes */
-    Py_ssize_t limit;    /* a value joins as long as these are not reached */
+    Py_ssize_t limit;    /* a value joins if it and `size` together are below this */
     Py_ssize_t most;     /* nor so many values */
     Py_ssize_t overhead; /* what a value costs beside its bytes */
 } Gate;
@@ -73,6 +73,10 @@ gate_open(PyObject *object, PyObject *const *args, Py_ssize_t count)
             return NULL;
     }
     Py_ssize_t size = numbers[0], limit = numbers[1], most = numbers[2], overhead = numbers[3];
+    if (size < 0 || overhead < 0) {
+        PyErr_SetString(PyExc_ValueError, "bytes are not negative");
+        return NULL;
+    }
     if (first > 0 && most > LLONG_MAX - first)
         most = (Py_ssize_t)(LLONG_MAX - first); /* numbers stay below 2^63 */
     before = self->joined; /* not earlier: a number's __index__ may have closed the gate */
@@ -80,7 +84,7 @@ gate_open(PyObject *object, PyObject *const *args, Py_ssize_t count)
     self->joined = values;
     self->first = first;
     self->size = size;
-    self->limit = limit;
+    self->limit = limit > overhead ? limit - overhead : 0; /* so that no sum below overflows */
     self->most = most;
     self->overhead = overhead;
     Py_XDECREF(before);
@@ -133,12 +137,11 @@ gate_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject 
     if (count != 1 || names != NULL || !PyBytes_CheckExact(args[0]))
         return gate_pass_on(object, args, count, names);
     if (self->joined != NULL) {
-        Py_ssize_t size = self->size + Py_SIZE(args[0]) + self->overhead;
-        Py_ssize_t before = Py_SIZE(self->joined);
-        if (size < self->limit && before < self->most) {
+        Py_ssize_t length = Py_SIZE(args[0]), before = Py_SIZE(self->joined);
+        if (length < self->limit - self->size && before < self->most) {
             if (PyList_Append(self->joined, args[0]) < 0)
                 return NULL;
-            self->size = size;
+            self->size += length + self->overhead;
             return PyLong_FromLongLong(self->first + before);
         }
     }

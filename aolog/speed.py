@@ -63,7 +63,9 @@ class PythonGate:
     ) -> None:
         """From now on values join the list: its first has the number `first`, it takes `size`
         bytes, each value costs `overhead` more than its own. As long as `limit` bytes are not
-        reached and there are not `most` values."""
+        reached and there are not `most` values. Raises ValueError for negative bytes."""
+        if size < 0 or overhead < 0:
+            raise ValueError("bytes are not negative")
         self._joined, self._first, self._size = values, first, size
         self._limit, self._most, self._overhead = limit, most, overhead
 

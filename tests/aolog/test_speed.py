@@ -9,13 +9,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from array import array
 from collections import deque
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from hypothesis import given, settings
@@ -471,6 +472,33 @@ def test_rows_refuse_what_does_not_fit(rows, kinds, columns):
         list(rows(aolog.Record, kinds, columns, 0, 3))
 
 
+class Plain(tuple):  # noqa: SLOT001 -- with a dictionary
+    pass
+
+
+class Shifted(Plain):
+    def __new__(cls, *items: object) -> Self:
+        raise AssertionError("rows are made without a call")
+
+
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+@pytest.mark.parametrize("kind", [aolog.Record, Plain, Shifted])
+def test_rows_are_of_any_class_that_python_derives_from_tuple(rows, kind):
+    found = list(rows(kind, "nc", (7, "x"), 0, 2))
+    assert [type(row) for row in found] == [kind] * 2
+    assert [tuple(row) for row in found] == [(7, "x"), (8, "x")]
+
+
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+@pytest.mark.parametrize(
+    "kind", [os.stat_result, time.struct_time, type(sys.version_info), list, 5]
+)
+def test_rows_are_of_no_class_that_has_a_layout_of_its_own(rows, kind):
+    """A struct sequence has fields that its length does not count: freeing a row would read them."""
+    with pytest.raises((TypeError, ValueError)):
+        list(rows(kind, "n" + "c" * 7, (0, *range(7)), 0, 2))
+
+
 class Field(ctypes.Structure):
     """As in `_sink.h`."""
 
@@ -569,7 +597,7 @@ def test_only_a_sink_is_fed_and_in_python_none():
 
 def test_compiled_rows_look_before_they_read():
     make, u32 = compiled.Rows, partial(array, "I")
-    with pytest.raises(TypeError, match="subclass of tuple"):
+    with pytest.raises(TypeError, match="derived from tuple"):
         make(dict, "n", (0,), 0, 1)
     with pytest.raises(ValueError, match="each has a kind"):
         make(aolog.Record, "nnnnnnnnn", (0,) * 9, 0, 1)
@@ -686,6 +714,41 @@ def test_numbers_end_below_two_to_the_63():
     gate = CompiledTaker()
     gate._open_gate([], last - 1, 0, 100, 100, 4)
     assert [gate.append(b"x"), gate.append(b"y")] == [last - 1, -1]
+
+
+MOST = sys.maxsize
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize(
+    "numbers",  # first, size, limit, most, overhead
+    [
+        (0, MOST, MOST, MOST, 4),
+        (0, 0, MOST, MOST, MOST),
+        (0, MOST, MOST, MOST, MOST),
+        (0, MOST, 0, MOST, MOST),
+        (-MOST, MOST - 1, MOST, MOST, 0),
+        (0, 0, 100, -MOST, 0),
+        (0, 0, -MOST, 100, MOST),
+    ],
+)
+def test_the_sums_of_a_gate_do_not_wrap_around(taker, numbers):
+    gate, joined = taker(), []
+    gate._open_gate(joined, *numbers)
+    assert gate.append(b"value") == -1
+    assert joined == []
+    assert gate._close_gate() == numbers[1]
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize(
+    "numbers", [(0, -1, 100, 100, 4), (0, 0, 100, 100, -1), (0, -MOST, -MOST, 1, 0)]
+)
+def test_a_gate_refuses_bytes_that_are_less_than_none(taker, numbers):
+    gate, joined = taker(), []
+    with pytest.raises(ValueError, match="not negative"):
+        gate._open_gate(joined, *numbers)
+    assert gate.append(b"value") == -1
 
 
 def test_a_gate_may_be_closed_while_it_is_opened():
