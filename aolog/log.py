@@ -292,6 +292,7 @@ class Log:
 
     def __init__(self, path: str | Directory, storage: Storage) -> None:
         self.path = path if isinstance(path, str) else path.path
+        self._is_named = isinstance(path, str)
         self.storage = storage
         self.bases: list[int] = []
         self.unborn: list[str] = []  # names of slabs that a dead writer began and never named
@@ -339,6 +340,8 @@ class Log:
         self._listed_at_ns = time.time_ns()
         self._changed_ns = changed_ns
         listing = list_slabs(self.directory, self.storage, self.published)
+        if self._is_named and not self.storage.exists(self.path):
+            raise NotALog("it was moved", hint="open it where it is now", path=self.path)
         bases = listing.bases
         self.unborn, self.published = listing.unborn, listing.published
         self.has_pending = bool(listing.pending)

@@ -287,3 +287,20 @@ def test_a_path_inside_a_log_has_no_names_that_lead_out_of_it() -> None:
         with pytest.raises(aolog.UsageError, match="names no file"):
             beside(path)
     assert [beside(path) for path in ("a", "/a", "b/a/")] == ["a", "/a", "b/a"]
+
+
+def test_a_reader_reads_no_other_log_that_takes_the_place_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    writer = aolog.Writer(path, slab_bytes=200, batch_bytes=0)
+    writer.append(b"before")
+    writer.flush()
+    with aolog.Reader(path) as reader:
+        assert [record.value for record in reader] == [b"before"]
+        path.rename(tmp_path / "moved")
+        for _ in range(10):
+            writer.append(b"x" * 100)
+        writer.close()
+        with pytest.raises(aolog.NotALog, match="it was moved"):
+            list(reader)
+        fill(str(path), [b"another"])
+        assert [record.value for record in reader] == [b"x" * 100] * 10
