@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridge.librdkafka import NoAnswer
+from bridge.lane import Refusal
+from bridge.librdkafka import NoAnswer, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from bridge.read_back import ReadBack
     from bridge.recognise import Recogniser
 
-__all__ = ["Arrivals", "read_back"]
+__all__ = ["Arrivals", "forbidden", "read_back", "silence"]
 
 SETTLE_S = 0.25  # after an unclean stop: a predecessor's last request may still be landing
 SETTLE_MAX_S = 5.0
@@ -23,10 +24,20 @@ SETTLE_MAX_S = 5.0
 
 class Arrivals(NamedTuple):
     """held: the last address that each lane holds. silent: lanes whose leader is away, or does
-    not answer, and why; nothing is known of them."""
+    not answer, or that we may not read, and why; nothing is known of them."""
 
     held: dict[LaneKey, int]
-    silent: dict[LaneKey, str]
+    silent: dict[LaneKey, Refusal]
+
+
+def silence(reason: object) -> Refusal:
+    """Of a partition that does not answer."""
+    return Refusal(str(reason), "LEADER_NOT_AVAILABLE", passing=True)
+
+
+def forbidden(refused: Refused) -> Refusal:
+    """Of the partitions of a topic that we may not read."""
+    return Refusal(str(refused), refused.code)
 
 
 def read_back(
@@ -52,15 +63,16 @@ def read_back(
     }  # fmt: skip  # one condition a line
     held = {key: note.address for key, note in lanes.items()}
     seen: dict[LaneKey, int] = {}
-    silent: dict[LaneKey, str] = {}
-    away = {-1: "no broker leads it"}  # those that did not answer once are not asked again
+    silent: dict[LaneKey, Refusal] = {}
+    unreadable: dict[str, Refusal] = {}
+    away = {-1: silence("no broker leads it")}  # those that did not answer once are not asked again
     settle_until_s = time.monotonic() + SETTLE_MAX_S
     while True:
         moved = False
         for key, note in lanes.items():
             leader = leaders[key[0]][key[1]]
-            if leader in away:
-                silent[key] = away[leader]
+            if (why := unreadable.get(key[0]) or away.get(leader)) is not None:
+                silent[key] = why
                 continue
             try:
                 first, end = reader.ends(key, answer_s)
@@ -70,7 +82,10 @@ def read_back(
                 claims = recogniser.claims()
                 own = reader.last_own(key, claims, begin, end) if begin < end else None
             except NoAnswer as error:
-                away[leader] = silent[key] = str(error)
+                away[leader] = silent[key] = silence(error)
+                continue
+            except Refused as error:
+                unreadable[key[0]] = silent[key] = forbidden(error)
                 continue
             seen[key], moved = end, True
             held[key] = max(held[key], -1 if own is None else own)

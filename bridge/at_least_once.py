@@ -22,7 +22,7 @@ from bridge.error_table import advice
 from bridge.feed import Feed
 from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent
 from bridge.lane import Refusal
-from bridge.librdkafka import NotReachable
+from bridge.librdkafka import NotReachable, ToldToStop
 from bridge.recognise import Recogniser
 from bridge.topics import Topics
 
@@ -57,7 +57,7 @@ def _stands(key: LaneKey, how: str, address: int, refusal: Refusal) -> str:
 
 class AtLeastOnce:
     """See the module, and bridge.delivery. routing: where records go. poison, until,
-    create_topics: see Forwarder. view, keyless: see Feed. give_up: asked now and then where something takes long."""
+    create_topics: see Forwarder; reads_back: its read_back. view, keyless: see Feed. give_up: asked now and then where something takes long."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class AtLeastOnce:
         view: Callable[[Record], Record] | None,
         keyless: bytes | None,
         create_topics: CreateTopics,
+        reads_back: bool,
         give_up: Callable[[], bool],
     ) -> None:
         reader = source.reader
@@ -86,8 +87,13 @@ class AtLeastOnce:
         reader.commit()  # from now on it protects what it has not passed
         self._give_up = give_up
         self._cluster = Cluster(
-            bootstrap_servers, settings, notes.cluster, create_topics=create_topics
+            bootstrap_servers,
+            settings,
+            notes.cluster,
+            create_topics=create_topics,
+            reads_back=reads_back,
         )
+        self._reads_back = reads_back
         self._engine = Engine(
             start,
             now_s=time.monotonic(),
@@ -339,6 +345,11 @@ class AtLeastOnce:
         if not lanes:
             self._do(self._engine.connected({}))
             return
+        if not (self._reads_back or self._notes.clean):
+            _log.warning(
+                "what was under way is sent again, and may arrive twice: --no-read-back",
+                extra={"event": "not_read_back"},
+            )
         reader = self._cluster.reader(self._give_up)
         try:
             arrivals = read_back(
@@ -348,6 +359,8 @@ class AtLeastOnce:
                 clean=self._notes.clean,
                 distrusts=self._engine.distrusts,
             )
+        except ToldToStop:
+            return
         except NotReachable as error:
             reason = self._cluster.unanswered(error)
             self._do(self._engine.failed(reason, now_s=time.monotonic()))

@@ -201,6 +201,9 @@ class Config(_Table):
     create_topics: Literal["auto", "never"] = Field(
         "auto", description="topics that are missing: created where the cluster allows it, or never"
     )
+    read_back: bool = Field(
+        True, description="at_least_once: read what arrived before a crash, or send it twice"
+    )
     records_per_second: float | None = Field(None, gt=0, description="of each log, at most")
     bytes_per_second: float | None = Field(None, gt=0, description="of each log, at most")
     total_records_per_second: float | None = Field(None, gt=0, description="of all together")

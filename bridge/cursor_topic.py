@@ -22,6 +22,7 @@ from bridge.librdkafka import (
     ANSWER_S,
     MOCK_CLUSTER,
     NotReachable,
+    ToldToStop,
     admin_client,
     consumer,
     lacking,
@@ -52,6 +53,7 @@ _OPEN_PAUSE_S = 0.05
 # How long another bridge's transaction may hide what lies behind it: those of bridges that live
 # end within milliseconds, a dead one's when the cluster gives it up (transaction.timeout.ms).
 _OPEN_MAX_S = 90.0
+_PURPOSE = "exactly once keeps the cursor there; grant it"
 
 
 class CursorTopic:
@@ -87,7 +89,9 @@ class CursorTopic:
                     f"there is no topic {self.name!r}, and --create-topics=never creates none: "
                     "create it with one partition and cleanup.policy=compact"
                 )
-            if self._give_up() or time.monotonic() > until_s:
+            if self._give_up():
+                raise ToldToStop
+            if time.monotonic() > until_s:
                 raise NotReachable(f"topic {self.name!r} was created and does not appear")
             created = self._create(admin) or created
             time.sleep(_OPEN_PAUSE_S)
@@ -165,8 +169,12 @@ class CursorTopic:
     def _told(self, error: KafkaException, right: str) -> Exception:
         """right: that the call needs."""
         if kind_of(error.args[0].name()) is Kind.TOPIC_FORBIDDEN:
-            return NotReachable(lacking(right, self.name, "exactly once keeps the cursor there"))
+            return NotReachable(self.lacks(right))
         return NotReachable(f"topic {self.name!r}: {words(error)}")
+
+    def lacks(self, right: str) -> str:
+        """That a right to it is missing, in words."""
+        return lacking(right, self.name, _PURPOSE)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -217,7 +225,9 @@ class CursorTopic:
             while at < end:
                 message = reading.poll(0.2)
                 now_s = time.monotonic()
-                if self._give_up() or now_s > until_s or now_s > heard_s + ANSWER_S * 2:
+                if self._give_up():
+                    raise ToldToStop
+                if now_s > until_s or now_s > heard_s + ANSWER_S * 2:
                     raise NotReachable(f"topic {self.name!r} could not be read to its end")
                 if message is None:
                     continue
@@ -234,6 +244,8 @@ class CursorTopic:
                         _log.debug("waiting for an open transaction at offset %d", at)
                         time.sleep(_OPEN_PAUSE_S)
                         reading.assign([TopicPartition(self.name, _PARTITION, at)])
+                elif kind_of(error.name()) is Kind.TOPIC_FORBIDDEN:
+                    raise NotReachable(self.lacks("Read"))
         except KafkaException as error:
             raise NotReachable(words(error)) from error
         finally:
@@ -241,7 +253,7 @@ class CursorTopic:
 
     def _key_at(self, offset: int) -> bytes | None:
         """Of the record there, committed or not."""
-        reader = ReadBack(self._settings, self._give_up)
+        reader = ReadBack(self._settings, self._give_up, purpose=_PURPOSE)
         try:
             message = reader.message_at((self.name, _PARTITION), offset)
         finally:
@@ -249,7 +261,7 @@ class CursorTopic:
         return None if message is None else message.key()
 
     def _ends(self) -> tuple[int, int]:
-        reader = ReadBack(self._settings, self._give_up)
+        reader = ReadBack(self._settings, self._give_up, purpose=_PURPOSE)
         try:
             return reader.ends((self.name, _PARTITION))
         finally:

@@ -11,7 +11,7 @@ from bridge import error_table
 from bridge.engine import Command, Engine, LaneKey, Planned
 from bridge.error_table import UNKNOWN_TOPIC, row_of
 from bridge.lane import NO_PARTITION, Refusal
-from bridge.librdkafka import NotReachable
+from bridge.librdkafka import NotReachable, ToldToStop
 from bridge.messages import Messages, messages_of
 from bridge.planning import Given, plan
 from bridge.spreading import Spreading, lanes_by_topic
@@ -214,6 +214,8 @@ class Feed:
         """None if all is known of the topics that can be; else what follows."""
         try:
             look()
+        except ToldToStop:
+            return []
         except (NotReachable, StorageError) as error:
             if isinstance(error, SyncFailed):
                 raise

@@ -41,7 +41,7 @@ CURSOR_TOPIC = "aolog-bridge-cursors"
 DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)
 OPTIONS = (
     "delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison",
-    "create_topics", "records_per_second", "bytes_per_second",
+    "create_topics", "read_back", "records_per_second", "bytes_per_second",
 )  # fmt: skip  # a list
 """Options that are called the same in a configuration and on the command line."""
 
@@ -58,7 +58,9 @@ class Forwarder:
     up to this address and no further. records_per_second, bytes_per_second: it is not sent faster,
     on average; shared_pace: nor than all whose pace it is together. view, keyless: see Feed.
     create_topics: "auto": a topic that is missing is created where the cluster allows it, with the
-    cluster's own defaults, and that is said; "never": it is waited for.
+    cluster's own defaults, and that is said; "never": it is waited for. read_back: at_least_once:
+    reads what has arrived behind a crash or a lost connection; without, which needs no right to
+    read, what was under way is sent again and may arrive twice.
     storage: where the log is, if not in the system's files. cluster: what the configuration calls the
     destination. drain_to: with `drain`, what was the end where an earlier one began; it goes by that.
     losses: counts what cannot be delivered, also for forwarders of this log before and after.
@@ -98,6 +100,7 @@ class Forwarder:
         delivery: str = AT_LEAST_ONCE,
         cursor_topic: str = CURSOR_TOPIC,
         create_topics: CreateTopics = "auto",
+        read_back: bool = True,
         transaction_records: int = 10_000,
         transaction_seconds: float = 0.5,
         storage: Storage | None = None,
@@ -173,6 +176,7 @@ class Forwarder:
                     view=view,
                     keyless=keyless,
                     create_topics=create_topics,
+                    reads_back=read_back,
                     give_up=self._asked_to_stop,
                 )
         except BaseException:

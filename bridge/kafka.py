@@ -166,7 +166,7 @@ class Cluster:
     """A producer and what comes back from it. Not thread-safe: one thread sends and polls.
 
     settings: librdkafka's, checked before. identity: which cluster it has to be. create_topics:
-    see TopicCreation.
+    see TopicCreation. reads_back: whether readers read records, see ReadBack.
     """
 
     _statistics_ms = 1_000
@@ -179,7 +179,9 @@ class Cluster:
         identity: Identity | None = None,
         *,
         create_topics: CreateTopics = "never",
+        reads_back: bool = True,
     ) -> None:
+        self._reads_back = reads_back
         self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
         self._creation = TopicCreation(self._settings, create_topics)
         self._servers = bootstrap_servers
@@ -442,4 +444,4 @@ class Cluster:
 
     def reader(self, give_up: Callable[[], bool]) -> ReadBack:
         """For looking into partitions. give_up: asked now and then. Close it."""
-        return ReadBack(self._settings, give_up, self._identity)
+        return ReadBack(self._settings, give_up, self._identity, reads=self._reads_back)

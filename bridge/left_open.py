@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported, not said so
 
-from bridge.librdkafka import ANSWER_S, NotReachable, Refused, admin_client, words
+from bridge.librdkafka import ANSWER_S, NotReachable, Refused, ToldToStop, admin_client, words
 from bridge.read_back import ReadBack
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _OPEN_PAUSE_S = 0.05
 # How long transactions of others are waited for: ours may lie behind them. Those of producers that
 # live end within milliseconds, unless they write for minutes into one.
 _OTHERS_MAX_S = 10.0
+_PURPOSE = "whose transaction is open there is read from its first record; grant it"
 
 
 class LeftOpen:
@@ -74,7 +75,7 @@ class LeftOpen:
                 else:
                     others[lane] = new[lane]
             if self._give_up():
-                raise NotReachable("told to stop before it was known what is open")
+                raise ToldToStop
             if time.monotonic() > until_s:
                 for lane, offset in hidden.items():
                     _log.warning("%s/%s: a transaction stays open at offset %s", *lane, offset)
@@ -108,13 +109,13 @@ class LeftOpen:
         found: dict[LaneKey, Message] = {}
         if not offsets:
             return found
-        reader = ReadBack(self._settings, self._give_up)
+        reader = ReadBack(self._settings, self._give_up, purpose=_PURPOSE)
         try:
             for lane, offset in offsets.items():
                 try:
                     message = reader.message_at(lane, offset)
                 except Refused as error:
-                    _log.warning("what is open there is not known: %s", error)
+                    _log.warning("%s/%d: what is open there is not known: %s", *lane, error)
                     self._given_up[lane] = offset
                     continue
                 if message is not None:

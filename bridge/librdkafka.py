@@ -39,6 +39,7 @@ __all__ = [
     "NoAnswer",
     "NotReachable",
     "Refused",
+    "ToldToStop",
     "admin_client",
     "away",
     "consumer",
@@ -100,12 +101,20 @@ class NotReachable(Exception):
     """The cluster did not answer, or not yet as it will. Try again later."""
 
 
+class ToldToStop(NotReachable):
+    """The caller gave up the question, since it is to stop: nothing failed."""
+
+    def __init__(self) -> None:
+        super().__init__("told to stop")
+
+
 class NoAnswer(NotReachable):
     """One partition did not answer; others may."""
 
 
-class Refused(Exception):
-    """The cluster will never take a record for this topic. code: Kafka's name for the reason."""
+class Refused(NotReachable):
+    """The cluster does not let us use this topic, until somebody acts. code: Kafka's name for the
+    reason, or the bridge's own."""
 
     def __init__(self, reason: str, code: str) -> None:
         super().__init__(reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from bridge.error_table import Kind, kind_of
 from bridge.identity import Identity
@@ -13,7 +13,9 @@ from bridge.librdkafka import (
     NoAnswer,
     NotReachable,
     Refused,
+    ToldToStop,
     consumer,
+    lacking,
     words,
 )
 from bridge.stamp import Stamp, decode_stamp
@@ -26,24 +28,41 @@ if TYPE_CHECKING:
     from bridge.lane import LaneKey
     from bridge.recognise import Claims
 
-__all__ = ["ReadBack"]
+__all__ = ["NO_READ", "ReadBack"]
+
+NO_READ = "NO_READ"  # a code of the bridge's own: Kafka's does not say which right is missing
+_END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
+_PURPOSE = (
+    "the bridge reads what has arrived before it sends again, so that nothing arrives twice; grant"
+    " it, or go on without with --no-read-back"
+)
 
 
 class ReadBack:
     """Looks into destination partitions: their ends, and our stamps in them. No group is joined
-    and nothing is committed. identity: which cluster it has to be, if that is not known already."""
+    and nothing is committed. identity: which cluster it has to be, if that is not known already.
+    reads: whether records are read; if not, only ends are known, and no partition has any of
+    ours. purpose: what the right to read is for, said where it is missing."""
 
     def __init__(
         self,
         settings: dict[str, Any],
         give_up: Callable[[], bool],
         identity: Identity | None = None,
+        *,
+        reads: bool = True,
+        purpose: str = _PURPOSE,
     ) -> None:
+        self.reads = reads
+        self._purpose = purpose
         self._give_up = give_up
         self._identity = identity or Identity()
         self._servers = str(settings.get("bootstrap.servers"))
         self._consumer = consumer(
-            settings, "aolog-bridge-read-back", isolation_level="read_uncommitted"
+            settings,
+            "aolog-bridge-read-back",
+            isolation_level="read_uncommitted",
+            enable_partition_eof=True,
         )
 
     def leaders(self, topic: str) -> dict[int, int]:
@@ -63,13 +82,14 @@ class ReadBack:
         return {number: partition.leader for number, partition in found.partitions.items()}
 
     def ends(self, lane: LaneKey, timeout_s: float | None = None) -> tuple[int, int]:
-        """(first offset, offset behind the last). Raises NoAnswer, and NotReachable where it is
-        to give up."""
-        self._mind(lane)
+        """(first offset, offset behind the last). Raises NoAnswer, Refused without the right to
+        read, and ToldToStop."""
+        self._mind()
         timeout_s = ANSWER_S if timeout_s is None else timeout_s
         try:
             found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
         except KafkaException as error:
+            self._check(error.args[0], lane[0])
             raise NoAnswer(words(error)) from error
         if found is None:
             raise NoAnswer(f"no answer for the ends of {lane[0]}/{lane[1]}")
@@ -77,35 +97,59 @@ class ReadBack:
 
     def last_own(self, lane: LaneKey, claims: Claims, begin: int, end: int) -> int | None:
         """The greatest address of a record of the log in [begin, end); None if there is none.
-        Records of strangers are passed over. Raises NoAnswer if nothing comes for so long, and
-        NotReachable where it is to give up."""
+        Records of strangers are passed over. Raises NoAnswer if nothing comes for so long,
+        ToldToStop, and Refused without the right to read."""
+        if not self.reads:
+            return None
         at = begin
         patience_s = ANSWER_S * 2
         self._consumer.assign([TopicPartition(*lane, begin)])
         try:
             while at < end:
                 messages = self._consumer.consume(min(10_000, end - at), timeout=0.2)
-                self._mind(lane)
+                self._mind()
                 if not messages:
                     patience_s -= 0.2
                     if patience_s <= 0:
                         raise NoAnswer(f"{lane[0]}/{lane[1]} could not be read back")
                     at = max(at, self._position(lane))
                 for message in messages:
-                    if message.error() is not None:
+                    if (error := message.error()) is not None:
+                        self._check(error, lane[0])
                         continue
                     at = (message.offset() or 0) + 1
                     if at <= end:
                         claims.add(message.headers(), message.key(), message.value())
-        except KafkaException as error:
-            raise NoAnswer(words(error)) from error
+        except KafkaException as failure:
+            raise NoAnswer(words(failure)) from failure
         finally:
             self._consumer.unassign()
         return claims.last()
 
+    def check_readable(self, lane: LaneKey, end: int, timeout_s: float | None = None) -> None:
+        """Reads at the end of a partition, where nothing comes. Raises as last_own."""
+        if not self.reads:
+            return
+        patience_s = ANSWER_S if timeout_s is None else timeout_s
+        self._consumer.assign([TopicPartition(*lane, end)])
+        try:
+            while patience_s > 0:
+                for message in self._consumer.consume(1, timeout=0.2):
+                    error = message.error()
+                    if error is None or error.code() == _END:
+                        return
+                    self._check(error, lane[0])
+                self._mind()
+                patience_s -= 0.2
+        except KafkaException as error:
+            raise NoAnswer(words(error)) from error
+        finally:
+            self._consumer.unassign()
+        raise NoAnswer(f"{lane[0]}/{lane[1]} could not be read")
+
     def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:
         """The stamp of the message at an offset, or of the next one behind it; None if it has
-        none, or there is no message. Raises NoAnswer, NotReachable."""
+        none, or there is no message. Raises as message_at."""
         message = self._message_from(lane, offset)
         return None if message is None else decode_stamp(message.headers())
 
@@ -125,12 +169,10 @@ class ReadBack:
         try:
             while patience_s > 0:
                 for message in self._consumer.consume(1, timeout=0.2):
-                    error = message.error()
-                    if error is None:
+                    if (error := message.error()) is None:
                         return message
-                    if kind_of(error.name()) is Kind.TOPIC_FORBIDDEN:
-                        raise Refused(f"topic {lane[0]!r} is not ours to read", error.name())
-                self._mind(lane)
+                    self._check(error, lane[0])
+                self._mind()
                 patience_s -= 0.2
         except KafkaException as error:
             raise NoAnswer(words(error)) from error
@@ -138,10 +180,15 @@ class ReadBack:
             self._consumer.unassign()
         raise NoAnswer(f"{lane[0]}/{lane[1]} could not be read")
 
-    def _mind(self, lane: LaneKey) -> None:
+    def _check(self, error: KafkaError, topic: str) -> None:
+        """Raises Refused where the right to read is missing."""
+        if kind_of(error.name()) is Kind.TOPIC_FORBIDDEN:
+            raise Refused(lacking("Read", topic, self._purpose), NO_READ)
+
+    def _mind(self) -> None:
         """Raises where it is to give up: many lanes, or a long one, take long."""
         if self._give_up():
-            raise NotReachable(f"told to stop before {lane[0]}/{lane[1]} was read back")
+            raise ToldToStop
 
     def _position(self, lane: LaneKey) -> int:
         """Where the consumer stands: behind control records, which are not handed out."""

@@ -16,9 +16,9 @@ from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
 from aolog.storage import Storage
 from bridge.dead_letter import dead_letter_path, end_of_dead_letters
 from bridge.errors import DestinationError
-from bridge.kafka import Cluster
 from bridge.lanes import LaneNotes, notes_path
-from bridge.librdkafka import NotReachable
+from bridge.librdkafka import NotReachable, Refused
+from bridge.read_back import ReadBack
 
 if TYPE_CHECKING:
     from aolog import Gap
@@ -29,6 +29,7 @@ __all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "se
 _KAFKA = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]{1,10})@(?P<offset>[0-9]{1,19})"
 )
+_PURPOSE = "the header of the record there says its address"
 
 
 class Moved(NamedTuple):
@@ -64,13 +65,12 @@ def address_in_kafka(
         raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
     with Reader(path) as reader:
         notes = LaneNotes.of(reader, cursor, Storage())
-    looking = Cluster(bootstrap_servers, settings).reader(bool)
+    looking = ReadBack({"bootstrap.servers": bootstrap_servers, **settings}, bool, purpose=_PURPOSE)
     try:
         stamp = looking.stamp_at(lane, offset)
     except NotReachable as error:
-        raise DestinationError(
-            f"{where} at {bootstrap_servers}: {error}", hint="try again later"
-        ) from error
+        hint = "grant Read on the topic" if isinstance(error, Refused) else "try again later"
+        raise DestinationError(f"{where} at {bootstrap_servers}: {error}", hint=hint) from error
     finally:
         looking.close()
     if stamp is None or stamp.topic_uuid != notes.source:

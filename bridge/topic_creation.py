@@ -29,7 +29,7 @@ __all__ = ["CreateTopics", "TopicCreation"]
 CreateTopics: TypeAlias = Literal["auto", "never"]
 
 _log = logging.getLogger("bridge")
-_AGAIN_S = 10.0  # a cluster that could not create a topic (too few brokers) may be able to later
+AGAIN_S = 10.0  # a cluster that could not create a topic (too few brokers) may be able to later
 
 
 class TopicCreation:
@@ -47,7 +47,7 @@ class TopicCreation:
         if self._create_topics == "never":
             return
         now_s = time.monotonic()
-        if now_s - self._asked_s.get(topic, -_AGAIN_S) < _AGAIN_S:
+        if now_s - self._asked_s.get(topic, -AGAIN_S) < AGAIN_S:
             return
         self._asked_s[topic] = now_s
         self._refused.pop(topic, None)

@@ -1,8 +1,9 @@
 """Topics: into how many lanes each is cut, found and noted before the first record is sent.
 
 What is not there yet closes its lanes and no others: a topic that is missing or not ours its
-lane without a partition, a partition that does not answer its own. It is asked for again now
-and then, in a question short enough that the client's queue does not run dry meanwhile.
+lane without a partition, a partition that does not answer, or may not be read, its own. It is
+asked for again now and then, in a question short enough that the client's queue does not run dry
+meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridge.arrivals import Arrivals, read_back
+from bridge.arrivals import Arrivals, forbidden, read_back, silence
 from bridge.error_table import UNKNOWN_TOPIC, advice
 from bridge.lane import NO_PARTITION, Refusal
 from bridge.lanes import LaneNote, LaneNotes
@@ -112,16 +113,21 @@ class Topics:
         self._close(topic, _Missing(refusal, now_s, now_s + FORBIDDEN_PAUSE_S))
 
     def heard(self, arrivals: Arrivals) -> None:
-        """What reading back has found: lanes that did not answer stay closed."""
+        """What reading back has found: lanes that did not answer, or may not be read, stay
+        closed."""
         for key in arrivals.held:
             if self._silent.pop(key, None) is not None:
                 self._engine.open(key)
         again_s = time.monotonic() + SILENT_PAUSE_S
-        for key, reason in arrivals.silent.items():
-            if key not in self._silent:
-                _log.warning("%s/%d is not there, its records wait: %s", *key, reason)
+        new = {key: why for key, why in arrivals.silent.items() if key not in self._silent}
+        for key, why in new.items():
+            if why.passing:
+                _log.warning("%s/%d is not there, its records wait: %s", *key, why.reason)
+        for reason in {why.reason for why in new.values() if not why.passing}:
+            _log.warning("records wait: %s", reason, extra={"event": "topic_unreadable"})
+        for key, why in arrivals.silent.items():
             self._silent[key] = again_s
-            self._engine.close(key, Refusal(reason, "LEADER_NOT_AVAILABLE", passing=True))
+            self._engine.close(key, why)
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -192,22 +198,29 @@ class Topics:
         reader = self._cluster.reader(self._give_up)
         found: dict[LaneKey, LaneNote] = {}
         held: dict[LaneKey, int] = {}
-        silent: dict[LaneKey, str] = {}
-        away = {-1: "no broker leads it"}
+        silent: dict[LaneKey, Refusal] = {}
+        away = {-1: silence("no broker leads it")}
+        readable: set[str] = set()
+        unreadable: dict[str, Refusal] = {}
         try:
             leaders = {topic: reader.leaders(topic) for topic in {key[0] for key in new}}
             for key in new:
                 leader = leaders[key[0]].get(key[1], -1)
-                if leader in away:
-                    silent[key] = away[leader]
+                if (why := unreadable.get(key[0]) or away.get(leader)) is not None:
+                    silent[key] = why
                     continue
                 try:
                     first, end = reader.ends(key, answer_s)
+                    if key[0] not in readable:  # else the first crash would find the right missing
+                        reader.check_readable(key, end, answer_s)
+                        readable.add(key[0])
                 except NoAnswer as error:
-                    away[leader] = silent[key] = str(error)
+                    away[leader] = silent[key] = silence(error)
+                except Refused as error:
+                    unreadable[key[0]] = silent[key] = forbidden(error)
                 else:
                     found[key] = LaneNote(first if notes.lost else end)
-            if notes.lost and found:
+            if notes.lost and found and reader.reads:
                 _log.warning("reading %s back from its begin", new[0][0])
                 held, more = self._read_back(reader, found, answer_s, clean=notes.clean)
                 silent.update(more)

@@ -32,6 +32,7 @@ from bridge.librdkafka import (
     DEFAULTS,
     FIXED,
     NotReachable,
+    ToldToStop,
     no_transactions,
 )
 from bridge.outcomes import (
@@ -111,7 +112,10 @@ class TransactionalCluster(Cluster):
         )
         self._left = LeftOpen(self._settings, self._give_up)
         self._worker: Thread | None = None
-        self._outcomes: queue.SimpleQueue[TransactionEvent | BaseException] = queue.SimpleQueue()
+        # None: the call was given up, since the bridge is to stop.
+        self._outcomes: queue.SimpleQueue[TransactionEvent | BaseException | None] = (
+            queue.SimpleQueue()
+        )
         self._failures: deque[TransactionEvent] = deque()
         self._begun = False
         self._is_owner = False
@@ -217,6 +221,8 @@ class TransactionalCluster(Cluster):
         self._worker = None
         if isinstance(outcome, BaseException):
             raise outcome
+        if outcome is None:
+            return
         yield self._with_its_reason(outcome)
 
     def _with_its_reason(self, outcome: TransactionEvent) -> TransactionEvent:
@@ -242,9 +248,11 @@ class TransactionalCluster(Cluster):
 
     def _run(self, call: Callable[[], TransactionEvent]) -> None:
         outcomes = self._outcomes
-        outcome: TransactionEvent | BaseException
+        outcome: TransactionEvent | BaseException | None
         try:
             outcome = call()
+        except ToldToStop:
+            outcome = None
         except NotReachable as error:
             outcome = Broke(str(error) if self._leaving else self.unanswered(error))
         except DestinationError as error:
@@ -265,9 +273,11 @@ class TransactionalCluster(Cluster):
                 self._producer.init_transactions(CALL_S)
                 break
             except KafkaException as error:
-                late = self._give_up() or time.monotonic() > until_s
+                late = time.monotonic() > until_s
                 if late or not isinstance(self._told(error.args[0]), Unanswered):
                     return self._broke(error)
+                if self._give_up():
+                    raise ToldToStop from None
         self.reachable = True
         self._fenced = False
         return self._mend_cursor(known) or Found(self._topic.last(self._name.key))
@@ -327,11 +337,17 @@ class TransactionalCluster(Cluster):
         producer, topic = self._producer, self._topic
         assert producer is not None
         begin = topic.end()
+        failed: list[KafkaError | None] = []
         try:
             producer.begin_transaction()
-            producer.produce(topic.name, self.owner.encode(), self._name.proof_key, 0)
+            producer.produce(
+                topic.name, self.owner.encode(), self._name.proof_key, 0,
+                lambda error, _: failed.append(error),
+            )  # fmt: skip  # one call
             if producer.flush(ANSWER_S):  # a purged record would prove nothing
                 return Broke("no answer to the first record")
+            if failed[0] is not None:  # the transaction is not to be committed, which says why
+                producer.commit_transaction(ANSWER_S)
             with self._asking():
                 producer.abort_transaction(ANSWER_S)
             producer.begin_transaction()
@@ -340,6 +356,8 @@ class TransactionalCluster(Cluster):
             with self._asking():
                 producer.commit_transaction(ANSWER_S)
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return Broke(topic.lacks("Write"))
             return self._broke(error)
         seen = list(topic.committed(begin, topic.end()))
         if (self._name.proof_key, self.owner.encode()) in seen:
@@ -425,7 +443,7 @@ class TransactionalCluster(Cluster):
             else:
                 return True
             if self._leaving:
-                raise NotReachable("left with a full queue")
+                raise ToldToStop
 
     def _abort(self) -> TransactionEvent:
         assert self._producer is not None

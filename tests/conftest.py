@@ -16,10 +16,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kafka.plugin import kafka, topic
+from tests.kafka.plugin import kafka, kafka_3_9, strict_kafka, topic
 
 __all__ = [
     "kafka",
+    "kafka_3_9",
     "pytest_addoption",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
@@ -29,6 +30,7 @@ __all__ = [
     "pytest_testnodedown",
     "pytest_xdist_auto_num_workers",
     "said",
+    "strict_kafka",
     "topic",
 ]
 
@@ -122,7 +124,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("slow") is not None and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --long"))
         fixtures = getattr(item, "fixturenames", ())
-        if "kafka" in fixtures or item.path.parent.name == "kafka":
+        if "strict_kafka" in fixtures or "kafka_3_9" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("strict kafka"))
+        elif "kafka" in fixtures or item.path.parent.name == "kafka":
             row = "kafka 1" if item.path.stem in _FIRST_KAFKA else "kafka 2"
             item.add_marker(pytest.mark.xdist_group(row))
         elif item.path.parent.name in _DEAR_TO_SET_UP:

@@ -34,6 +34,7 @@ __all__ = [
     "config_option",
     "create_topics_option",
     "cursor_option",
+    "read_back_option",
     "settings_of",
     "settings_option",
     "topic_name",
@@ -117,17 +118,24 @@ create_topics_option = click.option(
     help="A topic that is missing: the cluster creates it with its own defaults, if it allows that,"
     " and a log line says so; or it is waited for.  [default: auto]",
 )  # fmt: skip  # as above
+read_back_option = click.option(
+    "--read-back/--no-read-back", default=None,
+    help="at_least_once: read what has arrived, after a crash or a lost connection, which needs the"
+    " right Read on the topic; or send what was under way again, so that it may arrive twice."
+    "  [default: read-back]",
+)  # fmt: skip  # as above
 
 
 class Chosen(NamedTuple):
     """Which cluster a command speaks to, and as which bridge. servers: None if nothing says.
-    routing: None without a configuration. create_topics: see Forwarder."""
+    routing: None without a configuration. create_topics, read_back: see Forwarder."""
 
     servers: str | None
     settings: dict[str, str]
     cursor: str
     routing: Routing | None = None
     create_topics: CreateTopics = "auto"
+    read_back: bool = True
 
 
 def chosen(
@@ -171,7 +179,7 @@ def chosen(
     )
     servers = servers or found.bootstrap_servers
     own = cursor or config.cursor_of(name)
-    return Chosen(servers, together, own, routing, config.create_topics)
+    return Chosen(servers, together, own, routing, config.create_topics, config.read_back)
 
 
 def _name(log: str, file: str) -> str:

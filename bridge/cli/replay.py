@@ -21,6 +21,7 @@ from bridge.cli.options import (
     config_option,
     create_topics_option,
     cursor_option,
+    read_back_option,
     settings_option,
     topic_name,
 )
@@ -75,6 +76,7 @@ runs already, 6 records were refused, 130 and 143 interrupted, terminated, befor
     " with it, or it is counted and passed.",
 )  # fmt: skip  # as above
 @create_topics_option
+@read_back_option
 @cursor_option
 @settings_option
 @click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
@@ -91,6 +93,7 @@ def replay(
     cluster: str | None,
     poison: Poison,
     create_topics: CreateTopics | None,
+    read_back: bool | None,
     cursor: str | None,
     settings: dict[str, Setting],
     dry_run: bool,
@@ -122,6 +125,7 @@ def replay(
         raise UsageError("name the cluster: --bootstrap-servers, or --config")
     options: dict[str, Any] = {"bootstrap_servers": servers, "settings": to_use.settings}
     options["create_topics"] = create_topics or to_use.create_topics
+    options["read_back"] = to_use.read_back if read_back is None else read_back
     if dead:
         if dry_run:
             _tell_dead_letters(log, cursor, as_json=as_json)

@@ -6,7 +6,13 @@ from typing import Any
 
 import click
 
-from bridge.cli.options import NumberRange, create_topics_option, settings_of, topic_name
+from bridge.cli.options import (
+    NumberRange,
+    create_topics_option,
+    read_back_option,
+    settings_of,
+    topic_name,
+)
 from bridge.cli.running import run_many, run_one
 
 __all__ = ["run"]
@@ -53,6 +59,7 @@ __all__ = ["run"]
     " counted and passed. Records whose topic is missing or forbidden wait.  [default: stop]",
 )  # fmt: skip  # as above
 @create_topics_option
+@read_back_option
 @click.option(
     "--records-per-second", type=NumberRange(0, min_open=True),
     help="No more of a log, on average.  [default: no bound]",

@@ -1,7 +1,9 @@
 """Fixtures for tests against a real Kafka. `tests/conftest.py` imports them.
 
 One server for the whole run, since a JVM takes seconds to start. A test may stop, kill or
-pause it: every test that asks for a topic finds it up again, with all earlier topics.
+pause it: every test that asks for a topic finds it up again, with all earlier topics. It is as
+people have it, with Kafka's own defaults; `strict_kafka` is as careful operators have it, and
+`kafka_3_9` is of an earlier version.
 """
 
 from __future__ import annotations
@@ -9,14 +11,17 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol, TypeVar
 
 import pytest
 
-from tests.kafka.server import KafkaServer, KafkaUnavailable
+from tests.kafka.rights import StrictKafka
+from tests.kafka.server import POM_3_9, KafkaServer, KafkaUnavailable
 
-__all__ = ["TopicFactory", "kafka", "topic"]
+__all__ = ["TopicFactory", "kafka", "kafka_3_9", "strict_kafka", "topic"]
+
+Server = TypeVar("Server", KafkaServer, StrictKafka)
 
 # Kafka's own bound on a topic's name is 249; this leaves room and stays readable in a log.
 _NAME_LENGTH_MAX = 60
@@ -28,16 +33,36 @@ class TopicFactory(Protocol):
     def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """A running Kafka server. Where none can be had: a skip, but in CI (`CI=true`) a failure."""
+def _started(make: Callable[[], Server]) -> Server:
+    """Where none can be had: a skip, but in CI (`CI=true`) a failure."""
     try:
-        server = KafkaServer(tmp_path_factory.mktemp("kafka"))
+        return make()
     except KafkaUnavailable as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
-    with server:
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A running Kafka server."""
+    with _started(lambda: KafkaServer(tmp_path_factory.mktemp("kafka"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def strict_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrictKafka]:
+    """One that creates no topic by itself, and grants nothing that was not asked for."""
+    directory, config = tmp_path_factory.mktemp("strict"), {"auto.create.topics.enable": "false"}
+    with _started(lambda: StrictKafka(directory, config)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_3_9(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrictKafka]:
+    """A Kafka 3.9, which creates topics that are asked for by who has the right to create them."""
+    directory = tmp_path_factory.mktemp("kafka-3-9")
+    with _started(lambda: StrictKafka(directory, {}, POM_3_9)) as server:
         yield server
 
 

@@ -4,7 +4,8 @@
 ports and its data folder, all for its lifetime: `stop` and `kill` end the process, `start`
 brings it back on the same ports with the same data. Java and Maven must be installed; the
 jars come from Maven once and are kept outside the tree, in
-`$XDG_CACHE_HOME/aolog-tests/kafka-<hash of pom.xml>/` (`~/.cache` without the variable).
+`$XDG_CACHE_HOME/aolog-tests/kafka-<hash of the pom>/` (`~/.cache` without the variable), by
+version: pom.xml is of the newest that the bridge is for, pom-3.9.xml of the last of the 3.x.
 
 Only processes started here are signalled, by process id. A test run that is itself killed
 with SIGKILL leaves its server behind.
@@ -44,6 +45,7 @@ from confluent_kafka.cimpl import NewTopic
 __all__ = ["KafkaDied", "KafkaServer", "KafkaUnavailable", "Node", "free_ports"]
 
 POM: Final = Path(__file__).with_name("pom.xml")
+POM_3_9: Final = Path(__file__).with_name("pom-3.9.xml")
 # Kafka 4 servers run on Java 17 and later.
 JAVA_VERSION_MIN: Final = 17
 # 47 jars, 44 MB, through whatever the network is.
@@ -145,7 +147,7 @@ class KafkaServer:
     directory: empty or not there yet; stays afterwards. config: properties of the server that
     add to or replace those above. listeners: further ones, name to protocol, such as
     {"TLS": "SSL"}; `bootstrap_of` says where they are. advertised: by listener, where its clients
-    are told to connect, if not there. node: which of a cluster's it is; all of them are to be
+    are told to connect, if not there. pom: its version's. node: which of a cluster's it is; all of them are to be
     started at once, since it is ready when the cluster is. A context manager that stops the
     server. Not thread-safe, except `kill`, `pause` and `resume`, which a test may call from a
     timer.
@@ -160,10 +162,11 @@ class KafkaServer:
         listeners: Mapping[str, str] | None = None,
         node: Node | None = None,
         advertised: Mapping[str, str] | None = None,
+        pom: Path = POM,
     ) -> None:
         self._node = node
         self._java = java()
-        self._classpath = str(jars() / "*")
+        self._classpath = str(jars(pom) / "*")
         directory.mkdir(parents=True, exist_ok=True)
         self._log = directory / "server.log"
         self._properties = directory / "server.properties"
@@ -405,23 +408,23 @@ def java() -> str:
     return path
 
 
-def jars() -> Path:
-    """Folder of the server's jars, fetched if this is the first time; KafkaUnavailable if not.
+def jars(pom: Path = POM) -> Path:
+    """Folder of a server's jars, fetched if this is the first time; KafkaUnavailable if not.
 
     Whole or not there: jars are gathered beside it and the folder is renamed when complete.
     Processes that ask at the same time wait for the one that fetches.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aolog-tests"
-    folder = cache / f"kafka-{hashlib.sha256(POM.read_bytes()).hexdigest()[:16]}"
+    folder = cache / f"kafka-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with _locked(folder.with_suffix(".lock")):
             if not folder.exists():
-                _fetch(folder)
+                _fetch(folder, pom)
     return folder
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path, pom: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailable("no Kafka server: its jars are not cached, and mvn is not installed")
@@ -435,7 +438,7 @@ def _fetch(folder: Path) -> None:
         )
         try:
             status: object = subprocess.run(
-                [maven, "-q", "-B", "-f", str(POM), *goal],
+                [maven, "-q", "-B", "-f", str(pom), *goal],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
