@@ -353,7 +353,7 @@ class Cluster:
             self.last_error = f"{self._servers}: {error.str()}"
         if generation != self._generation:
             return
-        if error.code() == ALL_DOWN:
+        if error.code() == ALL_DOWN and not self._closed_for_idleness:
             self.reachable = False
         if error.fatal() or kind is Kind.LOCKED_OUT:
             self._fail(error, None)
@@ -382,10 +382,18 @@ class Cluster:
         self._on_brokers(json.loads(text)["brokers"].values())
 
     def _on_brokers(self, brokers: Collection[dict[str, Any]]) -> None:
-        up = [b for b in brokers if b["state"] == "UP" and b["nodeid"] >= 0]
-        self.reachable = bool(up)
-        if up:
+        if any(b["state"] == "UP" and b["nodeid"] >= 0 for b in brokers):
+            self.reachable = True
             self.forbidden = self._away = self.last_error = None
+        elif not self._closed_for_idleness:
+            self.reachable = False
+
+    @property
+    def _closed_for_idleness(self) -> bool:
+        """Whether no connection is up only because nothing is sent: brokers and load balancers
+        close idle ones. The client connects again within a second or two, and says it if that
+        fails."""
+        return self._away is None and self._producer is not None and not len(self._producer)
 
     # --- looking ------------------------------------------------------------------------------
 
