@@ -438,19 +438,19 @@ class Reader:
         nothing. The slab that the reader has open does not count: it can still be read to its
         end."""
         lost = None
-        for gap in self.pruned_from(self.tell(), self.ordinal):
+        for gap, _ in self.pruned_from(self.tell(), self.ordinal):
             lost = both(lost, gap)
         return lost
 
-    def pruned_from(self, address: int, ordinal: int | None) -> list[Gap]:
-        """As `pruned`, from any position, each gap by itself as reading from there will meet it; or
-        the begin of one, while more is being removed."""
+    def pruned_from(self, address: int, ordinal: int | None) -> list[tuple[Gap, int | None]]:
+        """As `pruned`, from any position: each gap by itself, with the number of records of the log
+        before it, None if unknown."""
         self._check()
         self._log.refresh()
         if address == self.tell():
-            return self._log.listed(self._scan.pruned)
+            return self._log.listed(lambda: self._scan.pruned(ordinal))
         gap = self._log.listed(lambda: pruned_before(self._log, address, ordinal))
-        return [] if gap is None else [gap]
+        return [] if gap is None else [(gap, ordinal)]
 
     # --- closing ----------------------------------------------------------------------------
 

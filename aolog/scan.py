@@ -136,15 +136,25 @@ class Scan:
                 return found
         return None
 
-    def pruned(self) -> list[Gap]:
+    def pruned(self, ordinal: int | None) -> list[tuple[Gap, int | None]]:
         """The losses to pruning that it has met and not yet returned, and the one that it will
-        meet. Of the log as it is listed. Raises FileNotFoundError."""
-        gaps = [found for found in self._out if isinstance(found, Gap)]
-        met = [gap for gap in gaps if gap.reason == "pruned" and gap.records_lost != 0]
-        if self.slab is not None and self.slab.base >= self.log.bases[0]:
-            return met
-        ahead = pruned_before(self.log, *self._needs_next())
-        return met if ahead is None else [*met, ahead]
+        meet; with each the records of the log before it, None if unknown. Of the log as it is
+        listed. ordinal: records before what it returns next. Raises FileNotFoundError."""
+        lost: list[tuple[Gap, int | None]] = []
+        for found in self._out:
+            if isinstance(found, RecordFrame):
+                at = found.ordinal
+                ordinal = None if at is None else at + found.columns.records
+                continue
+            if found.reason == "pruned" and found.records_lost != 0:
+                lost.append((found, ordinal))
+            known = ordinal is not None and found.records_lost is not None
+            ordinal = (ordinal or 0) + (found.records_lost or 0) if known else None
+        if self.slab is None or self.slab.base < self.log.bases[0]:
+            address, ordinal = self._needs_next()
+            if (ahead := pruned_before(self.log, address, ordinal)) is not None:
+                lost.append((ahead, ordinal))
+        return lost
 
     def _needs_next(self) -> tuple[int, int | None]:
         """(address, ordinal) of what it needs of the log's files next: what follows the slab that

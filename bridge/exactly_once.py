@@ -33,6 +33,7 @@ from bridge.error_table import Kind, advice, kind_of
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import Failed, Put
 from bridge.lane import NO_PARTITION, Refusal
+from bridge.librdkafka import ANSWER_S
 from bridge.outcomes import (
     Aborted,
     Broke,
@@ -159,6 +160,7 @@ class ExactlyOnce:
         self._looked: set[LaneKey] = set()
         self._last: tuple[int, int] | None = None  # record that was put: address, timestamp
         self._skipped = 0
+        self._begun_s = time.monotonic()
         self._error: DestinationError | None = None
 
     # --- a round ------------------------------------------------------------------------------
@@ -170,10 +172,10 @@ class ExactlyOnce:
 
     @property
     def unread(self) -> Position | None:
-        """As Delivery says. After a kill the cluster's cursor may be ahead of the local one; if it
-        does not answer, the local one counts."""
-        engine = self._engine
-        if engine.in_doubt and not self._connections and engine.failure is None:
+        """As Delivery says. After a kill the cluster's cursor may be ahead of the local one; if the
+        cluster does not answer in time, the local one counts."""
+        asked = self._engine.in_doubt and not self._connections
+        if asked and time.monotonic() < self._begun_s + ANSWER_S:
             return None
         return self._source.position
 

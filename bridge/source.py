@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    from aolog import Gap
     from aolog.batch import Batch
 
 __all__ = ["READ_BYTES_MAX", "Source"]
@@ -48,7 +49,7 @@ class Source:
     ) -> None:
         self.storage = storage or Storage()
         self.losses = losses or LogLosses()
-        self.reader = Reader(path, cursor=cursor, on_gap=self.losses.met, storage=self.storage)
+        self.reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self.storage)
         self.cursor = cursor
         self.pace = pace or Paces()
         self._record_bytes = READ_BYTES_MIN / READ_RECORDS
@@ -98,8 +99,12 @@ class Source:
             self.reader.seek_position(*position)
         except AddressPruned:
             self.reader.seek("earliest")
-            for gap in self.reader.pruned_from(*position):
-                self.losses.met(gap)
+            self.count_pruned(position)
+
+    def _on_gap(self, gap: Gap) -> None:
+        """The reader's ordinal is the one after the gap by now."""
+        after, lost = self.reader.ordinal, gap.records_lost
+        self.losses.met(gap, None if after is None or lost is None else after - lost)
 
     def count_pruned(self, position: Position) -> None:
         """Counts what retention has removed of what is still to be read from there on."""

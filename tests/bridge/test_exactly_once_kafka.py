@@ -544,7 +544,10 @@ def test_after_a_kill_the_cluster_says_what_of_a_loss_was_delivered(
     assert cursor.address == local
     lost = gone(log, 9_000, 1_000)
     assert 0 < lost < cursor.pruned.records_lost
+    kafka.pause()
     process = start(name, *options)
+    process.until(lambda s: len(process.statuses) > 2)
+    kafka.resume()
     last = process.until(lambda s: s["lag_records"] == 0)
     assert last["lost_records"] == lost
     assert process.terminate() == 0

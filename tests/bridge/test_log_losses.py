@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import re
 import signal
 import time
@@ -58,6 +59,19 @@ def test_a_loss_counts_once_however_often_and_in_whatever_part_it_is_met() -> No
     assert (losses.records, losses.gaps, losses.unknown) == (70, 1, 0)
     losses.met(Gap(900, 910, "pruned", 0))
     assert losses.gaps == 1
+
+
+def test_each_record_counts_once_however_the_gaps_overlap() -> None:
+    """Addresses are five times the ordinals here."""
+    for seed in range(300):
+        rng = random.Random(seed)
+        losses, lost = LogLosses(), set[int]()
+        for _ in range(20):
+            first = rng.randrange(100)
+            last = first + rng.randrange(1, 30)
+            losses.add(Gap(5 * first, 5 * last, "pruned", last - first), first)
+            lost.update(range(first, last))
+            assert losses.records == len(lost)
 
 
 # --- a forwarder ------------------------------------------------------------------------------
