@@ -22,7 +22,7 @@ from aolog import retention as retention_module
 from aolog.active import FormatOneSlab, FormatTwoSlab
 from aolog.commit import GroupCommit
 from aolog.errors import AologError, RetentionFull, StorageFull, SyncFailed
-from aolog.holding import lock_log, refuse_foreign, warn_of_limits
+from aolog.holding import give_modes, lock_log, refuse_foreign, warn_of_limits
 from aolog.log import Log
 from aolog.opening import (
     Predecessor,
@@ -73,6 +73,7 @@ class SlabChain:
         *,
         first_address: int,
         topic: str | None,
+        mode: int,
     ) -> None:
         self.path = path
         self.slab: FormatTwoSlab | FormatOneSlab | None = None
@@ -87,7 +88,7 @@ class SlabChain:
         self._sync_lock = threading.RLock()  # knows whose it is: see _sync_written
         self._commit = GroupCommit(self._settled, self._sync_written)
         self._known_slabs: retention_module.Known = {}  # asked for at each roll of a bounded log
-        self._directory = lock_log(path, storage)
+        self._directory = lock_log(path, storage, mode)
         if options.synced:
             warn_of_limits(path, storage)
         try:
@@ -115,6 +116,7 @@ class SlabChain:
             for name in log.unborn:  # it holds no record
                 self._storage.unlink(log.directory / name)
             fresh = not log.bases
+            give_modes(log)
         finally:
             log.close()
         next_base = self._before.next_base

@@ -23,10 +23,12 @@ __all__ = [
     "OFFSET_BYTES",
     "RECORD_BYTES_MAX",
     "SLAB_BYTES_MAX",
+    "check_mode",
     "check_options",
     "check_record",
     "check_topic",
     "check_values",
+    "read_mode",
 ]
 
 # What a record may take of a frame: the rest is for offsets and other columns.
@@ -71,6 +73,28 @@ def check_options(
     for name, value in positive_or_none.items():
         if value is not None and not (isinstance(value, SupportsFloat) and value > 0):
             raise UsageError(f"{name}={value!r}", hint="use a positive number, or None")
+
+
+def check_mode(mode: int) -> None:
+    """Of the directory of a log. Raises UsageError."""
+    if not hasattr(mode, "__index__") or not 0o700 <= mode <= 0o777:
+        raise UsageError(
+            f"mode={mode!r} is not one from 0o700 to 0o777",
+            hint="0o700 is for the owner alone; with 0o750 a group may read, with 0o770 write",
+        )
+
+
+def read_mode(text: str) -> int:
+    """Of the octal digits that chmod takes: "750". Raises UsageError."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and not set(text) & set("89")):
+        raise UsageError(f"{text!r} is no mode", hint="use octal digits, as chmod does: 750")
+    mode = int(text, 8)
+    if not 0o700 <= mode <= 0o777:
+        raise UsageError(
+            f"mode {text} is not one from 700 to 777",
+            hint="700 is for the owner alone; with 750 a group may read, with 770 write",
+        )
+    return mode
 
 
 def _as_bytes(value: object, what: str) -> bytes | None:

@@ -148,7 +148,8 @@ def copy_fresh(
         into = into.removesuffix(".").rstrip("/")
     if not into:
         raise UsageError("the new log has no name", hint="name a directory that is not there")
-    place = beside(into)
+    mode = log.mode_of_copy()
+    place = beside(into, mode & 0o666)
     _refuse_what_is_there(place, storage)
     if _is_within(into, log.path):
         raise UsageError(f"{into}: lies in the log itself", hint="name a place beside it")
@@ -186,7 +187,7 @@ def copy_fresh(
     )
     if dry_run:
         return told
-    records, cursors, salvaged = _make(log, found, place, resync=resync)
+    records, cursors, salvaged = _make(log, found, place, mode, resync=resync)
     if progress is not None:
         progress(found.bytes, found.bytes)
     return told._replace(
@@ -197,16 +198,18 @@ def copy_fresh(
     )
 
 
-def _make(log: Log, found: Audit, into: Inside, *, resync: bool) -> tuple[int, list[str], int]:
+def _make(
+    log: Log, found: Audit, into: Inside, mode: int, *, resync: bool
+) -> tuple[int, list[str], int]:
     """The new log, durable on return: its records, the cursors that the map has, and what was
     salvaged."""
     storage, parent = log.storage, str(Path(into).absolute().parent)
-    storage.make_directory(parent)
+    storage.make_directory(parent, mode)
     lock = _lock(into, storage)
     try:
         _refuse_what_is_there(into, storage)  # another may have been completed during the audit
         try:
-            made = _build(log, found, into, resync=resync)
+            made = _build(log, found, into, mode, resync=resync)
         except BaseException:
             _remove_unfinished(into, storage)
             raise
@@ -218,14 +221,16 @@ def _make(log: Log, found: Audit, into: Inside, *, resync: bool) -> tuple[int, l
     return made
 
 
-def _build(log: Log, found: Audit, into: Inside, *, resync: bool) -> tuple[int, list[str], int]:
+def _build(
+    log: Log, found: Audit, into: Inside, mode: int, *, resync: bool
+) -> tuple[int, list[str], int]:
     """As `_make`, under the lock; all has its name on return."""
     from aolog.salvage import write_salvage
     from aolog.verifying import verify
 
     storage = log.storage
     unfinished, temporary_map = into + _UNFINISHED_SUFFIX, into + MAP_SUFFIX + ".tmp"
-    storage.make_directory(unfinished)
+    storage.make_directory(unfinished, mode)
     _clear(unfinished, storage)
     mapped = _Map(temporary_map, storage)
     try:

@@ -7,19 +7,24 @@ before their place was known (publish/).
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from aolog.errors import LogLocked, NotALog, UsageError
+from aolog.errors import LogLocked, NotALog, StorageError, UsageError
 from aolog.listing import PENDING_SUFFIX, UNBORN_SUFFIX
 from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, MANIFEST_NAME, RETENTION_LOCK
 from aolog.mounts import limits_of
 from aolog.notices import warn
+from aolog.slab import slab_base
+from aolog.storage import DIRECTORY_MODE
 
 if TYPE_CHECKING:
-    from aolog.log import Log
-    from aolog.storage import Directory, Storage
+    from collections.abc import Iterable
 
-__all__ = ["lock_log", "refuse_foreign", "warn_of_limits"]
+    from aolog.log import Log
+    from aolog.storage import Directory, Inside, Storage
+
+__all__ = ["give_modes", "lock_log", "refuse_foreign", "warn_of_limits"]
 
 _OUR_NAMES = {
     CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, MANIFEST_NAME, f"{MANIFEST_NAME}.tmp",
@@ -27,10 +32,10 @@ _OUR_NAMES = {
 }  # fmt: skip  # a set
 
 
-def lock_log(path: str, storage: Storage) -> Directory:
-    """The log's directory, created if it is not there, and the one writer's lock on it, held until
-    it is closed. Raises LogLocked, PermissionDenied for root in another user's log, StorageError."""
-    storage.make_directory(path)
+def lock_log(path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> Directory:
+    """The log's directory, and the one writer's lock on it, held until it is closed. mode: if it is
+    created. Raises LogLocked, PermissionDenied for root in another user's log, StorageError."""
+    storage.make_directory(path, mode)
     directory = storage.open_directory(path)
     try:
         storage.refuse_root(directory)
@@ -71,6 +76,40 @@ def refuse_foreign(log: Log, *, format_1: bool) -> None:
             f"{log.path}: the log is of format {log.format}",
             hint=f'open it with format="{its}"',
         )
+
+
+def give_modes(log: Log) -> None:
+    """The files that are there get their directory's bits, as new ones do: so chmod of the directory
+    shares all of the log. Looked for where the last slab's differ. What is another user's stays."""
+    if not log.bases:
+        return
+    last, mode = log.open_file(log.bases[-1]), log.directory.mode()
+    try:
+        is_given = not (last.mode() ^ mode) & 0o666
+    finally:
+        last.close()
+    if is_given:
+        return
+    names = [
+        name
+        for name in log.storage.list_names(log.directory)
+        if name in _OUR_NAMES or slab_base(name.removesuffix(".tmp")) is not None
+    ]
+    _give_modes([log.directory / name for name in names], mode, log.storage)
+
+
+def _give_modes(paths: Iterable[Inside], mode: int, storage: Storage) -> None:
+    for path in paths:
+        entry = storage.entry(path)
+        with suppress(FileNotFoundError, StorageError):  # removed meanwhile, or not ours
+            if entry is not None and entry.kind == "file":
+                with closing(storage.open_read(path)) as file:
+                    file.set_mode(mode & 0o666)
+            elif entry is not None and entry.kind == "directory":
+                with closing(storage.open_directory(path)) as directory:
+                    directory.set_mode(mode)
+                    inner = [directory / name for name in storage.list_names(directory)]
+                    _give_modes(inner, mode, storage)
 
 
 _warned: set[str] = set()  # mount points

@@ -26,47 +26,53 @@ __all__ = ["Inside", "beside"]
 
 class Inside(str):
     """base: the path of a directory, or one that is open: then that one is meant, whatever its path
-    leads to by now. names: below it. in_log: else it is a file that the user named.
+    leads to by now. names: below it. mode: of a file that the user named, if it is created; None:
+    it is in a log, and gets what its directory has.
 
         Inside(log_path, "cursors", "c.cursor")
         directory / "aside" / "repair-0001"
     """
 
-    __slots__ = ("base", "in_log", "names")
+    __slots__ = ("base", "mode", "names")
 
     base: str | Directory
     names: tuple[str, ...]
-    in_log: bool
+    mode: int | None
 
-    def __new__(cls, base: str | Directory, *names: str, in_log: bool = True) -> Self:
+    def __new__(cls, base: str | Directory, *names: str, mode: int | None = None) -> Self:
         """Of one name or more."""
         assert names
         assert all(name and "/" not in name and name not in {".", ".."} for name in names), names
         above = base if isinstance(base, str) else base.path
-        is_plain = above == "." and not in_log
+        is_plain = above == "." and mode is not None
         text = "/".join(names if is_plain else (above.rstrip("/"), *names))
         self = super().__new__(cls, text)
-        self.base, self.names, self.in_log = base, names, in_log
+        self.base, self.names, self.mode = base, names, mode
         return self
+
+    @property
+    def in_log(self) -> bool:
+        """Whether it is in a log, which may be another user's."""
+        return self.mode is None
 
     def __truediv__(self, name: str) -> Inside:
         """A name in this directory."""
-        return Inside(self.base, *self.names, name, in_log=self.in_log)
+        return Inside(self.base, *self.names, name, mode=self.mode)
 
     def __add__(self, suffix: str) -> Inside:
         """Beside this one, under a longer name."""
         *above, name = self.names
-        return Inside(self.base, *above, name + suffix, in_log=self.in_log)
+        return Inside(self.base, *above, name + suffix, mode=self.mode)
 
     def __reduce__(self) -> tuple[Callable[[str], str], tuple[str]]:
         """In another process it is a path for messages: descriptors stay here."""
         return str, (str(self),)
 
 
-def beside(path: str) -> Inside:
-    """A file that the user named, in a directory whose path may lead through links. Raises
-    UsageError if it names none."""
+def beside(path: str, mode: int = 0o600) -> Inside:
+    """A file that the user named, in a directory whose path may lead through links. mode: if it is
+    created. Raises UsageError if it names none."""
     head, slash, name = path.rstrip("/").rpartition("/")
     if name in {"", ".", ".."}:
         raise UsageError(f"{path!r} names no file")
-    return Inside(head or slash or ".", name, in_log=False)
+    return Inside(head or slash or ".", name, mode=mode)

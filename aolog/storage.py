@@ -11,6 +11,7 @@ a POSIX record lock).
 
 Nothing inside a log is opened through a link (inside.py), and root changes no log of another user's:
 what root makes there its owner could not open, and what the owner puts there root should not trust.
+A file in a log has its directory's bits for reading and writing, a directory in it has its mode.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ __all__ = ["Directory", "Entry", "File", "Inside", "Stat", "Storage", "absolute"
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 _ROOT = 0
+_PERMISSIONS = 0o777
+_READ_WRITE = 0o666
+DIRECTORY_MODE = 0o700  # of a log that is made, unless told otherwise
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 READ_ONCE_MAX = 1 << 30  # bytes a call: Linux reads and writes no more than 2^31-4096 at once
@@ -84,7 +88,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
     UsageError for a relative path where the working directory was removed, and for a URL, of which
     pathlib leaves one slash: it would name a directory `s3:`."""
     if isinstance(path, Inside) and isinstance(path.base, str):
-        return Inside(absolute(path.base), *path.names, in_log=path.in_log)
+        return Inside(absolute(path.base), *path.names, mode=path.mode)
     text = os.fspath(path)
     if not text.startswith("/"):
         scheme, colon, _ = text.partition(":/")
@@ -100,6 +104,10 @@ def absolute(path: str | os.PathLike[str]) -> str:
                 f"{text}: the working directory was removed", hint="give an absolute path"
             ) from None
     return "/" + "/".join(name for name in text.split("/") if name not in {"", "."})
+
+
+def _inside(path: str) -> Inside:
+    return path if isinstance(path, Inside) else beside(path)
 
 
 class Entry(NamedTuple):
@@ -220,6 +228,24 @@ class File:
             self._fail(error, "stat")
         return Stat(found.st_size, found.st_mtime_ns, found.st_ino)
 
+    def mode(self) -> int:
+        """Its permissions."""
+        try:
+            return stat.S_IMODE(self._system.fstat(self.fd).st_mode)
+        except OSError as error:
+            self._fail(error, "stat")
+
+    def set_mode(self, mode: int) -> None:
+        """Its permissions, if it is ours and the file system has any. A directory keeps what makes
+        its entries belong to its group."""
+        found = self.mode()
+        if (found ^ mode) & _PERMISSIONS:
+            try:
+                self._system.fchmod(self.fd, mode & _PERMISSIONS | found & stat.S_ISGID)
+            except OSError as error:
+                if error.errno not in {errno.EPERM, errno.EROFS, errno.ENOTSUP, errno.ENOSYS}:
+                    self._fail(error, "change mode")
+
     def identity(self) -> int:
         """Of the file, as long as it is there: its inode, and in the upper half by exclusive or the
         inode's generation. A file that is removed and put back often gets the same inode."""
@@ -330,11 +356,12 @@ class Storage:
     def _directory(self, path: str, fd: int) -> Directory:
         return Directory(path, fd, self.system)
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, mode: int | None = None) -> None:
         """Creates the directory if it is not there, and its parents if its path is the user's;
-        durable on return."""
+        durable on return. mode: of what is created, whatever the umask; unless given, of the
+        directory that it is in if that is a log's, else DIRECTORY_MODE."""
         if isinstance(path, Inside):
-            self._make_inside(path)
+            self._make(path, mode)
             return
         missing: list[str] = []
         at = absolute(path)
@@ -346,28 +373,30 @@ class Storage:
         if (parent := parent_of(at)) != at:
             self._sync_what_is_there(parent)
         for child in reversed(missing):
-            try:
-                self.system.mkdir(child)
-            except FileExistsError:
-                if not self.system.isdir(child):
-                    raise self._no_directory(NotADirectoryError(), child) from None
-            except OSError as error:
-                raise translate(error, child, "create directory") from error
-            self.sync_directory(parent_of(child))
+            self._make(beside(child), mode)
 
-    def _make_inside(self, path: Inside) -> None:
+    def _make(self, path: Inside, mode: int | None) -> None:
         try:
             with self._entered(path, change=True) as (above, name):
+                if mode is None:
+                    mode = above.mode() if path.in_log else DIRECTORY_MODE
                 try:
-                    self.system.mkdir(name, dir_fd=above.fd)
+                    self.system.mkdir(name, mode & _PERMISSIONS, dir_fd=above.fd)
                 except FileExistsError:
                     self._open_below(above, name).close()
                     self._sync_what_is_there(above)
                 else:
-                    if isinstance(path.base, str):  # the log's own entry
+                    made = self._open_below(above, name)
+                    try:
+                        made.set_mode(mode)
+                    finally:
+                        made.close()
+                    if path.in_log and isinstance(path.base, str):  # the log's own entry
                         self._sync_what_is_there(parent_of(absolute(path.base)))
                     above.sync()
-        except NotADirectoryError:
+        except NotADirectoryError as error:
+            if not path.in_log:
+                raise self._no_directory(error, path) from error
             raise StorageFailed(
                 "is no directory", hint="take it out of the log", path=path
             ) from None
@@ -403,7 +432,7 @@ class Storage:
         """The directory that the last name of a path is in, open, and that name. change: something
         will be made, changed or removed there. Raises OSError, and StorageError for a link and for
         another user's log."""
-        at = path if isinstance(path, Inside) else beside(path)
+        at = _inside(path)
         opened: Directory | None = None
         if isinstance(at.base, str):
             opened = self._directory(at.base, self.system.open(at.base, _DIRECTORY))
@@ -427,10 +456,10 @@ class Storage:
         where = f"{above.path}/{name}"
         return self._directory(where, self._open_at(above, name, _DIRECTORY, where))
 
-    def _open_at(self, above: Directory, name: str, flags: int, path: str) -> int:
+    def _open_at(self, above: Directory, name: str, flags: int, path: str, mode: int = 0) -> int:
         """Through no link. path: for words. Raises OSError, and StorageFailed for a link."""
         try:
-            return self.system.open(name, flags | os.O_NOFOLLOW, 0o666, dir_fd=above.fd)
+            return self.system.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=above.fd)
         except OSError as error:
             if error.errno not in {errno.ELOOP, errno.ENOTDIR} or not stat.S_ISLNK(
                 self.system.lstat(name, dir_fd=above.fd).st_mode
@@ -477,21 +506,29 @@ class Storage:
     def _open(self, path: Inside, flags: int) -> File:
         # a pipe hangs nobody
         how = flags | os.O_CLOEXEC | os.O_NONBLOCK
+        where = _inside(path)
+        mode = where.mode or 0
         try:
-            with self._entered(path, change=flags != os.O_RDONLY) as (above, name):
-                file = File(path, self._open_at(above, name, how, path), self.system)
+            with self._entered(where, change=flags != os.O_RDONLY) as (above, name):
+                if flags & os.O_CREAT and where.in_log:
+                    mode = above.mode() & _READ_WRITE
+                file = File(path, self._open_at(above, name, how, path, mode), self.system)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
                 raise
             raise translate(error, path, "open") from error
         try:
-            mode = self.system.fstat(file.fd).st_mode
+            found = self.system.fstat(file.fd).st_mode
+            if not stat.S_ISREG(found):
+                raise StorageFailed("is no regular file", hint="take it out of the log", path=path)
+            if flags & os.O_CREAT and (found ^ mode) & _PERMISSIONS:
+                file.set_mode(mode)
         except OSError as error:
             file.close()
             raise translate(error, path, "stat") from error
-        if not stat.S_ISREG(mode):
+        except StorageError:
             file.close()
-            raise StorageFailed("is no regular file", hint="take it out of the log", path=path)
+            raise
         return file
 
     def rename(self, old: Inside, new: Inside) -> None:
@@ -532,8 +569,7 @@ class Storage:
                 above, name = held.enter_context(self._entered(path))
             except OSError as error:
                 raise translate(error, path, "open") from error
-            in_log = isinstance(path, Inside) and path.in_log
-            whole = Inside(above, name, in_log=in_log)
+            whole = Inside(above, name, mode=_inside(path).mode)
             temporary = whole + ".tmp"
             file = self.create(temporary)
             try:

@@ -90,6 +90,8 @@ class System(Protocol):
     ) -> None:
         """os.link, symbolic links not followed."""
 
+    def fchmod(self, fd: int, mode: int, /) -> None: ...
+
     def adopt(self, fd: int, other: int, /) -> None:
         """Owner, mode and times become the other's."""
 
@@ -137,6 +139,7 @@ class RealSystem:
     isdir = staticmethod(os.path.isdir)
     lstat = staticmethod(os.lstat)
     euid = staticmethod(os.geteuid)
+    fchmod = staticmethod(os.fchmod)
 
     def listdir(self, path: str | int) -> list[str]:
         return os.listdir(path)

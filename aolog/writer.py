@@ -16,6 +16,7 @@ from aolog.batch import load_arrow
 from aolog.chain import ChainOptions, SlabChain
 from aolog.checks import (
     OFFSET_BYTES,
+    check_mode,
     check_options,
     check_record,
     check_topic,
@@ -33,7 +34,7 @@ from aolog.errors import (
     nested_call,
 )
 from aolog.retention import check_retention
-from aolog.storage import Storage, absolute
+from aolog.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class Writer(Upkeep):
     only when a slab is sealed. topic: the log's default destination. preallocate: fills a slab
     with zeros when it begins. first_address: where a new log begins. compression: of frames' bodies,
     by the extra `compression`; compression_level: zstd's 1 to 22 (1 unless given), or lz4's 1 to 12
-    for its slow mode. Small bodies, and such that do not shrink, are stored as they are.
+    for its slow mode. Small bodies, and such that do not shrink, are stored as they are. mode: of the
+    log's directory, and of those above it, if they are created; whatever the umask. A directory that
+    is there keeps its mode. Files in the log have their directory's bits for reading and writing.
 
     Thread-safe. Where the system gives no thread, each append flushes and syncs for itself, as the
     policy says, until one is to be had. In a forked child it refuses every call (Forked) and
@@ -96,8 +99,10 @@ class Writer(Upkeep):
         first_address: int = 0,
         compression: Compression = "none",
         compression_level: int | None = None,
+        mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
     ) -> None:
+        check_mode(mode)
         check_options(
             slab_bytes=slab_bytes,
             batch_bytes=batch_bytes,
@@ -154,6 +159,7 @@ class Writer(Upkeep):
             ),
             first_address=first_address,
             topic=topic,
+            mode=mode,
         )
         lifetime.opened(self)
         self._is_open = True

@@ -109,7 +109,12 @@ class AtLeastOnce:
                 lane = self._engine.lane(key)
                 lane.distrusted, lane.last_address = True, note.address
         self._dead = DeadLetters(
-            reader.path, source.cursor, notes.source, source.storage, drop=poison == "drop"
+            reader.path,
+            source.cursor,
+            notes.source,
+            source.storage,
+            drop=poison == "drop",
+            mode=source.mode,
         )
         if poison == "dead-letter":
             self._engine.aside |= self._dead.known(start.address, notes.aside_from)

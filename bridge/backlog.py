@@ -8,7 +8,7 @@ from aolog import Gap, Reader, Retention, Writer
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import AddressPruned, AologError, NotALog, UsageError
 from aolog.retention import check_retention, prune
-from aolog.storage import Storage
+from aolog.storage import DIRECTORY_MODE, Storage
 from bridge.losses import LogLosses
 from bridge.provider import Message
 
@@ -58,6 +58,7 @@ class Backlog:
         path: str | os.PathLike[str],
         *,
         retention: Retention | None = None,
+        mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
     ) -> None:
         self._storage = storage or Storage()
@@ -73,6 +74,7 @@ class Backlog:
             path,
             slab_bytes=slab_bytes,
             retention=retention,
+            mode=mode,
             storage=self._storage,
             max_record_bytes=MAX_RECORD_BYTES,
         )

@@ -11,9 +11,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, get_args
 
-from aolog.checks import check_record, check_topic, too_large
+from aolog.checks import check_mode, check_record, check_topic, too_large
 from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
-from aolog.storage import Storage, absolute
+from aolog.storage import DIRECTORY_MODE, Storage, absolute
 from bridge.backlog import MAX_RECORD_BYTES, Backlog, require_own
 from bridge.dead_letter import require_dead_letters
 from bridge.errors import NotDelivered
@@ -55,8 +55,8 @@ class Buffer:
     `Retention(max_bytes=..., when_full="prune" | "block" | "error")`. dead_letters: directory of
     a log of its own for messages that the destination will never take: each is durable there
     before what follows it counts as delivered, and `aolog-bridge replay PATH --dead-letter` sends
-    them again; without it they come back in NotDelivered. storage: where the logs are, if not in
-    the system's files.
+    them again; without it they come back in NotDelivered. log_mode: of the directories of both logs,
+    as Writer's `mode`. storage: where the logs are, if not in the system's files.
 
     Promises, if the program is killed: in the modes block, error, and buffer while live,
     messages that were delivered (`flush` waits for that) survive. In the log, those survive that
@@ -86,8 +86,10 @@ class Buffer:
         retry_max_s: float = 30.0,
         retention: Retention | None = None,
         dead_letters: str | os.PathLike[str] | None = None,
+        log_mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
     ) -> None:
+        check_mode(log_mode)
         if mode not in get_args(Mode):
             raise UsageError(f"mode={mode!r}", hint=f"use one of {', '.join(get_args(Mode))}")
         if mode in {"buffer", "always"} and path is None:
@@ -131,9 +133,9 @@ class Buffer:
         try:
             if mode in {"buffer", "always"}:
                 assert path is not None
-                self._backlog = Backlog(path, retention=retention, storage=storage)
+                self._backlog = Backlog(path, retention=retention, mode=log_mode, storage=storage)
             if dead_letters is not None:
-                self._rejected = RejectedMessages(absolute(dead_letters), storage)
+                self._rejected = RejectedMessages(absolute(dead_letters), storage, log_mode)
             core = self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
             atexit.register(self._at_exit)
             threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()

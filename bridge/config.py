@@ -18,14 +18,17 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    PlainSerializer,
     Tag,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
 
+from aolog.checks import check_mode, read_mode
 from aolog.errors import AologError
 from aolog.retention import Retention
+from aolog.storage import DIRECTORY_MODE
 from bridge.errors import WrongSetting
 from bridge.names import check_cursor, check_servers
 from bridge.routing import TOPIC_NAME, PartitionRule, Rule
@@ -103,6 +106,18 @@ def _without_secrets(text: str, settings: dict[str, Setting]) -> str:
         if value and (setting.secret or setting.source is not None):
             text = text.replace(value, "**********")
     return text
+
+
+def _mode(value: object) -> object:
+    """Text as chmod's, or TOML's 0o750."""
+    try:
+        if isinstance(value, str):
+            return read_mode(value)
+        if isinstance(value, int):
+            check_mode(value)
+    except AologError as error:
+        raise ValueError(str(error)) from None
+    return value
 
 
 def _cursor_name(value: str) -> str:
@@ -204,6 +219,16 @@ class Config(_Table):
     read_back: bool = Field(
         True, description="at_least_once: read what arrived before a crash, or send it twice"
     )
+    mode: Annotated[
+        int,
+        BeforeValidator(_mode),
+        PlainSerializer(lambda mode: f"{mode:o}", return_type=str, when_used="json"),
+        Field(
+            description="of dead-letter logs that are created, in octal digits",
+            json_schema_extra={"default": f"{DIRECTORY_MODE:o}"},
+        ),
+        WithJsonSchema({"type": "string", "pattern": "^7[0-7]{2}$"}),
+    ] = DIRECTORY_MODE
     records_per_second: float | None = Field(None, gt=0, description="of each log, at most")
     bytes_per_second: float | None = Field(None, gt=0, description="of each log, at most")
     total_records_per_second: float | None = Field(None, gt=0, description="of all together")

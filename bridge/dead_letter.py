@@ -25,7 +25,7 @@ from aolog import Reader, Writer
 from aolog.checks import RECORD_BYTES_MAX
 from aolog.errors import NotALog, UsageError
 from aolog.notices import counted
-from aolog.storage import Inside
+from aolog.storage import DIRECTORY_MODE, Inside
 from bridge.stamp import Stamp, decode_stamp, encode_stamp
 
 if TYPE_CHECKING:
@@ -133,9 +133,10 @@ def _open(path: str, storage: Storage) -> Reader | None:
 class DeadLetterLog:
     """The log itself, made with the first record. Raises what Writer raises."""
 
-    def __init__(self, path: str, storage: Storage) -> None:
+    def __init__(self, path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> None:
         self.path = path
         self._storage = storage
+        self._mode = mode
         self._writer: Writer | None = None
 
     def open(self) -> Writer:
@@ -146,6 +147,7 @@ class DeadLetterLog:
                 sync="never",
                 flush_seconds=None,
                 max_record_bytes=RECORD_BYTES_MAX,
+                mode=self._mode,
                 storage=self._storage,
             )
         return self._writer
@@ -185,17 +187,24 @@ class DeadLetterLog:
 
 class DeadLetters:
     """Sets records aside. The log is made when the first comes. drop: they are only counted and
-    told. source: the UUID in the stamps. set_aside, dropped: how many, since it was made."""
+    told. source: the UUID in the stamps. mode: of the log's directory. set_aside, dropped: how many, since it was made."""
 
     def __init__(
-        self, log_path: str, cursor: str, source: bytes, storage: Storage, *, drop: bool = False
+        self,
+        log_path: str,
+        cursor: str,
+        source: bytes,
+        storage: Storage,
+        *,
+        drop: bool = False,
+        mode: int = DIRECTORY_MODE,
     ) -> None:
         self.path = dead_letter_path(log_path, cursor)
         self.set_aside = self.dropped = 0
         self._drop = drop
         self._source = source
         self._storage = storage
-        self._log = DeadLetterLog(self.path, storage)
+        self._log = DeadLetterLog(self.path, storage, mode)
         self._appended: set[int] = set()  # and perhaps not durable: a full disk is tried again
 
     def known(self, begin: int, since: int) -> set[int]:

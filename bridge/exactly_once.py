@@ -148,7 +148,12 @@ class ExactlyOnce:
         self._said = ""  # the last reason for which it connected anew
         self._draining = False
         self._dead = DeadLetters(
-            source.reader.path, source.cursor, uuid, source.storage, drop=poison == "drop"
+            source.reader.path,
+            source.cursor,
+            uuid,
+            source.storage,
+            drop=poison == "drop",
+            mode=source.mode,
         )
         self._known: set[int] = set()
         if poison == "dead-letter":

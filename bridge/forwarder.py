@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from aolog.record import Lag
+from aolog.storage import DIRECTORY_MODE
 from bridge.at_least_once import AtLeastOnce
 from bridge.dead_letter import dead_letter_path
 from bridge.delivery import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery
@@ -41,7 +42,7 @@ CURSOR_TOPIC = "aolog-bridge-cursors"
 DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)
 OPTIONS = (
     "delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison",
-    "create_topics", "read_back", "records_per_second", "bytes_per_second",
+    "create_topics", "read_back", "mode", "records_per_second", "bytes_per_second",
 )  # fmt: skip  # a list
 """Options that are called the same in a configuration and on the command line."""
 
@@ -53,7 +54,8 @@ class Forwarder:
     topic: for records that name none; the log's own if None. routing: in place of topic, where
     there are rules. poison: what becomes of a record that will never be taken: "stop": its lane
     stands before it, the others go on; "dead-letter": it goes to the log in LOG/dead-letter;
-    "drop": it is counted, logged and passed. prune_delivered: removes slabs that the cursor and
+    "drop": it is counted, logged and passed. mode: of the dead-letter log's directory, if it is
+    created. prune_delivered: removes slabs that the cursor and
     every other protecting cursor have passed, or of them what retention lets go. until: it drains
     up to this address and no further. records_per_second, bytes_per_second: it is not sent faster,
     on average; shared_pace: nor than all whose pace it is together. view, keyless: see Feed.
@@ -90,6 +92,7 @@ class Forwarder:
         commit_s: float = 1.0,
         stop_s: float = 5.0,
         poison: Poison = "stop",
+        mode: int = DIRECTORY_MODE,
         prune_delivered: bool | Retention = False,
         records_per_second: float | None = None,
         bytes_per_second: float | None = None,
@@ -122,6 +125,7 @@ class Forwarder:
             cursor=cursor,
             prune_delivered=prune_delivered,
             pace=Paces(own, shared_pace),
+            mode=mode,
             storage=storage,
             losses=losses,
         )

@@ -27,8 +27,8 @@ _CODE = re.compile(r"_?[A-Z][A-Z0-9_]+(?=:)")  # Kafka's name of an error, befor
 class RejectedMessages:
     """For one Buffer; one thread. Opens the log. Raises what Writer raises."""
 
-    def __init__(self, path: str, storage: Storage) -> None:
-        self._log = DeadLetterLog(path, storage)
+    def __init__(self, path: str, storage: Storage, mode: int) -> None:
+        self._log = DeadLetterLog(path, storage, mode)
         self._appended: Message | None = None  # and perhaps not durable
         self._log.open()
 

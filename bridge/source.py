@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.retention import Retention, prune
-from aolog.storage import Storage
+from aolog.storage import DIRECTORY_MODE, Storage
 from bridge.engine import Position
 from bridge.losses import LogLosses
 from bridge.pace import Paces
@@ -33,9 +33,10 @@ _log = logging.getLogger("bridge")
 
 class Source:
     """One log. prune_delivered: removes slabs that the cursor and every other protecting cursor
-    have passed, or of them what retention lets go. pace: how fast it may be sent. storage: where
-    the log is. losses: counts what cannot be delivered; it may outlive the source. Not thread-safe,
-    but for `prune` and what `committing` returns. Raises what Reader raises."""
+    have passed, or of them what retention lets go. pace: how fast it may be sent. mode: of the
+    directory of its dead letters, if that is created. storage: where the log is. losses: counts what
+    cannot be delivered; it may outlive the source. Not thread-safe, but for `prune` and what
+    `committing` returns. Raises what Reader raises."""
 
     def __init__(
         self,
@@ -44,9 +45,11 @@ class Source:
         cursor: str,
         prune_delivered: bool | Retention = False,
         pace: Paces | None = None,
+        mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
         losses: LogLosses | None = None,
     ) -> None:
+        self.mode = mode
         self.storage = storage or Storage()
         self.losses = losses or LogLosses()
         self.reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self.storage)

@@ -15,7 +15,7 @@ import click
 from aolog.appending import BATCH_BYTES
 from aolog.cli.options import has_options, in_options, said_in_options
 from aolog.cli.output import counted, json_option, out, progress, tell_pruned, to_stderr
-from aolog.cli.parse import DURATION, SIZE, SIZE_OR_ZERO, log_argument
+from aolog.cli.parse import DURATION, MODE, SIZE, SIZE_OR_ZERO, log_argument
 from aolog.cli.pick import PICK, Pick, Picks
 from aolog.cli.resuming import Inputs
 from aolog.cli.source import STDIN, Source, total_bytes
@@ -36,7 +36,7 @@ from aolog.errors import (
 from aolog.log import Log
 from aolog.pruned import pruned_to_json
 from aolog.retention import Retention
-from aolog.storage import Storage
+from aolog.storage import DIRECTORY_MODE, Storage
 from aolog.writer import MAX_RECORD_BYTES, SLAB_BYTES, Writer
 
 if TYPE_CHECKING:
@@ -320,6 +320,12 @@ says how many bytes of an unfinished one were not."""
 @click.option("--compression-level", type=int, help="zstd's 1 to 22 [1], lz4's 1 to 12.")
 @click.option("--preallocate", is_flag=True, help="Fill a slab with zeros when it begins.")
 @click.option(
+    "--mode",
+    type=MODE,
+    default=DIRECTORY_MODE,
+    help="Of the log's directory if it is created; its files have the same bits.  [700]",
+)
+@click.option(
     "--retention-max-bytes", type=SIZE, help="Keep the log below this total. See --when-full."
 )
 @click.option("--retention-max-age", type=DURATION, help="Let slabs go that are older.")
@@ -353,6 +359,7 @@ def append(
     compression: Compression,
     compression_level: int | None,
     preallocate: bool,  # noqa: FBT001 -- click passes options by name
+    mode: int,
     retention_max_bytes: int | None,
     retention_max_age: float | None,
     retention_max_slabs: int | None,
@@ -391,6 +398,7 @@ def append(
                 compression=compression,
                 compression_level=compression_level,
                 preallocate=preallocate,
+                mode=mode,
             )
         inputs = Inputs(log, paths, delimiter, has_options=has_options())
         appending = Appending(writer, stopping, picks, delimiter, max_record_bytes, inputs)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from aolog.checks import read_mode
 from aolog.cursor import check_name, cursor_names
-from aolog.errors import AologError
+from aolog.errors import AologError, UsageError
 from aolog.quantity import duration_seconds, size_bytes
 from aolog.reader import Reader
 from aolog.storage import Storage
@@ -29,6 +30,7 @@ else:
 __all__ = [
     "CURSOR_NAME",
     "DURATION",
+    "MODE",
     "SIZE",
     "SIZE_OR_ZERO",
     "WHERE",
@@ -171,6 +173,17 @@ class _CursorName(ParamType):
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
+class _Mode(ParamType):
+    name = "octal"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return value if isinstance(value, int) else read_mode(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+MODE = _Mode()
 SIZE, SIZE_OR_ZERO, DURATION, WHERE = _Size(1), _Size(0), _Duration(), _Where()
 CURSOR_NAME = _CursorName()
 

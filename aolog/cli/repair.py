@@ -104,7 +104,9 @@ def _salvage(log: str, path: str, *, as_json: bool) -> int:
         listed.require_slabs()
         with progress("salvage", total_bytes(log), shown=not as_json) as update:
             found = audit(listed, progress=lambda at, _: update(at))
-        count = write_salvage(beside(path), log, found.slabs, listed.storage)
+        count = write_salvage(
+            beside(path, listed.mode_of_copy() & 0o666), log, found.slabs, listed.storage
+        )
     finally:
         listed.close()
     if as_json:

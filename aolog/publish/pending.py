@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from aolog import clock
 from aolog.active import FormatTwoSlab
 from aolog.batch import load_arrow
-from aolog.checks import check_options
+from aolog.checks import check_mode, check_options
 from aolog.codec import packer
 from aolog.errors import StorageError, UsageError
 from aolog.listing import PENDING_SUFFIX, UNBORN_SUFFIX
@@ -21,7 +21,7 @@ from aolog.log import MANIFEST_NAME
 from aolog.manifest import DEPTH_MAX, pending_name
 from aolog.opening import reach_behind
 from aolog.slab import DATA_BEGIN, NO_BASE, SlabHeader, slab_base
-from aolog.storage import Inside, Storage, absolute
+from aolog.storage import DIRECTORY_MODE, Inside, Storage, absolute
 
 if TYPE_CHECKING:
     import os
@@ -104,8 +104,10 @@ class PendingLog:
         max_record_bytes: int = MAX_RECORD_BYTES,
         compression: Compression = "none",
         compression_level: int | None = None,
+        mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
     ) -> None:
+        check_mode(mode)
         check_options(
             slab_bytes=slab_bytes,
             batch_bytes=FRAME_BYTES,
@@ -124,6 +126,7 @@ class PendingLog:
         self._max_record_bytes = max_record_bytes
         self._pack = packer(compression, compression_level)
         self._compressed = compression != "none"
+        self._mode = mode
         self._storage = storage or Storage()
         self._slab: FormatTwoSlab | None = None
         self._names: list[str] = []
@@ -154,7 +157,7 @@ class PendingLog:
     def _begin(self) -> FormatTwoSlab:
         storage = self._storage
         reach = reach_behind(self._path, 0, self._slab_bytes)
-        storage.make_directory(self._path)
+        storage.make_directory(self._path, self._mode)
         name = pending_name(self._job, storage.random_bytes(16).hex(), self._depth)
         self._names.append(name)  # before it is there: discard misses nothing
         file = storage.create(Inside(self._path, name))

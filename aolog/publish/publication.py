@@ -29,7 +29,7 @@ from aolog.publish.completion import complete
 from aolog.publish.forward import roll_forward
 from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
 from aolog.publish.pending import log_path
-from aolog.storage import Inside, Storage, absolute, parent_of
+from aolog.storage import DIRECTORY_MODE, Inside, Storage, absolute, parent_of
 
 if TYPE_CHECKING:
     import os
@@ -107,13 +107,17 @@ def publish(
 
 
 def check_free(
-    root: str | os.PathLike[str], logs: Iterable[str], storage: Storage | None = None
+    root: str | os.PathLike[str],
+    logs: Iterable[str],
+    storage: Storage | None = None,
+    *,
+    mode: int = DIRECTORY_MODE,
 ) -> None:
     """Raises what `publish` would raise now of the root and of these logs: before a job is begun.
-    The root is created if it is not there."""
+    The root is created with the mode if it is not there."""
     storage = storage or Storage()
     where = absolute(root)
-    storage.make_directory(where)
+    storage.make_directory(where, mode)
     logs = list(logs)
     _refuse_nested(where, logs, storage)
     with ExitStack() as held:  # the root's lock to the end: else a publication meets a check

@@ -119,6 +119,7 @@ class Router:
                 max_record_bytes=options.max_record_bytes,
                 compression=options.compression,
                 compression_level=options.compression_level,
+                mode=options.mode,
                 storage=self._storage,
             )
         except UsageError as error:

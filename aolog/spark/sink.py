@@ -88,7 +88,7 @@ def _checked(
         )
     routed = check_columns(schema)
     read = read_sink_options(options, stream=stream)
-    check_free(read.root, [] if routed else [read.log])
+    check_free(read.root, [] if routed else [read.log], mode=read.mode)
     warn_of_limits(read.root, Storage())
     return read
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from aolog.checks import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic
+from aolog.checks import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic, read_mode
 from aolog.codec import CODECS, packer
 from aolog.errors import CodecUnavailable, UsageError
 from aolog.listing import is_log
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
 from aolog.spark.asking import directory, naming, refused, size, unknown, whole_number
-from aolog.storage import Storage
+from aolog.storage import DIRECTORY_MODE, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ _NAMES = {
     name.lower(): name
     for name in (
         "log", "topic", "slabBytes", "maxRecordBytes", "compression", "compressionLevel",
-        "txnAppId", "txnVersion", "leftoverSeconds",
+        "mode", "txnAppId", "txnVersion", "leftoverSeconds",
     )
 }  # fmt: skip  # a table
 # Of every write, of streams, and of Kafka's sink: without meaning here.
@@ -52,7 +52,7 @@ _PASSED_OVER = {"path", "checkpointlocation", "queryname", "includeheaders"}
 
 class SinkOptions(NamedTuple):
     """root: absolute. log: of rows whose column does not say. topic: of all records, whatever
-    theirs says. app, version: the transaction of a batch; None without one."""
+    theirs says. mode: of directories that are created. app, version: the transaction of a batch; None without one."""
 
     root: str
     log: str
@@ -61,6 +61,7 @@ class SinkOptions(NamedTuple):
     max_record_bytes: int = MAX_RECORD_BYTES
     compression: Compression = "none"
     compression_level: int | None = None
+    mode: int = DIRECTORY_MODE
     app: str | None = None
     version: int = 0
     leftover_seconds: float = LEFTOVER_SECONDS
@@ -107,6 +108,8 @@ def read_sink_options(
         depth_of(log)
     with naming("topic"):
         topic, _ = check_topic(given.get("topic"))
+    with naming("mode"):
+        mode = read_mode(given.get("mode", f"{DIRECTORY_MODE:o}"))
     app = given.get("txnappid")
     if (app is None) != ("txnversion" not in given):
         raise UsageError("options txnAppId and txnVersion: one needs the other")
@@ -127,6 +130,7 @@ def read_sink_options(
         ),
         compression=cast("Compression", compression),
         compression_level=level or None,
+        mode=mode,
         app=app,
         version=_number(given, "txnVersion", 0, least=0),
         leftover_seconds=_number(given, "leftoverSeconds", int(LEFTOVER_SECONDS)),

@@ -458,6 +458,9 @@ class SimulatedCalls:
         """Nobody has one."""
         return None
 
+    def fchmod(self, fd: int, mode: int, /) -> None:
+        """os.fchmod; all modes stay as they are."""
+
     def adopt(self, fd: int, other: int, /) -> None:
         """The time of change becomes the other's; there are no owners and modes."""
         with self._lock:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from aolog.cli.parse import MODE
 from bridge.cli.options import (
     NumberRange,
     create_topics_option,
@@ -60,6 +61,9 @@ __all__ = ["run"]
 )  # fmt: skip  # as above
 @create_topics_option
 @read_back_option
+@click.option(
+    "--mode", type=MODE, help="Of a dead-letter log's directory that is created.  [default: 700]"
+)
 @click.option(
     "--records-per-second", type=NumberRange(0, min_open=True),
     help="No more of a log, on average.  [default: no bound]",

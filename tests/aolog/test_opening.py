@@ -695,6 +695,9 @@ def test_without_permission_is_an_error_of_its_own(tmp_path: Path) -> None:
             return ran.stdout.splitlines()
 
         denied = "PermissionDenied permission_denied 4"
+        assert asked("aolog.Writer(path)", "aolog.Reader(path)") == [denied] * 2
+        path.chmod(0o755)
+        slab.chmod(0o644)
         assert asked("aolog.Writer(path)", "len(list(aolog.Reader(path)))") == [denied, "nothing"]
         assert asked("aolog.Writer(path)", at=where / "other") == [denied]
         slab.chmod(0o000)

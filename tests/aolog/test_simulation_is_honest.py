@@ -93,6 +93,8 @@ def from_strace(trace: str, directory: str) -> list[Any]:
             ):
                 continue
             args: list[Any] = [os.fsdecode(part) for part in data]
+            if name == "mkdir":
+                args += [int(parts[-1], 8)]
             if name == "open":
                 flags = flags_of(parts[2], OPEN_FLAGS)
                 if flags & os.O_DIRECTORY and flags & os.O_NONBLOCK:
@@ -146,7 +148,14 @@ def test_what_is_recorded_is_what_strace_sees(tmp_path):
         pytest.skip(f"strace may not trace here: {ended.stderr.strip()[-200:]}")
     assert ended.returncode == 0, ended.stderr
     seen = from_strace(trace.read_text(encoding="ascii"), str(where))
-    unseen = {"listdir", "lexists", "lstat", "isdir", "fstat"}  # made of several calls, or of stat
+    unseen = {
+        "fchmod",
+        "listdir",
+        "lexists",
+        "lstat",
+        "isdir",
+        "fstat",
+    }  # made of several calls, or of stat
     told = [entry for entry in json.loads(record.read_text()) if entry[0] not in unseen]
     assert len(told) > 200
     assert {entry[0] for entry in told} == set(NAMES.values())

@@ -108,7 +108,7 @@ PUBLISHING = (
                Edit("aolog/manifest.py", "        directory.lock()\n", "        pass\n")),
     _published("a_live_writer_is_met_after_the_job",
                "test_a_live_writer_is_met_before_a_task_is_begun",
-               Edit(_SINK, "    check_free(read.root, [] if routed else [read.log])\n", "")),
+               Edit(_SINK, "    check_free(read.root, [] if routed else [read.log], mode=read.mode)\n", "")),
     # --- a publication that was killed ---
     _published("a_writer_does_not_roll_forward",
                "test_a_reader_goes_on_over_the_renames",
