@@ -179,7 +179,7 @@ class _Reading:
                     self._hole(view.header)
                 self._slab(view, view.header, following)
             elif following is None:
-                end = view.base + len(view.data)
+                end = max(self.at, view.base + len(view.data))
                 sure = any(_says_format(self.known, seen) for seen in self.views[:_PROBES])
                 reason: GapReason = "corrupt" if sure else "torn_or_corrupt"
                 self.gaps.append(Gap(self.at, end, "foreign" if view.foreign else reason, None))
