@@ -1,0 +1,110 @@
+"""Runs the tests of the compiled code with AddressSanitizer and UndefinedBehaviorSanitizer.
+
+    python -m tests.sanitize [--long] [TEST...]
+
+The extensions are built with both from the sources that pyproject.toml names, in a copy of the
+checkout, and the tests run there in one process. It ends at the first error, with the sanitizer's
+report. Leaks are not looked for: CPython leaves memory to the system at its end. Needs gcc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("aolog", "bridge", "bench", "fuzz", "tests")
+# Calls the C functions, and what a hostile or unlucky caller may pass: 15 s of one core.
+TESTS = ["tests/aolog/test_speed.py", "tests/bridge/test_producing.py"]
+# What uses them, under fault injection and with random input: two minutes.
+LONG_TESTS = [
+    "tests/aolog/test_arrow.py",
+    "tests/aolog/test_columns.py",
+    "tests/aolog/test_concurrency.py",
+    "tests/aolog/test_reader.py",
+    "tests/aolog/test_writer.py",
+    "tests/bridge/test_messages.py",
+    "tests/bridge/test_planning.py",
+]
+# They begin processes without the environment that loads the sanitizers, or without the compiled half.
+SKIPPED = [
+    "test_what_the_compiled_half_does_is_tested_in_python_too",
+    "test_pyarrow_is_imported_only_when_it_is_asked_for",
+    "test_without_the_compiled_half_rows_are_taken_by_calls",
+]
+FLAGS = [
+    "-shared", "-fPIC", "-g", "-O1", "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+]  # fmt: skip  # a list
+ENVIRONMENT = {
+    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # tests ask for too much memory
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "PYTHONMALLOC": "malloc",  # Python's own allocator hides what is used after it was freed
+}
+IS_SANITIZED = """
+import sys, aolog, aolog._speed, bridge._produce
+files = aolog._speed.__file__, bridge._produce.__file__
+assert aolog.backend == "compiled" and all(f.startswith(sys.argv[1]) for f in files), files
+assert "libasan" in open("/proc/self/maps").read()
+"""
+
+
+def build(tree: Path) -> None:
+    """The extensions, beside their sources."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))
+    include = sysconfig.get_paths()["include"]
+    for extension in project["tool"]["setuptools"]["ext-modules"]:
+        target = f"{extension['name'].replace('.', '/')}.abi3.so"
+        command = ["gcc", *FLAGS, f"-I{include}", *extension["sources"], "-o", target]
+        subprocess.run(command, cwd=tree, check=True)
+
+
+def environment() -> dict[str, str]:
+    """In which Python can load them: a sanitizer's library comes before all others."""
+    names = ("libasan.so", "libstdc++.so.6")  # with the second, exceptions of C++ libraries work
+    found = [
+        subprocess.run(
+            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in names
+    ]
+    return {**os.environ, **ENVIRONMENT, "LD_PRELOAD": " ".join(found)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sanitize")
+    parser.add_argument("--long", action="store_true", help="also tests of what uses the code")
+    parser.add_argument("tests", nargs="*", help="instead of those of the compiled code")
+    args = parser.parse_args()
+    tests = args.tests or (TESTS + LONG_TESTS if args.long else TESTS)
+    with tempfile.TemporaryDirectory(prefix="aolog-sanitize-") as name:
+        tree = Path(name).resolve()
+        ignored = shutil.ignore_patterns("*.so", "__pycache__")
+        for folder in COPIED:
+            shutil.copytree(ROOT / folder, tree / folder, ignore=ignored)
+        for file in ("pyproject.toml", "README.md"):
+            shutil.copy2(ROOT / file, tree / file)
+        build(tree)
+        sanitized = environment()
+
+        def python(*arguments: str) -> int:
+            command = [sys.executable, *arguments]
+            return subprocess.run(command, cwd=tree, env=sanitized, check=False).returncode
+
+        # A report must come through: not swallowed with what a test writes to descriptor 2, nor
+        # preceded by faulthandler's.
+        options = ["-q", "-x", "--capture=sys", "-p", "no:faulthandler", "-p", "no:cacheprovider"]
+        options += ["-o", "timeout=600", f"--basetemp={tree}/tmp"]
+        options += ["-k", " and ".join(f"not {test}" for test in SKIPPED)]
+        return python("-c", IS_SANITIZED, str(tree)) or python("-m", "pytest", *options, *tests)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
