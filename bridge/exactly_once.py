@@ -475,7 +475,8 @@ class ExactlyOnce:
     def _go_back(self, position: Position) -> None:
         self._ahead.forget()
         self._full = False
-        self._source.go_to(position)
+        if position != self._source.position:  # else nothing was read: nor is a loss known yet
+            self._source.go_to(position)
 
     def _send(self) -> None:
         """Sends what is ready, as far as the transaction and the client's queue take it."""

@@ -41,6 +41,7 @@ from tests.bridge.against_kafka import (
     set_limit,
 )
 from tests.bridge.conftest import (
+    SOON_S,
     Process,
     Run,
     append,
@@ -510,23 +511,28 @@ def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge
     with bounded(log) as writer:
         append(writer, range(1))
         writer.flush()
-        run = exactly(name, drain=False, bytes_per_second=150_000)
+        run = exactly(name, drain=False, bytes_per_second=50_000)
         run.until(lambda s: s.acknowledged == 1)
-        written, until_s = 1, time.monotonic() + 4.0
-        while time.monotonic() < until_s:
+        written, until_s = 1, time.monotonic() + SOON_S
+        while run.statuses[-1].lost_records < 5_000 or run.statuses[-1].gaps < 3:
+            assert time.monotonic() < until_s
             append(writer, range(written, written + 500))
             written += 500
             time.sleep(0.02)
         writer.flush()
         run.until(lambda s: s.acknowledged + s.lost_records >= written)
         status = run.stop()
-    assert status.lost_records > 1000
     assert status.acknowledged + status.lost_records == written
     assert len(committed_in(kafka, name, 2)) == status.acknowledged
 
 
 def test_after_a_kill_the_cluster_says_what_of_a_loss_was_delivered(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
+    kafka: KafkaServer,
+    topic: TopicFactory,
+    log: Path,
+    start: Start,
+    exactly: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The local cursor is behind, and what it has not passed is gone."""
     name = topic(1)
@@ -544,12 +550,12 @@ def test_after_a_kill_the_cluster_says_what_of_a_loss_was_delivered(
     assert cursor.address == local
     lost = gone(log, 9_000, 1_000)
     assert 0 < lost < cursor.pruned.records_lost
+    monkeypatch.setattr("bridge.exactly_once.ANSWER_S", SOON_S)
     kafka.pause()
-    process = start(name, *options)
-    process.until(lambda s: len(process.statuses) > 2)
+    run = exactly(name, drain=False)
+    run.until(lambda _: len(run.statuses) > 10)
     kafka.resume()
-    last = process.until(lambda s: s["lag_records"] == 0)
-    assert last["lost_records"] == lost
-    assert process.terminate() == 0
-    assert {status["lost_records"] for status in process.statuses} <= {0, lost}
+    run.until(lambda s: s.lag_records == 0 and s.acknowledged)
+    assert {status.lost_records for status in run.statuses} <= {0, lost}
+    assert run.stop().lost_records == lost
     assert len(committed_in(kafka, name, 1)) == 9_000 - lost
