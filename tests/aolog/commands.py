@@ -87,7 +87,7 @@ def on_terminal(module: str, *args: object, stop_at: bytes | None = None) -> tup
     seen = b""
     with subprocess.Popen(
         [sys.executable, "-m", module, *map(os.fsencode, map(str, args))],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "500", "LINES": "50"},  # win
         stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal,
     ) as child:  # fmt: skip  # one process
         try:
