@@ -19,12 +19,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["FAULTS", "NO_TOPIC", "ROWS", "TOO_LARGE", "UNKNOWN_TOPIC", "Fault", "Kind", "Row",
+__all__ = ["FAULTS", "NO_READ", "NO_TOPIC", "ROWS", "TOO_LARGE", "UNKNOWN_TOPIC", "Fault", "Kind", "Row",
            "advice", "fault_of", "kind_of", "row_of"]  # fmt: skip  # one thing, one line
 
 TOO_LARGE = "MSG_SIZE_TOO_LARGE"
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
-NO_TOPIC = "NO_TOPIC"  # the bridge's own: neither the record nor the configuration names one
+# The bridge's own codes. Neither the record nor the configuration names a topic:
+NO_TOPIC = "NO_TOPIC"
+# Kafka's code does not say which right is missing:
+NO_READ = "NO_READ"
 
 
 class Fault(Enum):
@@ -126,6 +129,8 @@ _rows(NO_TOPIC, Kind.TOPIC_MISSING, "it names no topic and there is no default",
       "name a default with --topic")  # fmt: skip  # as above
 _rows("TOPIC_AUTHORIZATION_FAILED", Kind.TOPIC_FORBIDDEN, "the bridge has no right to the topic",
       "grant Write and Describe on the topic")  # fmt: skip  # as above
+_rows(NO_READ, Kind.TOPIC_FORBIDDEN, "the bridge has no right to read the topic",
+      "grant Read, Write and Describe on the topic, or go on with --no-read-back")  # fmt: skip  # as above
 _rows("CLUSTER_AUTHORIZATION_FAILED", Kind.LOCKED_OUT,
       "the bridge may not write with idempotence",
       "grant Write on a topic, or IdempotentWrite on the cluster")  # fmt: skip  # as above

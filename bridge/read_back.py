@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from bridge.error_table import Kind, kind_of
+from bridge.error_table import NO_READ, Kind, kind_of
 from bridge.identity import Identity
 from bridge.librdkafka import (
     ANSWER_S,
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from bridge.lane import LaneKey
     from bridge.recognise import Claims
 
-__all__ = ["NO_READ", "ReadBack"]
+__all__ = ["ReadBack"]
 
-NO_READ = "NO_READ"  # a code of the bridge's own: Kafka's does not say which right is missing
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
 _PURPOSE = (
     "the bridge reads what has arrived before it sends again, so that nothing arrives twice; grant"
