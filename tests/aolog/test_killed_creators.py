@@ -40,7 +40,7 @@ def write(storage: Storage, log_format: str = "aolog") -> None:
 
 
 @pytest.mark.parametrize("log_format", ["aolog", "queuefka"])
-@pytest.mark.parametrize("n", range(1, 30))
+@pytest.mark.parametrize("n", range(1, 45))
 def test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next(
     n: int, log_format: str
 ) -> None:
@@ -51,7 +51,7 @@ def test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next(
             assert b"kept" in [record.value for record in reader]
 
 
-@pytest.mark.parametrize("n", range(1, 40))
+@pytest.mark.parametrize("n", range(1, 70))  # a commit makes fewer calls
 def test_a_commit_over_one_that_was_not_durable_never_costs_both_copies(n: int) -> None:
     """The process died between its write and its sync; then the power fails in the next commit,
     which writes over the other copy: the only durable one."""
