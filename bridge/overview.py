@@ -17,11 +17,13 @@ from aolog import Lag
 from bridge.status import COUNTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from bridge.status import Status
 
 __all__ = ["STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "overview", "removed", "state_of"]
+
+_TOTALS = (*COUNTED, "lost_records", "gaps", "restarts")  # what a log's row counts and never loses
 
 LIVE_LAG_S = 1.0  # a log that is written to always has a record under way
 # Ten times the longest wait that a thread has without a sign of life, but for a disk.
@@ -72,6 +74,11 @@ class LogStatus(NamedTuple):
     lag: Lag | None = None
 
     @property
+    def counted_anything(self) -> bool:
+        """Whether a count is not zero."""
+        return any(getattr(self, name) for name in _TOTALS)
+
+    @property
     def lag_records(self) -> int | None:
         """Not acknowledged; None if that is not known."""
         if self.lag is not None:
@@ -111,7 +118,7 @@ class LogStatus(NamedTuple):
         del own["lag"]
         shown = {} if status is None else status._asdict()
         shown |= {name: getattr(self, name) for name in ("lag_records", "lag_bytes", "lag_seconds")}
-        for name in ("state", *COUNTED, "lost_records", "gaps", "error"):
+        for name in ("state", *_TOTALS, "error"):
             shown.pop(name, None)
         return {**own, **shown}
 
@@ -141,15 +148,18 @@ class Overview(NamedTuple):
     ahead_records: int = 0
 
 
-def removed(cluster: str, counts: Mapping[str, int]) -> LogStatus:
-    """What was counted, since the process started, of logs that are gone: totals never fall."""
+def removed(cluster: str, logs: Sequence[LogStatus]) -> LogStatus:
+    """What was counted, since the process started, of logs that are gone: totals never fall.
+
+    logs: the last status of each, or an earlier row of this kind.
+    """
     return LogStatus(
         log="(removed logs)",
         path="",
         cluster=cluster,
         phase=Phase.REMOVED,
         state="stopped",
-        **{name: counts[name] for name in (*COUNTED, "restarts")},
+        **{name: sum(getattr(log, name) for log in logs) for name in _TOTALS},
         silent_s=None,
         error=None,
         code=None,

@@ -18,7 +18,7 @@ import logging
 import queue
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,6 @@ from bridge.overview import LogStatus, Overview, Phase, overview, removed
 from bridge.pace import Pace
 from bridge.plans import Plan, plans
 from bridge.routing import clusters_of
-from bridge.status import COUNTED
 from bridge.task import Task
 from bridge.tree import Tree, is_gone, missing
 
@@ -73,7 +72,7 @@ class Supervisor:
         self._pace = Pace()  # one for all and always, so that plans stay equal
         self._plans = self._plan(config)
         self._tasks: dict[tuple[str, str], Task] = {}
-        self._removed: dict[str, Counter[str]] = {}  # by cluster: of logs that are gone
+        self._removed: dict[str, LogStatus] = {}  # by cluster: of logs that are gone
         self._removing = threading.Lock()  # `look` sees a log, or its counts as removed, never both
         self._told: queue.SimpleQueue[object] = queue.SimpleQueue()  # its put is reentrant
         self._tree = _tree(config)
@@ -100,9 +99,8 @@ class Supervisor:
     def look(self) -> list[LogStatus]:
         """How each log stands, and what was counted of those that are gone."""
         with self._removing:
-            tasks = list(self._tasks.values())
-            gone = [removed(cluster, counts) for cluster, counts in self._removed.items()]
-            return [task.look() for task in tasks] + gone
+            tasks = list(self._tasks.values())  # at once: a scan may add one meanwhile
+            return [*[task.look() for task in tasks], *self._removed.values()]
 
     def overview(self) -> Overview:
         """How all stand together."""
@@ -291,12 +289,12 @@ class Supervisor:
             if task.ending != "gone":
                 task.stop("gone")
             return
-        last = task.look()
-        counts = Counter({name: getattr(last, name) for name in (*COUNTED, "restarts")})
+        cluster, before = key[1], self._removed.get(key[1])
+        gone = removed(cluster, [task.look()] if before is None else [before, task.look()])
         with self._removing:
             del self._tasks[key]
-            if counts.total():
-                self._removed.setdefault(key[1], Counter()).update(counts)
+            if gone.counted_anything:
+                self._removed[cluster] = gone
         self._unwatch(task)
         _log.info("%s is gone", task.name, extra={"event": "log_gone"})
 
