@@ -501,7 +501,7 @@ def begin_format_1_slab(
     """A new format-1 slab at `base`, its name durable; or the one there, from `offset` on."""
     name = directory / slab_name(base)
     if offset is not None:
-        storage.sync_directory(directory)  # whoever created it may have been killed before
+        storage.sync_directory(directory)  # its creator may have been killed before its sync
         return FormatOneSlab(storage.open_write(name), base, offset, slab_bytes)
     file = storage.create(name)
     try:

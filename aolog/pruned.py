@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aolog.log import Log
 
-__all__ = ["PrunedUnread", "both", "pruned_before", "pruned_to_json"]
+__all__ = ["WARN_EVERY_S", "PrunedUnread", "both", "pruned_before", "pruned_to_json"]
 
 WARN_EVERY_S = 60.0  # a full log may lose a slab many times a second: one line a minute says it
 _NEVER_S = float("inf")

@@ -226,8 +226,8 @@ def seal_state(slab: SlabAudit, successor: SlabHeader | None) -> SealState:
 
 
 def _of_slab(slab: SlabAudit, seal: SealState, *, any_header: bool) -> list[Finding]:
-    """Damage of a slab that costs no record, or is the cause of a gap that is told. any_header:
-    whether any slab of the log has one: repair empties none of a log that has none."""
+    """Damage of a slab that costs no record, or that causes a reported gap. any_header: whether any
+    slab of the log has a header; repair empties no slab of a log without one."""
     if slab.format == 1:
         return []
     found = []

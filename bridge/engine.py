@@ -40,9 +40,9 @@ up, with all that the client has queued for them.
 Poison. The cluster refuses requests, not records, and reports innocent neighbours too. So after
 a refusal (`suspect`) the lane, or where it is not known each that may be meant, is sent again in
 groups a fraction as large, one group at a time, until a group is one record: that one is poison.
-It is set aside before anything behind it in its lane is sent, durably, so that what arrived
-behind it vouches for it too; or, where `poison` is "stop", its lane stands before it. Only what
-is the record's own fault is poison (see error_table): for anything else its lane stands.
+It is set aside, durably, before the next record of its lane is sent: so a later record that has
+arrived proves that this one was dealt with. Where `poison` is "stop", its lane stops before it.
+Only the record's own fault is poison (see error_table). Every other fault stops the lane.
 
 How much is under way at all, `window` says: it begins small on each connection and follows how
 long what was sent has waited.

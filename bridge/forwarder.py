@@ -297,7 +297,7 @@ class Forwarder:
         )
 
     def _lag(self, position: Position) -> Lag:
-        """What is left to send: behind the position, and before `until`."""
+        """What is left to send: from the position to `until`."""
         reader, until = self._source.reader, self._until
         lag = reader.lag_from(*position)
         if until is None:

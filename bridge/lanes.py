@@ -92,7 +92,7 @@ class LaneNotes:
         path = notes_path(log_path, cursor)
         fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun, cluster=Identity(path))
         try:
-            text = NotesFile(path, storage).read()
+            text = fresh._file.read()
         except FileNotFoundError:
             if begun:
                 _log.warning("%s is missing: destinations are read back from their begin", path)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog import Gap
 from aolog.losses import Losses
 from aolog.notices import records_lost
-from aolog.pruned import both
+from aolog.pruned import WARN_EVERY_S, both
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["LogLosses"]
 
 _log = logging.getLogger("bridge")
-WARN_EVERY_S = 60.0  # retention may remove a slab many times a second: one line a minute says it
 
 
 class _Loss(NamedTuple):

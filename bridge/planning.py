@@ -57,8 +57,8 @@ def plan(
     """Which records to send, and what the engine has to know before the first is sent.
 
     begin: where reading began. aside: addresses of records that were set aside before. bytes_max:
-    what a record may take. A lane with poison in it stops before that, or goes on after it; it
-    always stops before a record that is refused for what is not the record's fault.
+    what a record may take. A lane stops before poison, or sets it aside and goes on, as the policy
+    says. It always stops before a record that is refused for another reason.
     """
     by_lane = groups(list(given.lanes))
     by_lane.pop(None, None)

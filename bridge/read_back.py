@@ -81,8 +81,8 @@ class ReadBack:
         return {number: partition.leader for number, partition in found.partitions.items()}
 
     def ends(self, lane: LaneKey, timeout_s: float | None = None) -> tuple[int, int]:
-        """(first offset, offset behind the last). Raises NoAnswer, Refused without the right to
-        read, and ToldToStop."""
+        """(first offset, offset after the last). Raises NoAnswer, ToldToStop, and Refused where the
+        right to read is missing."""
         self._mind()
         timeout_s = ANSWER_S if timeout_s is None else timeout_s
         try:

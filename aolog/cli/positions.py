@@ -22,7 +22,7 @@ __all__ = ["HEAD", "Standing", "row", "standing", "standings"]
 class Standing(NamedTuple):
     """A cursor. state: "ok", "pruned" where retention removed records that it has not read, or the
     code of what is wrong with it; position and lag are None as far as that hides them. held:
-    whether a reader has it, None if that cannot be told. pruned: what it lost, None if nothing."""
+    whether a reader has it, None if that is unknown. pruned: what it lost, None if nothing."""
 
     name: str
     state: str

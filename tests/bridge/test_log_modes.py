@@ -1,4 +1,4 @@
-"""Who may read the logs that the bridge makes: the owner, unless it is told otherwise."""
+"""The modes of logs that the bridge creates: only the owner reads them, unless an option says more."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def forward_refusals(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) ->
     return noticed
 
 
-# --- what is not the record's fault -----------------------------------------------------------
+# --- other faults: never poison ---------------------------------------------------------------
 
 
 def only_when_it_is_there(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:

@@ -1,5 +1,5 @@
-"""Topics that are missing, against Apache Kafka with its own defaults, where whoever asks for a topic
-with creation allowed creates it: asking creates nothing, and what is created is said."""
+"""Missing topics, against Apache Kafka with its own defaults, where a metadata request may create a
+topic: looking creates nothing, and the bridge reports what it has created."""
 
 from __future__ import annotations
 
