@@ -335,7 +335,7 @@ def test_another_cluster_is_refused_before_anything_is_written(
     with Writer(log) as writer:
         append(writer, range(10, 20))
     path = Path(notes_path(str(log), "bridge"))
-    notes = json.loads(path.read_text())
+    notes = notes_of(log)
     assert notes["cluster"]
     path.write_text(json.dumps({**notes, "cluster": "another"}))
     with pytest.raises(OtherCluster, match="is of another"):
@@ -348,7 +348,7 @@ def test_another_cluster_is_refused_before_anything_is_written(
     seek(str(log), None, cursor="bridge", forget_cluster=True)
     exactly(name).end()
     assert_arrived(records_of(log), committed_in(kafka, name), topic=name)
-    assert json.loads(path.read_text())["cluster"] == notes["cluster"]
+    assert notes_of(log)["cluster"] == notes["cluster"]
 
 
 def test_a_transaction_timeout_that_the_cluster_does_not_take_ends_it_in_words(

@@ -65,7 +65,8 @@ class Strict(KafkaServer):
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Strict]:
-    """A server with access control, and a user alice without any right."""
+    """A server with access control and without automatic topics, and a user alice without any
+    right."""
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
     try:
         server = Strict(
@@ -73,6 +74,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Strict]:
             {
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS",
+                "auto.create.topics.enable": "false",
                 "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
                 "listener.name.sasl.plain.sasl.jaas.config": (
                     f'{plain} required user_alice="secret";'

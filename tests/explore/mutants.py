@@ -90,9 +90,9 @@ def _acknowledge_without_sync() -> None:
 
 
 def _trust_a_name_that_is_there() -> None:
-    def make_directory(self: Storage, path: str) -> None:
+    def make_directory(self: Storage, path: str, mode: int | None = None) -> None:
         if not self.exists(path):
-            real(self, path)
+            real(self, path, mode)
 
     real = Storage.make_directory
     Storage.make_directory = make_directory  # type: ignore[method-assign]
