@@ -11,19 +11,21 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from aolog.speed import total
-from bridge.engine import Position
+from bridge.engine import Aside, Position
 from bridge.feed import NO_TOPIC, first_ordinal, no_partition
-from bridge.lane import Refusal
+from bridge.lane import NO_PARTITION, Refusal
 from bridge.librdkafka import NotReachable, Refused
 from bridge.messages import messages_of
 from bridge.spreading import Spreading, lanes_by_topic
 from bridge.topics import TOPIC_PAUSE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from aolog import Record
     from aolog.batch import Batch
     from aolog.speed import Rows
+    from bridge.admission import Admission
     from bridge.engine import LaneKey
     from bridge.kafka import Cluster
     from bridge.messages import Callback, Messages
@@ -39,13 +41,17 @@ _BYTES_MAX = 16 << 20  # of keys and values too, and a batch more
 
 class Ready:
     """Records of one batch, and behind which position they end. refusal: why the record at `end`
-    can never be sent, if it cannot. next: of the first that was not taken. bytes: of keys and
-    values."""
+    is not sent, if it is not. asides: poison among them, to be set aside before the first is sent;
+    the records themselves, by address, and their epoch. next: of the first that was not taken.
+    bytes: of keys and values."""
 
     def __init__(self, messages: Messages, ordinals: Sequence[int] | None, end: Position) -> None:
         self.messages = messages
         self.end = end
         self.refusal: Refusal | None = None
+        self.asides: tuple[Aside, ...] = ()
+        self.records_aside: dict[int, Record] = {}
+        self.epoch = 0
         self.lanes: list[LaneKey] = []
         self.next = 0
         self.bytes, _ = total(messages.sizes)
@@ -56,9 +62,12 @@ class Ready:
         """How many there are."""
         return self.messages.records
 
-    def part(self, count: int, callback: Callback) -> Rows:
-        """The next ones."""
-        return self.messages.part(self.lanes, self.next, self.next + count, callback)
+    def part(self, count: int, callback_of: Callable[[int], Callback] | None) -> Rows:
+        """The next ones. callback_of: of the record at an address."""
+        callbacks: list[Callback] | None = None
+        if callback_of is not None:
+            callbacks = [callback_of(address) for address in self.messages.addresses]
+        return self.messages.part(self.lanes, self.next, self.next + count, callbacks)
 
     def position(self, i: int) -> Position:
         """Of the record at i, or of the end."""
@@ -66,6 +75,13 @@ class Ready:
             return self.end
         ordinal = None if self._ordinals is None else self._ordinals[i]
         return Position(self.messages.addresses[i], ordinal)
+
+    def keep(self, kept: Sequence[int]) -> None:
+        """Of the records only these."""
+        self.messages = self.messages.take(kept)
+        self.bytes, _ = total(self.messages.sizes)
+        if self._ordinals is not None:
+            self._ordinals = [self._ordinals[i] for i in kept]
 
     def refuse(self, i: int, refusal: Refusal) -> None:
         """The record at i is refused; it and what follows are not sent."""
@@ -75,8 +91,10 @@ class Ready:
 
 
 class Ahead:
-    """Reads a log as far ahead as `records`, or some megabytes. routing: where records go. Not
-    thread-safe. Raises what Reader raises."""
+    """Reads a log as far ahead as `records`, or some megabytes. admission: what is known of topics.
+    routing: where records go. stop_at_poison: poison ends what is ready, as whatever else is not
+    sent does. refusals: of records that the cluster has refused. aside: addresses of those that
+    were set aside. Not thread-safe. Raises what Reader raises."""
 
     def __init__(
         self,
@@ -84,11 +102,17 @@ class Ahead:
         partitions: Partitions,
         cluster: Cluster,
         *,
+        admission: Admission,
         routing: Routing,
         uuid: bytes,
         records: int,
+        stop_at_poison: bool,
     ) -> None:
         self._source = source
+        self._admission = admission
+        self._stop_at_poison = stop_at_poison
+        self.refusals: dict[int, Refusal] = {}
+        self.aside: set[int] = set()
         self._partitions = partitions
         self._cluster = cluster
         self._routing = routing
@@ -121,6 +145,11 @@ class Ahead:
         self._batch = None
         self.idle = False
 
+    def passed(self, address: int) -> None:
+        """Nothing before this address is read again."""
+        self.aside = {each for each in self.aside if each >= address}
+        self.refusals = {at: why for at, why in self.refusals.items() if at >= address}
+
     def taken(self, records: int) -> None:
         """So many of the first batch were sent; it goes when it is empty and ends well."""
         ready = self.ready[0]
@@ -138,23 +167,56 @@ class Ahead:
             return
         self._batch = batch
         ready = self._ours(batch)
+        refusals: dict[int, Refusal] = {}
         for topic in dict.fromkeys(ready.messages.topics):
             to = self._routing.of(topic)
             assert to is not None
             found, refusal = self._find(to)
             if refusal is not None:
-                ready.refuse(ready.messages.topics.index(topic), refusal)
-                break
-            if not found:
+                of_topic = zip(ready.messages.addresses, ready.messages.topics, strict=True)
+                refusals |= {address: refusal for address, named in of_topic if named == topic}
+            elif not found:
                 return
+        self._admit(ready, batch, refusals)
         messages = ready.messages
         lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, self._lanes_of)
         ready.lanes = cast("list[LaneKey]", lanes)
         self._batch = None
-        if messages.records or ready.refusal is not None:
+        if messages.records or ready.asides or ready.refusal is not None:
             self._held += messages.records
             self._source.pace.spend(messages.records, ready.bytes, now_s=time.monotonic())
             self.ready.append(ready)
+
+    def _admit(self, ready: Ready, batch: Batch, refusals: dict[int, Refusal]) -> None:
+        """Sorts out what is not sent, and why; refusals: of records whose topic is not used."""
+        messages = ready.messages
+        now_ms = int(time.time() * 1_000)
+        known = self._admission.refusals(messages, self._topic_of, now_ms=now_ms) | self.refusals
+        refusals = known | refusals
+        if refusals.keys().isdisjoint(messages.addresses) and not self.aside:
+            return
+        kept, asides = [], []
+        for i, address in enumerate(messages.addresses):
+            refusal = refusals.get(address)
+            if address in self.aside:
+                continue
+            if refusal is None:
+                kept.append(i)
+            elif self._stop_at_poison or not refusal.is_poison:
+                ready.refuse(i, refusal)
+                break
+            else:
+                lane = self._topic_of(messages.topics[i]) or "", NO_PARTITION
+                asides.append(Aside(ready.position(i), lane, refusal))
+        ready.keep(kept)
+        if asides:
+            wanted = {aside.position.address for aside in asides}
+            ready.asides, ready.epoch = tuple(asides), batch.frames[0].epoch
+            ready.records_aside = {r.address: r for r in batch if r.address in wanted}
+
+    def _topic_of(self, named: str | None) -> str | None:
+        to = self._routing.of(named)
+        return None if to is None else to.topic
 
     def _ours(self, batch: Batch) -> Ready:
         """Without records that go to another cluster."""

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageError, SyncFailed
+from aolog.notices import counted
 from bridge.arrivals import read_back
 from bridge.committer import Committer
 from bridge.dead_letter import DeadLetters
@@ -20,7 +21,7 @@ from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverab
 from bridge.engine import Command, Commit, Connect, Engine, Poison, SetAside, State
 from bridge.error_table import advice
 from bridge.feed import Feed
-from bridge.kafka import Cluster, Delivered, Forbade, KafkaEvent
+from bridge.kafka import Cluster, Delivered, Failed, Forbade, KafkaEvent
 from bridge.lane import Refusal
 from bridge.librdkafka import NotReachable, ToldToStop
 from bridge.recognise import Recogniser
@@ -128,11 +129,14 @@ class AtLeastOnce:
         self._topics = Topics(
             self._cluster, self._engine, notes, recogniser=self._recogniser, give_up=give_up
         )
+        admission = self._cluster.admission()
+        self._topic_settings = self._cluster.topic_settings(admission)
         self._feed = Feed(
             source,
             self._engine,
             self._cluster,
             self._topics,
+            admission=admission,
             routing=routing,
             uuid=notes.source,
             view=view,
@@ -141,7 +145,7 @@ class AtLeastOnce:
         replays = until is not None or view is not None  # it has another command, which ends
         self._again = _REPLAY_AGAIN if replays else _AGAIN
         self._instead = _REPLAY_INSTEAD if replays else _INSTEAD
-        self._draining = False
+        self._draining = self._has_read_back = False
         self._stood: set[LaneKey] = set()
 
     # --- a round ------------------------------------------------------------------------------
@@ -193,6 +197,7 @@ class AtLeastOnce:
     def reopen(self) -> None:
         """As Delivery says."""
         self._topics.hurry()
+        self._topic_settings.forget()
         for key in self._engine.reopen():
             _log.info("%s is tried again", _name(key), extra={"event": "lane_reopened"})
 
@@ -315,11 +320,32 @@ class AtLeastOnce:
             reason = f"{refusal.reason}: {advice(refusal.code)}"
             self._do(engine.failed(reason, now_s=time.monotonic()))
         elif event.suspect:
-            _log.warning("looking for what was refused: %s", event.reason)
-            self._do(engine.suspect(event.reason, event.code, event.lane, now_s=time.monotonic()))
+            self._suspect(event)
         else:
             _log.warning("sending again from the cursor: %s", event.reason)
             self._do(engine.failed(event.reason, now_s=time.monotonic()))
+
+    def _suspect(self, event: Failed) -> None:
+        """A request was refused: for records that are named, or that can be known by what the topic
+        takes, or that have to be looked for."""
+        engine, lane = self._engine, event.lane
+        where = "a partition" if lane is None else _name(lane)
+        lanes = engine.lanes.items()
+        suspected = {lane[0]} if lane else {key[0] for key, each in lanes if each.outstanding}
+        bounds = self._topic_settings.learn(suspected)
+        if bounds:
+            self._cluster.fit(bounds)
+            _log.info("%s rejected a request: %s", where, event.reason)
+            self._do(engine.again(event.reason, now_s=time.monotonic()))
+            return
+        what = "resending smaller groups to find the record"
+        if event.named:
+            what = f"{counted(len(event.named), 'record', ',')} of it will not be sent again"
+        _log.info("%s rejected a request: %s; %s", where, event.reason, what)
+        told = engine.suspect(
+            event.reason, event.code, lane, named=event.named, now_s=time.monotonic()
+        )
+        self._do(told)
 
     def _set_aside(self, command: SetAside) -> None:
         try:
@@ -347,7 +373,7 @@ class AtLeastOnce:
         self._cluster.connect(careful=careful)
         self._topics.forget()
         lanes = dict(self._notes.lanes)
-        if not lanes:
+        if not lanes or (self._has_read_back and not self._engine.in_doubt):
             self._do(self._engine.connected({}))
             return
         if not (self._reads_back or self._notes.clean):
@@ -372,6 +398,7 @@ class AtLeastOnce:
             return
         finally:
             reader.close()
+        self._has_read_back = True
         self._notes.clean = False  # before anything is sent: a crash is no clean stop
         self._saving()()
         self._do(self._engine.connected(arrivals.held))

@@ -10,8 +10,9 @@
     backing_off tick, delay over           connecting   Connect
     stopping    all acknowledged, or late  stopped      Commit, Disconnect
     stopping    failed, to be tried again  stopped      Commit, Disconnect
-    sending     suspect, one of several    backing_off  Commit, Disconnect; then carefully
-    sending     suspect, a single record   backing_off  Commit, Disconnect; then poison
+    sending     suspect, one of several    backing_off  Commit, Disconnect; at once, carefully
+    sending     suspect, a single record   backing_off  Commit, Disconnect; at once, poison
+    sending     suspect, records named     backing_off  Commit, Disconnect; at once, poison
     sending     poison read, to be set by  sending      SetAside
     sending     poison read, to stop       sending      -
     sending     tick, held lanes fill it   backing_off  Commit, Disconnect
@@ -40,9 +41,12 @@ up, with all that the client has queued for them.
 Poison. The cluster refuses requests, not records, and reports innocent neighbours too. So after
 a refusal (`suspect`) the lane, or where it is not known each that may be meant, is sent again in
 groups a fraction as large, one group at a time, until a group is one record: that one is poison.
-It is set aside, durably, before the next record of its lane is sent: so a later record that has
-arrived proves that this one was dealt with. Where `poison` is "stop", its lane stops before it.
-Only the record's own fault is poison (see error_table). Every other fault stops the lane.
+Each record of a group has a report of its own: some refusals name their records (KIP-467; the
+client passes that on if there are several). No pause is made on the way: each step is progress,
+as is a record that is set aside. It is set aside, durably, before the next record of its lane is
+sent: so a later record that has arrived proves that this one was dealt with. Where `poison` is
+"stop", its lane stops before it. Only the record's own fault is poison (see error_table). Every
+other fault stops the lane.
 
 How much is under way at all, `window` says: it begins small on each connection and follows how
 long what was sent has waited.
@@ -56,6 +60,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from bridge.error_table import Kind, kind_of
 from bridge.lane import UNBOUNDED, Lane, LaneKey, Mark, Position, Refusal
 from bridge.protocol import (
     Aside,
@@ -71,7 +76,7 @@ from bridge.protocol import (
 from bridge.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 __all__ = [
     "Aside",
@@ -335,6 +340,7 @@ class Engine:
 
     def set_aside(self, addresses: Iterable[int]) -> None:
         """They are kept elsewhere, durably, or were counted as dropped: done with."""
+        self.attempts = 0
         for address in addresses:
             self._pending.pop(address, None)
             self.refusals.pop(address, None)
@@ -366,31 +372,47 @@ class Engine:
         return self._finish_if_done(now_s)
 
     def suspect(
-        self, reason: str, code: str, key: LaneKey | None = None, *, now_s: float
+        self,
+        reason: str,
+        code: str,
+        key: LaneKey | None = None,
+        *,
+        now_s: float,
+        named: Collection[int] = (),
     ) -> list[Command]:
-        """A request of the lane was refused, or of one that is not known: for which record,
-        nothing says but a request of one."""
+        """A request of the lane was refused, or of one that is not known. named: the addresses of
+        the records to blame; without them nothing tells but a request of one record."""
         if self.over:
             return []
-        if key is not None and key in self.lanes:
-            meant = [self.lanes[key]]
-        else:
-            meant = [lane for lane in self.lanes.values() if lane.outstanding]
-        if key is not None and len(meant) == 1 and meant[0].records == 1:
-            low = meant[0].outstanding[0].first
-            self.refusals[low.address] = Refusal(reason, code)
-            return self.failed(reason, now_s=now_s)
-        for lane in meant:
-            if lane.outstanding:
-                lane.suspect()
-        return self.failed(reason, now_s=now_s)
+        lane = None if key is None else self.lanes.get(key)
+        if lane is not None and lane.records == 1:
+            named = [lane.outstanding[0].first.address]
+            if self.outstanding == 1:  # it was refused, and nothing else was under way
+                self.outstanding = 0
+        if named:
+            self.refusals.update(dict.fromkeys(named, Refusal(reason, code)))
+            return self.again(reason, now_s=now_s)
+        meant = [lane] if lane is not None else self.lanes.values()
+        under_way = [each for each in meant if each.outstanding]
+        narrower = any(each.records > 1 for each in under_way)
+        for each in under_way:
+            each.suspect(names=kind_of(code) is Kind.NEIGHBOUR)
+        return self.again(reason, now_s=now_s) if narrower else self.failed(reason, now_s=now_s)
 
     def refused(self, reason: str, code: str, address: int, *, now_s: float) -> list[Command]:
         """The record at this address is poison, though it was about to be sent."""
         if self.over:
             return []
         self.refusals[address] = Refusal(reason, code)
-        return self.failed(reason, now_s=now_s)
+        return self.again(reason, now_s=now_s)
+
+    def again(self, reason: str, *, now_s: float) -> list[Command]:
+        """Something failed, and more is known now: what is not acknowledged is sent again at
+        once."""
+        commands = self.failed(reason, now_s=now_s)
+        if self.state is State.BACKING_OFF:
+            self.attempts, self._retry_at_s = 0, now_s
+        return commands
 
     def failed(self, reason: str, *, now_s: float) -> list[Command]:
         """Something failed that may succeed later: all that is not acknowledged is sent again,
@@ -469,6 +491,8 @@ class Engine:
         self.outstanding = self._bytes = self._held = self._held_bytes = 0
         self.window.forget()
         for lane in self.lanes.values():
+            if lane.outstanding and lane.closed is not None and lane.closed.is_poison:
+                lane.closed = None  # the poison is after what has to be sent again
             lane.forget()
         for aside in self._pending.values():  # not set aside yet: to be read again
             self.lanes[aside.lane].leave(aside.position)

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import NamedTuple
 
 __all__ = ["FAULTS", "NO_READ", "NO_TOPIC", "ROWS", "TOO_LARGE", "UNKNOWN_TOPIC", "Fault", "Kind", "Row",
-           "advice", "fault_of", "kind_of", "row_of"]  # fmt: skip  # one thing, one line
+           "advice", "fault_of", "kind_of", "names_records", "row_of"]  # fmt: skip  # one thing, one line
 
 TOO_LARGE = "MSG_SIZE_TOO_LARGE"
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
@@ -240,6 +240,16 @@ ROWS = dict(_ROWS)
 assert len(ROWS) == len(_ROWS), "a code has one row"
 
 _UNKNOWN_CODE = Row(Kind.WAITING, "this release does not know the error", "see the broker's log")
+
+
+# The brokers name the records that they refuse so, and the client passes that on where there are
+# several in a request (KIP-467).
+_NAMED = {"INVALID_RECORD", "INVALID_TIMESTAMP"}
+
+
+def names_records(code: str) -> bool:
+    """Whether a request that is refused so is worth another try, with a report on each record."""
+    return code in _NAMED or kind_of(code) is Kind.NEIGHBOUR
 
 
 def row_of(code: str) -> Row:

@@ -23,16 +23,17 @@ from aolog.errors import (
     StorageError,
     SyncFailed,
 )
-from bridge.ahead import Ahead
+from aolog.notices import counted
+from bridge.ahead import Ahead, Ready
 from bridge.committer import Committer
 from bridge.cursor_record import CursorName, CursorRecord
 from bridge.dead_letter import DeadLetters
 from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, Progress, undeliverable
-from bridge.engine import Aside, Poison, Position
-from bridge.error_table import Kind, advice, kind_of
+from bridge.engine import Poison, Position
+from bridge.error_table import Kind, advice, kind_of, names_records
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import Failed, Put
-from bridge.lane import NO_PARTITION, Refusal
+from bridge.lane import Refusal
 from bridge.librdkafka import ANSWER_S
 from bridge.outcomes import (
     Aborted,
@@ -139,8 +140,17 @@ class ExactlyOnce:
             in_doubt=not notes.clean,
         )
         self._committer = Committer(source, self._engine.saved_at)
+        admission = self._cluster.admission()
+        self._topic_settings = self._cluster.topic_settings(admission)
         self._ahead = Ahead(
-            source, self._partitions, self._cluster, routing=routing, uuid=uuid, records=records
+            source,
+            self._partitions,
+            self._cluster,
+            admission=admission,
+            routing=routing,
+            uuid=uuid,
+            records=records,
+            stop_at_poison=poison == "stop",
         )
         self._poison = poison
         self._refusal = Refusal("", "")  # the last
@@ -155,9 +165,8 @@ class ExactlyOnce:
             drop=poison == "drop",
             mode=source.mode,
         )
-        self._known: set[int] = set()
         if poison == "dead-letter":
-            self._known = self._dead.known(source.position.address, notes.aside_from)
+            self._ahead.aside = self._dead.known(source.position.address, notes.aside_from)
         self._full = False  # the client's queue
         # Whether something of ours may be left open; where that was looked for on this connection.
         self._unsure = notes.unsure
@@ -226,6 +235,7 @@ class ExactlyOnce:
 
     def reopen(self) -> None:
         """As Delivery says. Where it stopped before a record it has ended, and is made anew."""
+        self._topic_settings.forget()
         self._engine.retry(now_s=time.monotonic())
 
     def drain(self, to: int) -> bool:
@@ -336,6 +346,7 @@ class ExactlyOnce:
         elif isinstance(event, Committed):
             self._waits, self._said = None, ""
             self._do(engine.committed(now_s=now_s, twice=event.twice))
+            self._ahead.passed(engine.position.address)
         elif isinstance(event, Aborted):
             self._do(engine.aborted(now_s=now_s))
         elif isinstance(event, Impossible):
@@ -344,12 +355,33 @@ class ExactlyOnce:
         elif isinstance(event, Broke):
             self._take_broken(event)
         elif isinstance(event, Failed):
-            _log.warning("the transaction is aborted: %s", event.reason)
             self._refusal = Refusal(event.reason, event.code)
-            again = engine.suspect if event.suspect else engine.failed
-            self._do(again(event.reason, now_s=now_s))
+            if event.suspect:
+                self._suspect(event)
+            else:
+                _log.warning("the transaction is aborted: %s", event.reason)
+                self._do(engine.failed(event.reason, now_s=now_s))
         else:
             self._do(engine.unanswered(event.reason))
+
+    def _suspect(self, event: Failed) -> None:
+        """Something in the transaction was refused: see AtLeastOnce._suspect."""
+        engine, now_s = self._engine, time.monotonic()
+        bounds = self._topic_settings.learn(self._partitions.topics)
+        if bounds:
+            self._cluster.fit(bounds)
+            _log.info("the transaction is aborted: %s", event.reason)
+            self._do(engine.again(event.reason, now_s=now_s))
+            return
+        if event.named:
+            count = counted(len(event.named), "record", ",")
+            _log.info("the transaction is aborted: %s; %s will not be sent", event.reason, count)
+            self._ahead.refusals |= dict.fromkeys(event.named, self._refusal)
+            self._do(engine.again(event.reason, now_s=now_s, named=True))
+            return
+        what = "resending smaller ones to find the record"
+        _log.info("the transaction is aborted: %s; %s", event.reason, what)
+        self._do(engine.suspect(event.reason, now_s=now_s, names=names_records(event.code)))
 
     def _take_broken(self, event: Broke) -> None:
         """The producer is of no use. Without a right to a topic a drain ends, as it does before a
@@ -427,43 +459,35 @@ class ExactlyOnce:
 
     def _settle(self, position: Position) -> None:
         """The record there is not taken: poison, unless that is not the record's fault."""
-        behind, refusal = None, self._refusal
-        if not refusal.is_poison and not self._draining:
+        refusal, now_s = self._refusal, time.monotonic()
+        if refusal.is_poison and self._poison != "stop":  # it is read again, and sorted out
+            self._ahead.refusals[position.address] = refusal
+            self._go_back(position)
+            self._do(self._engine.settled(position, now_s=now_s))
+        elif refusal.is_poison or self._draining:
+            self._do(self._engine.settled(None, now_s=now_s))
+        else:
             at = f"waits at address {position.address}"
             reason = f"{at}: {refusal.reason}: {advice(refusal.code)}"
             if refusal != self._waits:
                 event = {"event": "log_waits", "code": refusal.code}
                 _log.warning("%s", reason, extra=event)
             self._waits = refusal
-            self._do(self._engine.broken(reason, now_s=time.monotonic()))
-            return
+            self._do(self._engine.broken(reason, now_s=now_s))
+
+    def _set_aside(self, ready: Ready) -> bool:
+        """Keeps its poison elsewhere, durably, or counts it as dropped; whether that was done."""
         try:
-            if self._poison != "stop" and refusal.is_poison:
-                behind = self._set_aside(position)
+            self._dead.take(ready.asides, ready.records_aside, ready.epoch)
         except SyncFailed:
             raise
         except StorageError as error:
             _log.warning("nothing can be set aside: %s", error)
             self._do(self._engine.broken(str(error), now_s=time.monotonic()))
-            return
-        self._do(self._engine.settled(behind, now_s=time.monotonic()))
-
-    def _set_aside(self, position: Position) -> Position:
-        """Keeps the record elsewhere, durably, or counts it as dropped; what follows it."""
-        self._go_back(position)
-        batch = self._source.reader.read_batch(0, timeout=0.0)
-        assert batch is not None
-        first, *rest = batch
-        ordinal = None if position.ordinal is None else position.ordinal + 1
-        behind = Position(rest[0].address, ordinal) if rest else self._source.position
-        if first.address not in self._known:
-            to = self._routing.of(first.topic)
-            lane = (to and to.topic) or "", NO_PARTITION
-            aside = Aside(position, lane, self._refusal)
-            self._dead.take((aside,), {first.address: first}, batch.frames[0].epoch)
-            self._known.add(first.address)
-        self._go_back(behind)
-        return behind
+            return False
+        self._ahead.aside.update(ready.records_aside)
+        ready.asides = ()
+        return True
 
     def _unclean(self) -> None:
         """Durable before anything is sent: the local cursor may be behind the cluster's, and which
@@ -481,13 +505,15 @@ class ExactlyOnce:
     def _send(self) -> None:
         """Sends what is ready, as far as the transaction and the client's queue take it."""
         ready, engine = self._ahead.ready[0], self._engine
+        if ready.asides and not self._set_aside(ready):
+            return
         begin = ready.next
         room = min(engine.room, ready.records - begin)
         put = Put(0, None)
         if room and self._unsure and self._look(set(ready.lanes[begin : begin + room])):
             return
         if room:
-            callback = self._cluster.failing() if engine.suspected else None
+            callback = self._cluster.failing if engine.suspected else None
             put = self._cluster.put(ready.part(room, callback))
         self._full = put.records < room
         self._ahead.taken(put.records)
@@ -502,6 +528,8 @@ class ExactlyOnce:
             assert stamp is not None
             self._last = stamp.address, stamp.timestamp_us or 0
             self._do(engine.sent(first, to, put.records, now_s=now_s))
+        elif not room:  # all of it was set aside
+            engine.moved(to)
         if refusal is not None:
             self._refusal = refusal
             self._do(engine.refused(refusal.reason, to))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from aolog.batch import Batch
+    from bridge.admission import Admission
     from bridge.kafka import Cluster
     from bridge.messages import Callback
     from bridge.routing import Routing
@@ -47,7 +48,7 @@ class _Outgoing:
 class Feed:
     """Sends a log's records as the engine wants them. What follows is told as its commands.
 
-    routing: where records go. uuid: in the stamps. view: what becomes of each record that is
+    admission: what is known of topics. routing: where records go. uuid: in the stamps. view: what becomes of each record that is
     read. keyless: the UUID that chooses the partition of records without a key, if it is not
     `uuid`. records: of the batch that was read last, by address, where a command names them.
     """
@@ -59,6 +60,7 @@ class Feed:
         cluster: Cluster,
         topics: Topics,
         *,
+        admission: Admission,
         routing: Routing,
         uuid: bytes,
         view: Callable[[Record], Record] | None = None,
@@ -72,7 +74,7 @@ class Feed:
         self._uuid = uuid
         self._view = view
         self._spreading = Spreading(keyless or uuid)
-        self._bytes_max = cluster.message_bytes_max
+        self._admission = admission
         self._outgoing: _Outgoing | None = None
         self.epoch = 0
         self.records: dict[int, Record] = {}
@@ -119,14 +121,13 @@ class Feed:
         if told is not None:
             source.go_to(begin)
             return told
-        refusals = dict(engine.refusals)
+        refusals = self._refused(messages) | engine.refusals
         lanes = self._lanes(messages, refusals)
         sent, planned = plan(
             Given(messages.addresses, messages.sizes, lanes, first_ordinal(batch), refusals),
             engine.lane,
             begin=begin.address,
             aside=engine.aside,
-            bytes_max=self._bytes_max,
             stop_at_poison=engine.poison == "stop",
         )
         self.epoch = batch.frames[0].epoch
@@ -209,6 +210,15 @@ class Feed:
             key = to.topic, to.partition
             return [key] * count, no_partition(key)
         return self._spreading.lanes(to, partitions, keys, addresses), None
+
+    def _refused(self, messages: Messages) -> dict[int, Refusal]:
+        """What is known beforehand."""
+
+        def topic_of(named: str | None) -> str | None:
+            to = self._routing.of(named)
+            return None if to is None else to.topic
+
+        return self._admission.refusals(messages, topic_of, now_ms=int(time.time() * 1_000))
 
     def _ask(self, look: Callable[[], None]) -> list[Command] | None:
         """None if all is known of the topics that can be; else what follows."""

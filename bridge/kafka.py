@@ -10,10 +10,11 @@ import re
 import time
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from bridge.admission import Admission
 from bridge.error_table import Kind, kind_of
 from bridge.errors import WrongSetting
 from bridge.identity import Identity
@@ -23,7 +24,6 @@ from bridge.librdkafka import (
     ANSWER_S,
     AUTO_CREATE,
     BATCH_BYTES,
-    BATCH_BYTES_MIN,
     CLIENT_LOG,
     DEFAULTS,
     FIXED,
@@ -38,13 +38,15 @@ from bridge.producing import RowProducer
 from bridge.read_back import ReadBack
 from bridge.routing import is_topic_name
 from bridge.topic_creation import TopicCreation
+from bridge.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
     from aolog.speed import Rows
+    from bridge.admission import Bounds
     from bridge.lane import LaneKey
     from bridge.messages import Callback
     from bridge.topic_creation import CreateTopics
@@ -57,6 +59,7 @@ __all__ = [
     "KafkaEvent",
     "Put",
     "check",
+    "with_names",
 ]
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
@@ -118,12 +121,15 @@ class Delivered(NamedTuple):
 
 class Failed(NamedTuple):
     """Something was not delivered. suspect: the cluster refused a request, and it may be for one
-    record in it. code: Kafka's name for the reason. lane: where that is known."""
+    record in it. code: Kafka's name for the reason. lane, address: of the record that reported it,
+    where that is known. named: the addresses of the records that the cluster itself names."""
 
     reason: str
     suspect: bool
     code: str = ""
     lane: LaneKey | None = None
+    address: int | None = None
+    named: tuple[int, ...] = ()
 
 
 class Forbade(NamedTuple):
@@ -136,6 +142,29 @@ class Forbade(NamedTuple):
 
 
 KafkaEvent = Delivered | Failed | Forbade
+_Event = TypeVar("_Event")
+
+
+def with_names(events: Iterable[_Event]) -> list[_Event | Failed]:
+    """Of the reports on a refused request one that names the records to blame, where the cluster
+    does: then, and only then, it reports others in the same request as innocent."""
+    reports: dict[LaneKey, list[Failed]] = {}
+    others: list[_Event | Failed] = []
+    for event in events:
+        if isinstance(event, Failed) and event.lane is not None:
+            reports.setdefault(event.lane, []).append(event)
+        else:
+            others.append(event)
+    by_name: list[_Event | Failed] = []
+    by_request: list[_Event | Failed] = []
+    for of_lane in reports.values():
+        guilty = [report for report in of_lane if kind_of(report.code) is Kind.POISON]
+        if 0 < len(guilty) < len(of_lane):
+            named = tuple(r.address for r in guilty if r.address is not None)
+            by_name.append(guilty[0]._replace(named=named))
+        else:
+            by_request += of_lane
+    return others + by_name + by_request
 
 
 def check(settings: dict[str, str]) -> None:
@@ -199,10 +228,23 @@ class Cluster:
         self.forbidden: str | None = None
         self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
 
-    @property
-    def message_bytes_max(self) -> int:
-        """What a record may take at most, its headers included."""
-        return int(self._settings.get("message.max.bytes", MESSAGE_BYTES_MAX))
+    def admission(self) -> Admission:
+        """What is known of records before they are sent: at first, by the client's settings."""
+        names = ("compression.type", "compression.codec")
+        codecs = {str(self._settings.get(name, "none")) for name in names}
+        return Admission(
+            int(self._settings.get("message.max.bytes", MESSAGE_BYTES_MAX)),
+            compresses=codecs != {"none"},
+        )
+
+    def topic_settings(self, admission: Admission) -> TopicSettings:
+        """Asks for settings of topics."""
+        return TopicSettings(self._settings, admission)
+
+    def fit(self, bounds: Iterable[Bounds]) -> None:
+        """From the next connection on requests are no larger than these topics take."""
+        taken = [min(each.batch_bytes, each.segment_bytes) for each in bounds]
+        self._batch_bytes = max(1, min([self._batch_bytes, *taken]))
 
     # --- producing ----------------------------------------------------------------------------
 
@@ -229,13 +271,6 @@ class Cluster:
             },
             logger=_Listening(partial(self._on_other, self._generation)),
         )
-
-    def narrow(self, *, explained: bool) -> None:
-        """A request was refused for its size: the next connection makes smaller ones, until one
-        record alone turns out to be the reason (explained)."""
-        whole = int(self._settings.get("batch.size", BATCH_BYTES))
-        fewer = min(whole, max(BATCH_BYTES_MIN, self._batch_bytes // 4))
-        self._batch_bytes = whole if explained else fewer
 
     def disconnect(self) -> None:
         """What is not delivered is forgotten here; it is in the log. What was told before still
@@ -312,7 +347,9 @@ class Cluster:
         try:
             self._producer.poll(timeout_s)
         except KafkaException as error:
-            if not self._named():
+            if self._named():
+                self._events = deque(with_names(self._events))
+            else:
                 self._fail(error.args[0], None)
             self._generation += 1
 
@@ -338,7 +375,7 @@ class Cluster:
         if generation != self._generation:
             return
         if error is not None:
-            self._fail(error, lane)
+            self._fail(error, lane, address)
         elif not self._naming:
             self.reachable = True  # the statistics say so a second later
             offset = message.offset()
@@ -367,7 +404,7 @@ class Cluster:
             self._generation += 1
             self._events.append(Failed("another cluster answers", False))
 
-    def _fail(self, error: KafkaError, lane: LaneKey | None) -> None:
+    def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
         kind, reason = kind_of(error.name()), f"{error.name()}: {error.str()}"
         if kind is Kind.LOCKED_OUT:
             self.forbidden = reason
@@ -376,7 +413,7 @@ class Cluster:
             self._events.append(Forbade(reason, error.name(), lane[0]))
         elif lane is None or kind is not Kind.CONSEQUENCE:
             suspect = kind in {Kind.POISON, Kind.NEIGHBOUR}
-            self._events.append(Failed(reason, suspect, error.name(), lane))
+            self._events.append(Failed(reason, suspect, error.name(), lane, address))
 
     def _on_stats(self, text: str) -> None:
         self._on_brokers(json.loads(text)["brokers"].values())

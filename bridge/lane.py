@@ -197,9 +197,12 @@ class Lane:
             share = self.records if self.share is None else self.share
             self.share = max(HELD_SHARE_MIN, min(share, HELD_SHARE_MAX) // HELD_SHARE_CUT)
 
-    def suspect(self) -> None:
-        """One of the outstanding records was refused: they are sent again in smaller groups."""
-        self.suspects.append((self.sent_to, max(1, self.records // NARROWING)))
+    def suspect(self, *, names: bool) -> None:
+        """One of the outstanding records was refused: they are sent again in smaller groups; or, where
+        the cluster names the records that it refuses, once more as they were, each with a report."""
+        whole = names and not self.suspects
+        group = self.records if whole else self.records // NARROWING
+        self.suspects.append((self.sent_to, max(1, group)))
 
     def leave(self, place: Position) -> None:
         """Its records from there on are to be read again."""

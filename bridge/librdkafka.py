@@ -30,7 +30,6 @@ __all__ = [
     "ANSWER_S",
     "AUTO_CREATE",
     "BATCH_BYTES",
-    "BATCH_BYTES_MIN",
     "CLIENT_LOG",
     "DEFAULTS",
     "FIXED",
@@ -51,6 +50,19 @@ __all__ = [
 
 CLIENT_LOG = logging.getLogger("bridge.librdkafka")
 CLIENT_LOG.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
+# What ends a producer or a transaction: the client calls it critical. The bridge expects it, says it
+# in its own words and goes on.
+_EXPECTED = {"FATAL", "TXNERR", "ADDPARTS"}
+
+
+def _demote(record: logging.LogRecord) -> bool:
+    if isinstance(record.args, tuple) and record.args[:1] and record.args[0] in _EXPECTED:
+        record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+        return CLIENT_LOG.isEnabledFor(logging.DEBUG)
+    return True
+
+
+CLIENT_LOG.addFilter(_demote)
 
 # Whether a metadata request creates the topics that it names, where the brokers'
 # auto.create.topics.enable is true. A consumer's default is false, a producer's and an admin
@@ -67,7 +79,6 @@ FIXED: dict[str, object] = {
 # An idempotent producer has one request in flight a partition (measured), so a partition's rate is
 # the request's size over the round trip: as large as brokers take by default.
 BATCH_BYTES = 1_000_000
-BATCH_BYTES_MIN = 16_000  # of a topic that takes less, records are sent in groups of a few
 DEFAULTS: dict[str, object] = {
     "linger.ms": 5,
     # Both are more than the engine lets be outstanding: lanes that flow, lanes that are held, and

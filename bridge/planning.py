@@ -1,7 +1,8 @@
 """Cutting a batch into lanes and marks, and leaving out what a lane does not take. Pure.
 
 The last record of a batch in each lane carries a callback, and each 256th before it: so the
-cursor follows closely and almost no record pays for a callback. A lane takes what it has room
+cursor follows closely and almost no record pays for a callback; where a refusal is looked for,
+each record carries one. A lane takes what it has room
 for (see lane); from the first record that it has none for it is left behind.
 
 Each lane's part is planned by itself: nearly always it is taken whole, which costs no look at
@@ -15,12 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.speed import groups, total
 from bridge.engine import Aside, Planned
-from bridge.error_table import TOO_LARGE
-from bridge.lane import Lane, LaneKey, Mark, Position, Refusal
+from bridge.lane import Lane, LaneKey, Mark, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
+
+    from bridge.lane import Refusal
 
 __all__ = ["MARK_EVERY", "Given", "plan"]
 
@@ -50,22 +52,19 @@ def plan(
     *,
     begin: int = 0,
     aside: AbstractSet[int] = frozenset(),
-    bytes_max: int = 1 << 62,
     stop_at_poison: bool = True,
     mark_every: int = MARK_EVERY,
 ) -> tuple[Sequence[int], Planned]:
     """Which records to send, and what the engine has to know before the first is sent.
 
-    begin: where reading began. aside: addresses of records that were set aside before. bytes_max:
-    what a record may take. A lane stops before poison, or sets it aside and goes on, as the policy
-    says. It always stops before a record that is refused for another reason.
+    begin: where reading began. aside: addresses of records that were set aside before. A lane stops
+    before poison, or sets it aside and goes on, as the policy says. It always stops before a record
+    that is refused for another reason.
     """
     by_lane = groups(list(given.lanes))
     by_lane.pop(None, None)
-    alike = (
-        total(given.sizes)[1] <= bytes_max
-        and (not aside or aside.isdisjoint(given.addresses))
-        and (not given.refusals or given.refusals.keys().isdisjoint(given.addresses))
+    alike = (not aside or aside.isdisjoint(given.addresses)) and (
+        not given.refusals or given.refusals.keys().isdisjoint(given.addresses)
     )
     planned = Planned([], {}, [], {})
     sent: list[list[int]] = []
@@ -77,13 +76,13 @@ def plan(
         taken = indices
         if not alike or room < len(indices) or of_lane.has(given.addresses[indices[0]]):
             part = _Part(key, of_lane, room)
-            taken = part.take(given, indices, aside, bytes_max, stop_at_poison=stop_at_poison)
+            taken = part.take(given, indices, aside, stop_at_poison=stop_at_poison)
             part.tell(planned)
         if taken:
             sent.append(taken)
+            every = 1 if of_lane.suspects else mark_every  # so that a report names its record
             planned.marks.extend(
-                (key, _mark(given, taken[i : i + mark_every]))
-                for i in range(0, len(taken), mark_every)
+                (key, _mark(given, taken[i : i + every])) for i in range(0, len(taken), every)
             )
     planned.poison.sort(key=lambda poison: poison.position.address)
     if sum(map(len, sent)) == len(given.addresses):
@@ -114,14 +113,13 @@ class _Part:
         given: Given,
         indices: list[int],
         aside: AbstractSet[int],
-        bytes_max: int,
         *,
         stop_at_poison: bool,
     ) -> list[int]:
         """Those of the records that it takes now."""
         taken: list[int] = []
         for i in indices:
-            address, size = given.addresses[i], given.sizes[i]
+            address = given.addresses[i]
             if address <= self._has:
                 if self._counted < address <= self._arrived:
                     self._skipped, self._counted = self._skipped + 1, address
@@ -132,8 +130,6 @@ class _Part:
                 self._left = self._left or given.position(i)
                 continue
             refusal = given.refusals.get(address)
-            if refusal is None and size > bytes_max:
-                refusal = Refusal(f"it has {size} bytes, over message.max.bytes", TOO_LARGE)
             if refusal is None:
                 self._room -= 1
                 taken.append(i)

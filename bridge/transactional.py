@@ -24,7 +24,7 @@ from bridge.cursor_topic import CursorTopic
 from bridge.ends import Ends
 from bridge.error_table import Kind, kind_of
 from bridge.errors import DestinationError, Fenced, NotIsolated
-from bridge.kafka import Cluster, Failed, Put
+from bridge.kafka import Cluster, Failed, Put, with_names
 from bridge.lane import Refusal
 from bridge.left_open import LeftOpen, end_again, place_of
 from bridge.librdkafka import (
@@ -134,6 +134,7 @@ class TransactionalCluster(Cluster):
         self._make(
             {
                 **{k: v for k, v in FIXED.items() if k != _GAPLESS},
+                "batch.size": self._batch_bytes,
                 "transactional.id": self._name.transactional_id,
                 _RETRY: self.retry_ms,
             }
@@ -195,11 +196,11 @@ class TransactionalCluster(Cluster):
         self._fail(error, None)
         return Put(sent, None)
 
-    def failing(self) -> Callback:
-        """For records of which one is suspected: each one's failure tells its reason. A report a
-        record costs more than the record (it takes the interpreter's lock in the midst of a
-        commit), so none is asked for where nothing is suspected."""
-        return partial(self._on_failure, self._generation)
+    def failing(self, address: int) -> Callback:
+        """For a record that is suspected, or its neighbours are: its failure tells the reason. A
+        report a record costs more than the record (it takes the interpreter's lock in the midst of
+        a commit), so none is asked for where nothing is suspected."""
+        return partial(self._on_failure, self._generation, address)
 
     @property
     def calling(self) -> bool:
@@ -210,8 +211,8 @@ class TransactionalCluster(Cluster):
         """Serves the client, or waits for a call, for a while; what happened."""
         if self._worker is None:
             self.serve(timeout_s)
-            while self._failures:
-                yield self._failures.popleft()
+            failures, self._failures = with_names(self._failures), deque()
+            yield from failures
             return
         try:
             outcome = self._outcomes.get(timeout_s > 0, timeout_s)
@@ -227,7 +228,7 @@ class TransactionalCluster(Cluster):
 
     def _with_its_reason(self, outcome: TransactionEvent) -> TransactionEvent:
         """What was told during the call counts, if it says more than the call."""
-        told = list(self._failures)
+        told = with_names(self._failures)
         impossible = [event for event in told if isinstance(event, Impossible)]
         if impossible:
             return impossible[0]
@@ -461,22 +462,26 @@ class TransactionalCluster(Cluster):
 
     # --- what an error means ------------------------------------------------------------------
 
-    def _on_failure(self, generation: int, error: KafkaError | None, _message: Any) -> None:
+    def _on_failure(
+        self, generation: int, address: int, error: KafkaError | None, message: Any
+    ) -> None:
         if (
             error is not None
             and generation == self._generation
             and kind_of(error.name()) is not Kind.CONSEQUENCE
         ):
-            self._fail(error, None)
+            self._fail(error, (message.topic(), message.partition()), address)
 
     def _on_brokers(self, brokers: Collection[dict[str, Any]]) -> None:
         super()._on_brokers(brokers)
         self._ends.told(brokers)
 
-    def _fail(self, error: KafkaError, lane: LaneKey | None) -> None:  # noqa: ARG002 -- none here
+    def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
         told = self._told(error)
         if isinstance(told, Unanswered):
             told = Failed(told.reason, False)
+        if isinstance(told, Failed):
+            told = told._replace(lane=lane, address=address)
         self._failures.append(told)
 
     def _broke(self, error: KafkaException) -> Broke | Impossible:

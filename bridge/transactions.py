@@ -12,8 +12,10 @@
     sending      failed                          aborting     Abort
     committing   failed                          backing_off  Save, Disconnect
     committing   failed after a stop             aborting     Abort
-    sending      suspect                         aborting     Abort; then half as many records
-    committing   suspect                         aborting     Abort; then half as many records
+    sending      suspect                         aborting     Abort; then fewer records
+    committing   suspect                         aborting     Abort; then fewer records
+    sending      to be sent again at once        aborting     Abort
+    committing   to be sent again at once        aborting     Abort
     aborting     unanswered                      aborting     Abort
     aborting     aborted                         backing_off  -
     aborting     aborted, one record suspected   settling     Settle
@@ -49,10 +51,12 @@ again, where the cluster may take it for what it has. So it connects again, whic
 epoch.
 
 Poison. The cluster refuses requests, not records, so a refusal makes the whole transaction
-*suspect*: it is aborted, and half as many records are tried, until what is refused is one record
+*suspect*: it is aborted, and an eighth of the records are tried, until what is refused is one record
 alone (`Settle`). Everything before it is committed then. What is beyond it is not touched. Where
-the halves pass and the whole did not (requests too large for a topic that takes each of their
-records), transactions stay small and double with each that passes.
+the parts pass and the whole did not (requests too large for a topic that takes each of their
+records), transactions stay small and double with each that passes. Where the cluster may name the
+records (KIP-467), the same ones are first tried again, with a report on each; and where they are
+named, or the topic's settings tell, they are set aside as the rest is sent (`again`).
 
 The local cursor (`Save`) follows the committed position and is never ahead of it.
 """
@@ -140,6 +144,7 @@ class Save(NamedTuple):
 
 Command: TypeAlias = Connect | Prove | Commit | Abort | Settle | Disconnect | Save
 
+NARROWING = 8  # an abort costs a connection, as much as some commits: see suspect
 _RESTING = {State.STOPPED, State.FAILED}
 _OPEN = {State.SENDING, State.COMMITTING}
 
@@ -287,9 +292,7 @@ class Transactions:
         self._intact = self._intact and not twice
         self.acknowledged += self.outstanding
         self.suspected = max(0, self.suspected - self.outstanding)
-        if self.suspected:
-            self.limit = max(1, self.suspected // 2)
-        else:
+        if not self.suspected:
             self.limit = min(self._records, self.limit * 2)
         self.position = self.sent_to
         self.attempts = 0
@@ -319,14 +322,25 @@ class Transactions:
         self.failed_at = None  # it is found again
         return self._abort(now_s, at_once=False)
 
-    def suspect(self, reason: str, *, now_s: float) -> list[Command]:
-        """Something in the transaction was refused; nothing says which record."""
+    def suspect(self, reason: str, *, now_s: float, names: bool = False) -> list[Command]:
+        """Something in the transaction was refused; nothing says which record. names: it may be
+        said where each record has a report."""
         if self.state not in _OPEN or not self.outstanding:
             return self.failed(reason, now_s=now_s)
         self.failure = reason
         self.failed_at = self._first if self.outstanding == 1 else None
+        whole = names and not self.suspected
         self.suspected = self.outstanding
-        self.limit = max(1, self.suspected // 2)
+        self.limit = self.suspected if whole else max(1, self.suspected // NARROWING)
+        return self._abort(now_s, at_once=True)
+
+    def again(self, reason: str, *, now_s: float, named: bool = False) -> list[Command]:
+        """The transaction cannot be committed, and what the next one must leave out is known. named:
+        by reports on its records; there may be more to name."""
+        if self.state not in _OPEN:
+            return []
+        self.failure, self.failed_at = reason, None
+        self.suspected, self.limit = self.outstanding if named else 0, self._records
         return self._abort(now_s, at_once=True)
 
     def aborted(self, *, now_s: float) -> list[Command]:
@@ -347,6 +361,7 @@ class Transactions:
         if behind is None:
             return self._end(State.FAILED)
         self.position = self.sent_to = behind
+        self.attempts = 0
         self.failed_at = self.failure = None
         self.suspected = 0
         self.limit = self._records

@@ -37,6 +37,7 @@ PURE = {
     "aolog.recovery",
     "aolog.slab",
     "aolog.stamp",
+    "bridge.admission",
     "bridge.cursor_record",
     "bridge.engine",
     "bridge.error_table",
@@ -255,7 +256,8 @@ def test_only_what_speaks_to_a_cluster_imports_the_kafka_client():
     assert importers("confluent_kafka", run_time=False) <= {
         "bridge.kafka", "bridge.librdkafka", "bridge.read_back", "bridge.topic_reader",
         "bridge.transactional", "bridge.cursor_topic", "bridge.left_open", "bridge.kafka_provider",
-        "bridge.embedded", "bridge.producing", "bridge.topic_creation", "aolog.spark.kafka_sink",
+        "bridge.embedded", "bridge.producing", "bridge.topic_creation", "bridge.topic_settings",
+        "aolog.spark.kafka_sink",
     }  # fmt: skip  # a list
 
 

@@ -12,7 +12,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 300  # 20 where nothing else runs
-CASES_OF_BRIDGE = ("throughput", "latency", "delivery", "backlog")  # run by tests of their own
+CASES_OF_BRIDGE = (
+    "throughput",
+    "latency",
+    "delivery",
+    "backlog",
+    "poison",
+)  # run by tests of their own
 CASES_OF_SPARK = ("spark",)  # likewise
 
 

@@ -10,7 +10,7 @@ import pytest
 from aolog import Writer
 from bench import table
 from bench.bridges import KAFKA, MOCK, Bridge, Destination, new_topic, without_kafka
-from bench.cases import backlog, delivery, latency
+from bench.cases import backlog, delivery, latency, poison
 from bench.cases.plan import Plan
 from bench.measure import Wrong, measure
 from bench.panel import read_panel
@@ -138,6 +138,18 @@ def test_a_backlog_that_is_not_drained_is_no_result(mock, plan, tmp_path):
         read_panel(one, rounds=1, progress=quiet)
 
 
+def test_poison_that_is_not_set_aside_is_no_result(mock, plan, tmp_path):
+    records = poison.fill(str(tmp_path / "log"), 600)
+    one = poison.panel_of(plan, mock, str(tmp_path / "log"), records + poison.EVERY)
+    with pytest.raises(Wrong, match="3 of 4 set aside"):
+        read_panel(one, rounds=1, progress=quiet)
+
+
+def test_the_bound_on_poison_is_20_000_records_a_second_where_there_are_many(mock, plan, tmp_path):
+    of_many = poison.panel_of(plan, mock, str(tmp_path / "log"), SIZES["normal"].records)
+    assert [probe.at_most for probe in of_many.probes] == [{poison.US_A_RECORD: 1e6 / 20_000}]
+
+
 def test_kafka_is_left_out_where_it_was_not_asked_for_with_the_reason():
     (one,) = without_kafka(SMALL)
     assert (one.name, one.reason) == (KAFKA, "not at this size")
@@ -159,6 +171,11 @@ def test_every_case_runs_against_kafka_in_both_deliveries(kafka, plan, tmp_path)
     for figures in found.values():
         for name in (backlog.FIRST_MB, backlog.LAST_MB):
             assert 10 < figures[name][0] <= figures[backlog.PEAK_MB][0], name
+
+    records = poison.fill(str(tmp_path / "poison"), SMALL.records)
+    found = read(poison.panel_of(plan, to, str(tmp_path / "poison"), records))
+    assert set(found) == {"at_least_once", "exactly_once"}
+    assert all(figures[poison.RATE][0] > 0 for figures in found.values())
 
     group = replace(delivery.group_of(plan, to), rounds=None)
     measured = measure(group, rounds=0, directory=str(tmp_path), progress=quiet)

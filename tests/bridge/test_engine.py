@@ -183,6 +183,14 @@ def _suspect_one() -> tuple[Engine, list[Command]]:
     return e, commands
 
 
+def _suspect_named() -> tuple[Engine, list[Command]]:
+    e = under_way()
+    commands = e.suspect("no", "INVALID_RECORD", A, named=(10, 20), now_s=0.0)
+    assert e.refusals.keys() == {10, 20}
+    assert not e.careful
+    return e, commands
+
+
 def _poison_aside() -> tuple[Engine, list[Command]]:
     e = sending(poison="dead-letter")
     return e, read(e, 20, [(A, mark(0))], poison=[(10, A)])
@@ -216,6 +224,7 @@ ROWS: dict[tuple[str, str], Callable[[], tuple[Engine, list[Command]]]] = {
     ("stopping", "failed, to be tried again"): _fail_stopping,
     ("sending", "suspect, one of several"): _suspect_several,
     ("sending", "suspect, a single record"): _suspect_one,
+    ("sending", "suspect, records named"): _suspect_named,
     ("sending", "poison read, to be set by"): _poison_aside,
     ("sending", "poison read, to stop"): _poison_stop,
     ("sending", "tick, held lanes fill it"): _held_fill,
@@ -431,6 +440,65 @@ def test_a_refusal_among_many_is_looked_for_in_groups_a_32nd_as_large() -> None:
     assert groups[6] > 10_000
 
 
+def test_a_refusal_is_looked_for_without_a_pause() -> None:
+    e = opened()
+    many(e, 10_000)
+    for _ in range(20):
+        e.suspect("no", "INVALID_RECORD", A, now_s=100.0)
+        assert e.tick(100.0) == [Connect(careful=e.careful)]
+        e.connected({})
+        group = max(1, e.lane(A).room())
+        read(e, 2 + group, [(A, mark(2, 1 + group, group))], left={A: 2 + group}, now_s=100.0)
+
+
+def test_a_lane_of_which_nothing_more_is_learned_is_tried_again_after_pauses_that_grow() -> None:
+    """A refusal of which no report names the lane."""
+    e = sending()
+    pauses = []
+    for _ in range(5):
+        read(e, 10, [(A, mark(0))])
+        e.suspect("no", "_GAPLESS_GUARANTEE", now_s=0.0)
+        pauses.append(e.seconds_to_tick(0.0))
+        again(e)
+    assert pauses[0] > 0
+    assert pauses[-1] > 2 * pauses[0]
+
+
+def test_a_record_that_is_set_aside_is_progress_and_pauses_begin_small_again() -> None:
+    e = sending(poison="dead-letter")
+    for _ in range(10):
+        e.failed("away", now_s=0.0)
+        again(e)
+    assert e.attempts == 10
+    read(e, 20, [(A, mark(0))], poison=[(10, A)])
+    e.set_aside([10])
+    assert e.attempts == 0
+
+
+def test_where_the_cluster_names_records_the_same_are_sent_again_with_a_report_each() -> None:
+    e = opened()
+    many(e, 1_000)
+    e.suspect("no", "_INVALID_DIFFERENT_RECORD", A, now_s=0.0)
+    again(e)
+    e.lane(A).opened = True
+    assert e.lane(A).room() == 1_000
+    read(e, 1_002, [(A, mark(2, 1_001, 1_000))])
+    e.suspect("no", "_INVALID_DIFFERENT_RECORD", A, now_s=0.0)  # and none was named
+    again(e)
+    e.lane(A).opened = True
+    assert e.lane(A).room() == 31
+
+
+def test_after_a_single_record_was_refused_nothing_is_in_doubt() -> None:
+    e = sending()
+    read(e, 10, [(A, mark(0))])
+    e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
+    assert not e.in_doubt
+    e = under_way()
+    e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
+    assert e.in_doubt
+
+
 def test_a_lane_is_careful_up_to_what_was_suspect_and_other_lanes_are_not_at_all() -> None:
     e = opened()
     many(e, 100)
@@ -489,6 +557,15 @@ def test_poison_that_could_not_be_set_aside_is_read_again() -> None:
     again(e)
     assert e.begin() == at(10)
     assert not e.lane(A).has(10)
+
+
+def test_a_lane_that_stops_before_poison_sends_again_what_is_before_that() -> None:
+    e = opened()
+    read(e, 40, [(A, mark(2))], left={A: 10}, poison=[(10, A)])
+    e.failed("away", now_s=0.0)
+    again(e)
+    assert e.standing == {}
+    assert e.begin() == at(2)
 
 
 def test_to_stop_is_to_stop_one_lane_and_the_cursor() -> None:
@@ -862,7 +939,7 @@ class Bridge(RuleBasedStateMachine):
 
     @initialize(
         seed=st.integers(0, 10**6),
-        poison=st.sets(st.integers(0, 60), max_size=3),
+        poison=st.sets(st.integers(0, 60), max_size=6),
         policy=st.sampled_from(["stop", "dead-letter"]),
     )
     def begin(self, seed: int, poison: set[int], policy: Poison) -> None:
@@ -890,7 +967,7 @@ class Bridge(RuleBasedStateMachine):
             entropy=self.random,
         )
         self.engine.aside |= {a for a in self.dead if a >= self.committed.address}
-        self.crashed = False
+        self.crashed = self.has_read_back = False
         self.forget()
 
     def forget(self) -> None:
@@ -919,7 +996,10 @@ class Bridge(RuleBasedStateMachine):
                 self.forget()
             else:
                 there = {k: p for k, p in self.partitions.items() if k not in self.away}
-                held = {key: part.stored[-1] for key, part in there.items() if part.stored}
+                held = {}
+                if self.engine.in_doubt or not self.has_read_back:
+                    held = {key: part.stored[-1] for key, part in there.items() if part.stored}
+                self.has_read_back = True
                 self.do(self.engine.connected(held))
                 for lane in self.LANES:
                     if lane in self.away:
@@ -1019,8 +1099,15 @@ class Bridge(RuleBasedStateMachine):
             return
         lane, request = self.answers.popleft()
         if request.refused:
-            named = lane if any(out.marked for out in request.records) else None
-            self.do(self.engine.suspect("no", "INVALID_RECORD", named, now_s=self.now_s))
+            reports = [out.address for out in request.records if out.marked]
+            guilty = {out.address for out in request.records} & self.poison
+            named: list[int] = []
+            code = "INVALID_RECORD"
+            if 1 < len(guilty) < len(request.records):  # then the cluster names them
+                named = [address for address in reports if address in guilty]
+                code = code if named else "_INVALID_DIFFERENT_RECORD"
+            where = lane if reports else None
+            self.do(self.engine.suspect("no", code, where, named=named, now_s=self.now_s))
             return
         for i, out in enumerate(request.records):
             if out.marked:
@@ -1189,7 +1276,7 @@ def walk(seed: int) -> None:
     """The model's rules at random, more of what moves records than of what disturbs them."""
     chance = random.Random(seed)
     bridge = Bridge()
-    poison = {chance.randrange(30) for _ in range(2)}
+    poison = {chance.randrange(30) for _ in range(chance.choice([2, 8]))}
     bridge.begin(seed, poison, chance.choice(["stop", "dead-letter"]))
     steps: list[Callable[[], None]] = [
         lambda: bridge.append(chance.randint(1, 12)),

@@ -150,18 +150,34 @@ def test_a_lane_with_just_enough_room_is_taken_whole() -> None:
     assert [mark.records for mark in marks] == [256, 44]
 
 
-def test_a_record_too_large_for_the_client_is_poison() -> None:
-    lane = Lane(opened=True)
+def test_poison_is_left_out_and_the_lane_goes_on() -> None:
+    refusal = Refusal("too large", "MSG_SIZE_TOO_LARGE")
     sent, planned = plan(
-        given(range(4), [LANES[0]] * 4, sizes=[5, 6, 6, 0]),
-        lambda _: lane,
-        bytes_max=5,
+        given(range(4), [LANES[0]] * 4, sizes=[5, 6, 6, 0], refusals={1: refusal, 2: refusal}),
+        lambda _: Lane(opened=True),
         stop_at_poison=False,
     )
     assert list(sent) == [0, 3]
     assert [aside.position.address for aside in planned.poison] == [1, 2]
-    assert {aside.refusal.code for aside in planned.poison} == {"MSG_SIZE_TOO_LARGE"}
     assert [mark.bytes for _, mark in planned.marks] == [5]
+
+
+def test_a_lane_stops_before_what_is_not_its_records_fault_whatever_becomes_of_poison() -> None:
+    missing = Refusal("no such topic", "UNKNOWN_TOPIC_OR_PART")
+    sent, planned = plan(
+        given(range(4), [LANES[0]] * 4, refusals={2: missing}),
+        lambda _: Lane(opened=True),
+        stop_at_poison=False,
+    )
+    assert list(sent) == [0, 1]
+    assert planned.left == {LANES[0]: Position(2, 2)}
+    assert [aside.refusal for aside in planned.poison] == [missing]
+
+
+def test_each_record_has_a_report_of_its_own_where_a_refusal_is_looked_for() -> None:
+    lane = Lane(opened=True, suspects=[(900, 300)])
+    _, marks = plan_one_lane(300, lane=lane)
+    assert [mark.records for mark in marks] == [1] * 300
 
 
 def test_what_is_not_ours_is_not_sent() -> None:

@@ -224,9 +224,9 @@ def forward_refusals(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) ->
     noticed: list[str] = []
     suspect = Engine.suspect
 
-    def watched(self: Engine, reason: str, *arguments: Any, now_s: float) -> Any:
+    def watched(self: Engine, reason: str, *arguments: Any, **more: Any) -> Any:
         noticed.append(reason)
-        commands = suspect(self, reason, *arguments, now_s=now_s)
+        commands = suspect(self, reason, *arguments, **more)
         broker.clear_request_errors(PRODUCE)
         if not self.refusals:
             broker.push_request_errors(PRODUCE, [0, 87, 87])

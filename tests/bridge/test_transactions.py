@@ -137,6 +137,10 @@ CASES: dict[tuple[str, str], Row] = {
     ("committing", "failed"): (committing, lambda m: m.failed("no", now_s=NOW)),
     ("sending", "suspect"): (lambda: open_with(2), lambda m: m.suspect("no", now_s=NOW)),
     ("committing", "suspect"): (committing, lambda m: m.suspect("no", now_s=NOW)),
+    ("sending", "to be sent again at once"): (
+        lambda: open_with(2), lambda m: m.again("no", now_s=NOW),
+    ),
+    ("committing", "to be sent again at once"): (committing, lambda m: m.again("no", now_s=NOW)),
     ("aborting", "unanswered"): (aborting, lambda m: m.unanswered("late")),
     ("aborting", "aborted"): (aborting, lambda m: m.aborted(now_s=-1.0)),
     ("aborting", "aborted, one record suspected"): (
@@ -227,27 +231,55 @@ def test_where_a_connection_broke_while_committing_the_clusters_word_counts_and_
     assert (m.position, m.acknowledged, m.in_doubt) == (at(4), 4, False)
 
 
-@pytest.mark.parametrize("poison", range(16))
-def test_bisection_finds_one_refused_record_in_few_transactions(poison: int) -> None:
-    m = sending(records=16)
-    transactions = 0
+@pytest.mark.parametrize("poison", [0, 1, 499, 500, 501, 4_095])
+def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> None:
+    m = sending(records=4_096)
+    aborted = committed = 0
     while m.state is not State.SETTLING:
-        transactions += 1
-        assert transactions <= 10
         begin = m.position.ordinal or 0
-        count = min(m.room, 16 - begin)
+        count = min(m.room, 4_096 - begin)
         commands = m.sent(at(begin), at(begin + count), count, now_s=NOW) or m.tick(9.0)
         assert commands == [Commit(at(begin + count), again=False)]
         if begin <= poison < begin + count:
+            aborted += 1
             assert m.suspect("no", now_s=NOW) == [Abort(at(begin))]
             if m.aborted(now_s=NOW) == [Connect()]:
                 m.found(at(begin), now_s=NOW)
         else:
+            committed += 1
             m.committed(now_s=NOW)
+    assert aborted == 5  # of 4,096, 512, 64, 8 and one
+    assert committed <= 4 * 7
     assert m.position == at(poison)
     m.settled(at(poison + 1), now_s=NOW)
     m.found(at(poison + 1), now_s=NOW)
-    assert (m.position, m.room) == (at(poison + 1), 16)
+    assert (m.position, m.room) == (at(poison + 1), 4_096)
+
+
+def test_where_the_cluster_may_name_records_the_same_ones_are_tried_once_more() -> None:
+    m = open_with(4)
+    m.suspect("no", now_s=NOW, names=True)
+    m.aborted(now_s=NOW)
+    m.found(at(0), now_s=NOW)
+    assert (m.room, m.suspected) == (4, 4)
+    m.sent(at(0), at(4), 4, now_s=NOW)
+    m.suspect("no", now_s=NOW, names=True)  # it did not
+    m.aborted(now_s=NOW)
+    m.found(at(0), now_s=NOW)
+    assert m.room == 1
+
+
+def test_where_it_is_known_what_to_leave_out_the_rest_is_sent_without_a_pause() -> None:
+    m = open_with(4)
+    assert m.again("no", now_s=NOW) == [Abort(at(0))]
+    assert m.aborted(now_s=NOW) == [Connect()]
+    m.found(at(0), now_s=NOW)
+    assert (m.room, m.suspected) == (4, 0)
+    m.sent(at(0), at(3), 3, now_s=NOW)
+    m.again("no", now_s=NOW, named=True)
+    m.aborted(now_s=NOW)
+    m.found(at(0), now_s=NOW)
+    assert (m.room, m.suspected) == (4, 3)  # each of them has a report again
 
 
 def test_where_only_large_transactions_are_refused_they_stay_small_and_grow_again() -> None:
@@ -265,8 +297,8 @@ def test_where_only_large_transactions_are_refused_they_stay_small_and_grow_agai
             m.committed(now_s=NOW)
             begin += count
         assert m.state is State.SENDING
-    assert sizes[:5] == [64, 32, 16, 8, 4]
-    assert max(sizes[4:]) <= 8
+    assert sizes[:3] == [64, 8, 1]
+    assert max(sizes[2:]) <= 8
     assert len(sizes) < 1000  # not one record at a time
 
 
@@ -413,9 +445,9 @@ class Bridges(RuleBasedStateMachine):
 
     # --- what happens
 
-    @rule(count=st.integers(1, 20), poison=st.sampled_from([0, 0, 1]))
+    @rule(count=st.integers(1, 20), poison=st.sampled_from([0, 0, 1, 3]))
     def append(self, count: int, poison: int) -> None:
-        if poison:
+        for _ in range(poison):
             self.poison.add(self.records + self.random.randrange(count))
         self.records += count
 
@@ -426,10 +458,13 @@ class Bridges(RuleBasedStateMachine):
             return
         begin = m.sent_to.ordinal or 0
         count = min(count, m.room, self.records - begin)
-        if count > 0:
+        ready = self.wanted(begin + count, begin)
+        if ready:
             if self.mine == self.epoch:
-                self.open += range(begin, begin + count)
-            self.do(m.sent(at(begin), at(begin + count), count, now_s=self.now_s))
+                self.open += ready
+            self.do(m.sent(at(ready[0]), at(begin + count), len(ready), now_s=self.now_s))
+        elif count > 0:  # all of it was set aside
+            m.moved(at(begin + count))
 
     @precondition(lambda self: self.asked)
     @rule(answered=st.sampled_from([True, True, True, False]))
@@ -460,13 +495,17 @@ class Bridges(RuleBasedStateMachine):
         elif isinstance(command, Settle):
             assert command.position.ordinal in self.poison - self.passed
             assert self.seen == self.wanted(command.position.ordinal)
-            self.passed.add(command.position.ordinal)
-            self.do(m.settled(at(command.position.ordinal + 1), now_s=self.now_s))
+            self.passed.add(command.position.ordinal)  # and it is read again
+            self.do(m.settled(command.position, now_s=self.now_s))
 
     def commit(self, command: Commit, *, answered: bool) -> None:
         m = self.machine
-        if self.poison & set(self.open):
-            self.do(m.suspect("refused", now_s=self.now_s))
+        if guilty := self.poison & set(self.open):
+            if 1 < len(guilty) < len(self.open) and m.suspected:  # then each has a report
+                self.passed |= guilty
+                self.do(m.again("refused", now_s=self.now_s, named=True))
+            else:
+                self.do(m.suspect("refused", now_s=self.now_s, names=self.random.random() < 0.5))
             return
         if self.open:  # done already where the answer to the first was lost
             self.seen += self.open
@@ -525,8 +564,8 @@ class Bridges(RuleBasedStateMachine):
 
     # --- what is promised
 
-    def wanted(self, end: int) -> list[int]:
-        return [i for i in range(end) if i not in self.passed]
+    def wanted(self, end: int, begin: int = 0) -> list[int]:
+        return [i for i in range(begin, end) if i not in self.passed]
 
     @invariant()
     def each_record_is_seen_once_and_in_order(self) -> None:
