@@ -353,8 +353,8 @@ class AtLeastOnce:
         except SyncFailed:
             raise
         except StorageError as error:
-            _log.warning("nothing can be set aside: %s", error)
-            self._do(self._engine.failed(str(error), now_s=time.monotonic()))
+            reason = f"no record can be set aside: {error}"
+            self._do(self._engine.failed(reason, now_s=time.monotonic()))
             return
         self._engine.set_aside(aside.position.address for aside in command.records)
         self._do(self._feed.send())

@@ -12,7 +12,8 @@ A record keeps its key, value, headers, timestamp and topic; behind its headers 
     aolog-refused-at     ISO 8601, UTC
 
 It is durable before the cursor passes the record. What was set aside and not passed before a
-crash is known by its origin, and neither set aside nor sent again.
+crash is known by its origin, and neither set aside nor sent again. It needs room: on a full disk
+the record waits, and all of the log with it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Reader, Writer
 from aolog.checks import RECORD_BYTES_MAX
-from aolog.errors import NotALog, UsageError
+from aolog.errors import NotALog, StorageError, UsageError
 from aolog.notices import counted
 from aolog.storage import DIRECTORY_MODE, Inside
 from bridge.stamp import Stamp, decode_stamp, encode_stamp
@@ -202,6 +203,7 @@ class DeadLetters:
         self.path = dead_letter_path(log_path, cursor)
         self.set_aside = self.dropped = 0
         self._drop = drop
+        self._failed = ""
         self._source = source
         self._storage = storage
         self._log = DeadLetterLog(self.path, storage, mode)
@@ -228,6 +230,18 @@ class DeadLetters:
     def take(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
         """Sets records aside, durably on return. records: by address. epoch: of the log where
         they are. Raises what Writer raises; where that may pass, it can be called again."""
+        if self._drop:
+            self.dropped += len(asides)
+        else:
+            try:
+                self._append(asides, records, epoch)
+            except StorageError as error:
+                if str(error) != self._failed:  # it is tried again and again
+                    _log.warning("no record can be set aside in %s: %s", self.path, error)
+                self._failed = str(error)
+                raise
+            self.set_aside += len(asides)
+            self._failed = ""
         first = asides[0]
         _log.warning(
             "%s %s from address %d on: %s",
@@ -236,11 +250,6 @@ class DeadLetters:
             first.position.address,
             first.refusal.reason,
         )
-        if self._drop:
-            self.dropped += len(asides)
-        else:
-            self._append(asides, records, epoch)
-            self.set_aside += len(asides)
 
     def _append(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
         for position, destination, refusal in asides:

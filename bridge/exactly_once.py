@@ -482,8 +482,8 @@ class ExactlyOnce:
         except SyncFailed:
             raise
         except StorageError as error:
-            _log.warning("nothing can be set aside: %s", error)
-            self._do(self._engine.broken(str(error), now_s=time.monotonic()))
+            reason = f"no record can be set aside: {error}"
+            self._do(self._engine.broken(reason, now_s=time.monotonic()))
             return False
         self._ahead.aside.update(ready.records_aside)
         ready.asides = ()

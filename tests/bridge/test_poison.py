@@ -160,14 +160,16 @@ def test_a_crash_between_dead_letter_and_cursor_leaves_one_copy_and_no_delivery(
 
 
 def test_a_full_disk_keeps_the_dead_letter_waiting_and_makes_no_second_copy(
-    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip  # as it is called
     large = with_large(log)
     sync, failed = Writer.sync, []
 
     def full(self: Writer) -> int:
         if len(failed) < 3 and self.path.endswith("dead-letter"):
             failed.append(1)
+            assert not any(line.startswith("set aside") for line in caplog.messages)
             raise StorageFull("no space left on device", path=self.path)
         return sync(self)
 
@@ -176,6 +178,10 @@ def test_a_full_disk_keeps_the_dead_letter_waiting_and_makes_no_second_copy(
     assert len(failed) == 3
     assert [letter.origin.address for letter in letters(log)] == large
     assert status.acknowledged + status.skipped == 500
+    told = [line for line in caplog.messages if "set aside" in line]
+    assert [line for line in told if line.startswith("no record can be set aside")] == told[:1]
+    assert "no space left on device" in told[0]
+    assert [int(line.split()[2]) for line in told[1:]] in ([3], [1, 2], [2, 1], [1, 1, 1])
 
 
 def test_dead_letters_of_another_cursor_are_elsewhere(tmp_path: Path) -> None:
