@@ -17,7 +17,7 @@ from aolog.notices import counted
 from bridge.arrivals import read_back
 from bridge.committer import Committer
 from bridge.dead_letter import DeadLetters
-from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverable
+from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, STUCK_S, Progress, undeliverable
 from bridge.engine import Command, Commit, Connect, Engine, Poison, SetAside, State
 from bridge.error_table import advice
 from bridge.feed import Feed
@@ -147,6 +147,7 @@ class AtLeastOnce:
         self._instead = _REPLAY_INSTEAD if replays else _INSTEAD
         self._draining = self._has_read_back = False
         self._stood: set[LaneKey] = set()
+        self._too_few: str | None = None
 
     # --- a round ------------------------------------------------------------------------------
 
@@ -173,6 +174,7 @@ class AtLeastOnce:
         if engine.over:
             return
         self._tell_standing()
+        self._look_for_replicas(now_s)
         busy = bool(engine.outstanding or feed.waiting)
         more = engine.wants_batch and not feed.waiting and not feed.idle
         for event in self._cluster.poll(BUSY_S if busy and not more else 0):
@@ -259,7 +261,7 @@ class AtLeastOnce:
             acknowledged=engine.acknowledged,
             skipped=engine.skipped,
             outstanding=engine.outstanding,
-            error=cluster.trouble(engine.failure) or self._held_up(),
+            error=cluster.trouble(engine.failure) or self._too_few or self._held_up(),
             dead_lettered=dead.set_aside,
             dropped=dead.dropped,
             standing=len(engine.standing),
@@ -275,6 +277,15 @@ class AtLeastOnce:
                 until = "" if asked else f"; {self._again}"
                 return _stands(key, "waits at", lane.behind.address, lane.closed) + until
         return None
+
+    def _look_for_replicas(self, now_s: float) -> None:
+        """Where a lane has no answer for long: whether its partition has too few replicas."""
+        lanes = self._engine.lanes.items()
+        stuck = {key[0] for key, lane in lanes if lane.stuck_s(now_s) > STUCK_S}
+        if not stuck:
+            self._too_few = None
+        elif self._cluster.reachable:
+            self._too_few = self._topic_settings.too_few_in_sync(stuck, now_s)
 
     def _tell_standing(self) -> None:
         """Once for each lane that has come to stand. Of topics that are missing `topics` tells."""

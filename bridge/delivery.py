@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from bridge.engine import Position
     from bridge.lane import Refusal
 
-__all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "Delivery", "Progress",
-           "undeliverable"]  # fmt: skip  # one thing, one line
+__all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "STUCK_S", "Delivery",
+           "Progress", "undeliverable"]  # fmt: skip  # one thing, one line
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
 IDLE_S = 0.2  # an idle wait: how late a signal or a due commit may be noticed
+STUCK_S = 5.0  # without an answer to what was sent: then it is asked why
 BUSY_S = 0.005  # a wait while acknowledgements are under way: how late new records are read
 
 

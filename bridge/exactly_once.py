@@ -28,7 +28,7 @@ from bridge.ahead import Ahead, Ready
 from bridge.committer import Committer
 from bridge.cursor_record import CursorName, CursorRecord
 from bridge.dead_letter import DeadLetters
-from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, Progress, undeliverable
+from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, STUCK_S, Progress, undeliverable
 from bridge.engine import Poison, Position
 from bridge.error_table import Kind, advice, kind_of, names_records
 from bridge.errors import DestinationError, WrongSetting
@@ -155,6 +155,8 @@ class ExactlyOnce:
         self._poison = poison
         self._refusal = Refusal("", "")  # the last
         self._waits: Refusal | None = None  # for what is not a record's fault, until it goes on
+        self._unanswered_s: float | None = None  # since when a commit is not answered, and why
+        self._too_few: str | None = None
         self._said = ""  # the last reason for which it connected anew
         self._draining = False
         self._dead = DeadLetters(
@@ -290,7 +292,7 @@ class ExactlyOnce:
             acknowledged=engine.acknowledged,
             skipped=self._skipped,
             outstanding=engine.outstanding,
-            error=cluster.trouble(engine.failure),
+            error=cluster.trouble(self._too_few or engine.failure),
             dead_lettered=self._dead.set_aside,
             dropped=self._dead.dropped,
         )
@@ -345,6 +347,7 @@ class ExactlyOnce:
             self._do(engine.proven(now_s=now_s, twice=event.twice))
         elif isinstance(event, Committed):
             self._waits, self._said = None, ""
+            self._unanswered_s = self._too_few = None
             self._do(engine.committed(now_s=now_s, twice=event.twice))
             self._ahead.passed(engine.position.address)
         elif isinstance(event, Aborted):
@@ -363,6 +366,7 @@ class ExactlyOnce:
                 self._do(engine.failed(event.reason, now_s=now_s))
         else:
             self._do(engine.unanswered(event.reason))
+            self._look_for_replicas(now_s)
 
     def _suspect(self, event: Failed) -> None:
         """Something in the transaction was refused: see AtLeastOnce._suspect."""
@@ -382,6 +386,13 @@ class ExactlyOnce:
         what = "resending smaller ones to find the record"
         _log.info("the transaction is aborted: %s; %s", event.reason, what)
         self._do(engine.suspect(event.reason, now_s=now_s, names=names_records(event.code)))
+
+    def _look_for_replicas(self, now_s: float) -> None:
+        """Where a commit is not answered for long: whether a topic has too few replicas."""
+        self._unanswered_s = self._unanswered_s or now_s
+        if now_s - self._unanswered_s > STUCK_S and self._cluster.reachable:
+            topics = self._partitions.topics
+            self._too_few = self._topic_settings.too_few_in_sync(topics, now_s)
 
     def _take_broken(self, event: Broke) -> None:
         """The producer is of no use. Without a right to a topic a drain ends, as it does before a

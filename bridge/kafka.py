@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.admission import Admission
-from bridge.error_table import Kind, kind_of
+from bridge.error_table import Kind, advice, kind_of
 from bridge.errors import WrongSetting
 from bridge.identity import Identity
 from bridge.lane import Refusal
@@ -320,7 +320,7 @@ class Cluster:
         """Why nothing goes on, in words for status; None if it does. failure: what was last done
         for nothing."""
         if self.forbidden is not None:
-            return f"{self.forbidden}; check credentials and rights"
+            return self.forbidden
         if self.reachable:
             return failure
         if self._away is not None:  # says more than a failure that follows from it
@@ -384,7 +384,7 @@ class Cluster:
     def _on_error(self, generation: int, error: KafkaError) -> None:
         kind = kind_of(error.name())
         if kind is Kind.UNREACHABLE:
-            self.last_error = self._away = away(error.str())
+            self.last_error = self._away = away(error.str(), self._servers)
         elif error.code() != ALL_DOWN or self.last_error is None:
             # How many are down says less than why one is.
             self.last_error = f"{self._servers}: {error.str()}"
@@ -407,7 +407,7 @@ class Cluster:
     def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
         kind, reason = kind_of(error.name()), f"{error.name()}: {error.str()}"
         if kind is Kind.LOCKED_OUT:
-            self.forbidden = reason
+            self.forbidden = f"{reason}: {advice(error.name())}"
             self._events.append(Forbade(reason, error.name()))
         elif kind is Kind.TOPIC_FORBIDDEN and lane is not None:
             self._events.append(Forbade(reason, error.name(), lane[0]))

@@ -96,7 +96,7 @@ class KafkaProvider:
     def _on_error(self, error: KafkaError) -> None:
         # How many are down says less than why one is; one that is let go says that it was purged.
         if error.code() != ALL_DOWN and self._producer is not None:
-            self._last_error = away(error.str())
+            self._last_error = away(error.str(), self._settings["bootstrap.servers"])
 
     def open(self) -> None:
         """Makes a producer. Raises NotReachable if the cluster does not answer."""

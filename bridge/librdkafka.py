@@ -102,7 +102,7 @@ MOCK_CLUSTER = "mockCluster"  # the id of an embedded broker's cluster begins so
 _PURGE_POLLS, _PURGE_POLL_S = 20, 0.05  # a second at most; what is left then goes with the producer
 
 _AWAY = re.compile(
-    r"(?:\w+://)?(?P<broker>\S+?)(?:/(?:bootstrap|-?\d+))?: "
+    r"(?:\w+://)?(?P<broker>\S+?)(?:/(?:bootstrap|-?(?P<node>\d+)))?: "
     r"(?:Connect to \S+ failed: |Failed to resolve '\S+': )?"
     r"(?P<why>.+?)(?: \(after \d+ms in state \w+.*\))?"
 )
@@ -155,16 +155,21 @@ def consumer(settings: dict[str, Any], group: str, **more: object) -> Consumer:
     )
 
 
-def away(said: str) -> str:
+def away(said: str, servers: str) -> str:
     """Which broker cannot be reached and why, of what the client says of it:
 
     host:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 0ms in ...)
+
+    servers: that were configured; where the broker is none of them, the cluster has named it.
     """
     found = _AWAY.fullmatch(said)
     if found is None:
         return said
-    why = found["why"]
-    return f"{found['broker']}: {why if why[:2].isupper() else why[:1].lower() + why[1:]}"
+    why, broker = found["why"], found["broker"]
+    why = why if why[:2].isupper() else why[:1].lower() + why[1:]
+    if found["node"] is not None and broker not in re.split(r"[,\s]+|\w+://", servers):
+        why += " (the cluster advertises this address: see the brokers' advertised.listeners)"
+    return f"{broker}: {why}"
 
 
 def let_go(producer: Producer) -> None:

@@ -1,7 +1,8 @@
-"""Asks the cluster for a topic's settings, once it has refused a record for that topic.
+"""Asks the cluster for a topic's settings, once it has refused a record for that topic, or takes none
+for long.
 
-One of the modules that speak to a Kafka cluster as a client; see `kafka`. A cluster that refuses
-nothing is asked nothing. Without the right to describe a topic's settings (DescribeConfigs) its
+One of the modules that speak to a Kafka cluster as a client; see `kafka`. A cluster that takes
+everything is asked nothing. To ask creates no topic. Without the right to describe a topic's settings (DescribeConfigs) its
 bad records are found by sending smaller groups, which is slower.
 """
 
@@ -12,23 +13,25 @@ import time
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
     AdminClient,
     ConfigResource,
 )
 
 from bridge.admission import KNOWN_MS, bounds_of
+from bridge.error_table import advice
 from bridge.librdkafka import ANSWER_S, CLIENT_LOG, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from bridge.admission import Admission, Bounds
 
 __all__ = ["TopicSettings"]
 
 _log = logging.getLogger("bridge")
+_LOOK_PAUSE_S, _LOOK_S = 10.0, 2.0
 
 
 class TopicSettings:
@@ -40,6 +43,8 @@ class TopicSettings:
         self._admission = admission
         self._asked_s: dict[str, float] = {}
         self._silent: set[str] = set()
+        self._look_due_s = 0.0
+        self._too_few: str | None = None
 
     def forget(self) -> None:
         """Somebody may have changed a topic, or granted a right."""
@@ -71,6 +76,34 @@ class TopicSettings:
             self._admission.learn(topic, bounds, now_ms=int(time.time() * 1_000))
             found.append(bounds)
         return found
+
+    def too_few_in_sync(self, topics: Collection[str], now_s: float) -> str | None:
+        """Why these topics take nothing, if it is for want of replicas: the client is told so, asks
+        again and says nothing. Asks at most each ten seconds; the last answer until then."""
+        if now_s < self._look_due_s:
+            return self._too_few
+        self._look_due_s = now_s + _LOOK_PAUSE_S
+        admin = AdminClient(self._settings, logger=CLIENT_LOG)
+        names = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        settings = admin.describe_configs(names, request_timeout=_LOOK_S)
+        found = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_LOOK_S)
+        too_few = None
+        for name in names:
+            try:
+                wanted = int(settings[name].result(_LOOK_S)["min.insync.replicas"].value)
+                partitions = found[name.name].result(_LOOK_S).partitions
+            except (KafkaException, FutureTimeoutError):
+                continue
+            for partition in partitions:
+                if len(partition.isr) < min(wanted, len(partition.replicas)):
+                    too_few = (
+                        f"NOT_ENOUGH_REPLICAS: {name.name}/{partition.id} has {len(partition.isr)} "
+                        f"in sync, and min.insync.replicas={wanted}: {advice('NOT_ENOUGH_REPLICAS')}"
+                    )
+        if too_few not in {None, self._too_few}:
+            _log.warning("%s", too_few)
+        self._too_few = too_few
+        return too_few
 
     def _tell(self, topic: str, why: str) -> None:
         """Once for each topic."""

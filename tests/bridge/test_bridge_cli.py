@@ -649,7 +649,14 @@ def test_an_error_is_said_when_it_comes_and_not_again_each_time(
     ],
 )
 def test_of_what_the_client_says_which_broker_and_why_is_left(said: str, words: str) -> None:
-    assert away(said) == words
+    assert away(said, "10.0.0.1:9092,[::1]:9 no.host:9092,ssl://k:1") == words
+
+
+def test_a_broker_that_the_cluster_named_is_told_from_one_that_was_configured() -> None:
+    said = "10.0.0.1:9092/7: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
+    assert away(said, "kafka:9092, 10.0.0.1:9092") == "10.0.0.1:9092: connection refused"
+    assert "advertises this address" in away(said, "kafka:9092")
+    assert "advertises" not in away(said.replace("/7", "/bootstrap"), "kafka:9092")
 
 
 @pytest.mark.parametrize("records", [0, 10])

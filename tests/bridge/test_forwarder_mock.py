@@ -699,7 +699,7 @@ def test_wrong_credentials_are_an_outage_with_a_reason(
     fill(log, 100)
     run = forward(drain=True)
     status = run.until(lambda s: s.error and "AUTHORIZATION" in s.error)
-    assert "check credentials and rights" in (status.error or "")
+    assert "grant Write on a topic, or IdempotentWrite on the cluster" in (status.error or "")
     assert status.state in {"connecting", "backing_off", "sending"}
     assert run.alive
     broker.clear_request_errors(INIT_PRODUCER_ID)

@@ -107,6 +107,28 @@ def test_while_a_partition_has_no_leader_the_others_flow_on(
     assert_arrived(records, consume(cluster.bootstrap_servers, name, PARTITIONS), topic=name)
 
 
+@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_too_few_replicas_in_sync_are_a_reason_while_it_waits(
+    cluster: KafkaCluster, log: Path, forward: Callable[..., Run], delivery: str
+) -> None:
+    victim = next(node for node in (1, 2, 3) if node != cluster.controller)
+    leader = next(node for node in (1, 2, 3) if node != victim)
+    name = f"three-{uuid.uuid4().hex[:8]}"
+    cluster.create_topic(name, [[leader, victim]])
+    servers = cluster.bootstrap_servers
+    run = forward(
+        log_with(log, range(100)), topic=name, bootstrap_servers=servers, delivery=delivery
+    )
+    run.until(lambda s: s.acknowledged == 100)
+    cluster.nodes[victim].kill()
+    log_with(log, range(100, 200))
+    status = run.until(lambda s: "NOT_ENOUGH_REPLICAS" in (s.error or ""))
+    assert f"{name}/0 has 1 in sync, and min.insync.replicas=2" in (status.error or "")
+    cluster.nodes[victim].start()
+    run.until(lambda s: s.acknowledged == 200 and s.error is None)
+    assert run.stop().lag_records == 0
+
+
 def log_with(log: Path, numbers: range) -> Path:
     with Writer(log) as writer:
         append(writer, numbers)

@@ -4,6 +4,7 @@ Kafka with access control. 60 s: a server of its own."""
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from aolog import Writer
 from bridge import topics
 from bridge.errors import Undeliverable
 from bridge.forwarder import Forwarder
-from tests.bridge.against_kafka import committed_in
+from tests.bridge.against_kafka import committed_in, name_of
 from tests.bridge.conftest import Run, append, cursor_of, fill, records_of
 from tests.kafka.server import KafkaServer, KafkaUnavailable
 
@@ -80,7 +81,8 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Strict]:
                     f'{plain} required user_alice="secret";'
                 ),
             },
-            {"SASL": "SASL_PLAINTEXT"},
+            {"SASL": "SASL_PLAINTEXT", "FAR": "PLAINTEXT"},
+            advertised={"FAR": "127.0.0.1:1"},
         )
     except KafkaUnavailable as error:
         if os.environ.get("CI") == "true":
@@ -193,6 +195,51 @@ def test_a_drain_into_a_topic_that_is_forbidden_ends_with_an_error_that_names_th
     assert caught.value.details["refusal"] == code
     assert "Write and Describe" in (caught.value.hint or "")
     assert not (log / "dead-letter").exists()
+
+
+def test_without_the_right_to_write_anything_the_rights_that_would_do_are_named(
+    strict: Strict, name: str, log: Path, as_alice: Callable[..., Run]
+) -> None:
+    strict.grant(ResourceType.TOPIC, name, AclOperation.DESCRIBE)
+    fill(log, 10)
+    run = as_alice(name, "at_least_once")
+    status = run.until(lambda s: "CLUSTER_AUTHORIZATION_FAILED" in (s.error or ""))
+    assert "grant Write on a topic, or IdempotentWrite on the cluster" in (status.error or "")
+
+
+def test_a_transactional_id_that_is_forbidden_is_named_in_one_line(
+    strict: Strict, name: str, log: Path, as_alice: Callable[..., Run],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip  # as it is called
+    grant_all_but_topics(strict)
+    admin = strict.admin()
+    every = AclBindingFilter(
+        ResourceType.TRANSACTIONAL_ID, None, ResourcePatternType.ANY, None, None, AclOperation.ANY,
+        AclPermissionType.ANY,
+    )  # fmt: skip  # as it is called
+    for future in admin.delete_acls([every]).values():
+        future.result(timeout=30)
+    fill(log, 10)
+    run = as_alice(name, "exactly_once")
+    told = name_of(log).transactional_id
+    status = run.until(lambda s: told in (s.error or ""))
+    assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in (status.error or "")
+    assert "grant Write and Describe on the transactional id" in (status.error or "")
+    time.sleep(3.0)  # it is tried again and again
+    assert len([line for line in caplog.messages if told in line]) == 1
+
+
+def test_an_address_that_only_the_cluster_names_is_told_from_one_that_was_configured(
+    strict: Strict, name: str, log: Path
+) -> None:
+    fill(log, 10)
+    run = Run(Forwarder(log, topic=name, bootstrap_servers=strict.bootstrap_of("FAR")))
+    try:
+        status = run.until(lambda s: "127.0.0.1:1: connection refused" in (s.error or ""))
+        assert "advertises this address" in (status.error or "")
+    finally:
+        run.forwarder.stop()
+        run.end(20)
 
 
 @DELIVERIES
