@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from bridge.admission import KNOWN_MS, bounds_of
 from bridge.error_table import advice
-from bridge.librdkafka import ANSWER_S, CLIENT_LOG, words
+from bridge.librdkafka import CLIENT_LOG, words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["TopicSettings"]
 
 _log = logging.getLogger("bridge")
-_LOOK_PAUSE_S, _LOOK_S = 10.0, 2.0
+_LOOK_PAUSE_S = 10.0
+_ANSWER_S = 2.0  # nothing is sent meanwhile
 
 
 class TopicSettings:
@@ -64,11 +65,11 @@ class TopicSettings:
             self._settings, logger=CLIENT_LOG
         )  # gives up its questions when it goes
         found = []
-        asked = admin.describe_configs(list(kinds), request_timeout=ANSWER_S)
+        asked = admin.describe_configs(list(kinds), request_timeout=_ANSWER_S)
         for resource, future in asked.items():
             topic = kinds[resource]
             try:
-                told = future.result(ANSWER_S)
+                told = future.result(_ANSWER_S)
             except (KafkaException, FutureTimeoutError) as error:
                 self._tell(topic, words(error) or "no answer")
                 continue
@@ -85,13 +86,13 @@ class TopicSettings:
         self._look_due_s = now_s + _LOOK_PAUSE_S
         admin = AdminClient(self._settings, logger=CLIENT_LOG)
         names = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        settings = admin.describe_configs(names, request_timeout=_LOOK_S)
-        found = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_LOOK_S)
+        settings = admin.describe_configs(names, request_timeout=_ANSWER_S)
+        found = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
         too_few = None
         for name in names:
             try:
-                wanted = int(settings[name].result(_LOOK_S)["min.insync.replicas"].value)
-                partitions = found[name.name].result(_LOOK_S).partitions
+                wanted = int(settings[name].result(_ANSWER_S)["min.insync.replicas"].value)
+                partitions = found[name.name].result(_ANSWER_S).partitions
             except (KafkaException, FutureTimeoutError):
                 continue
             for partition in partitions:

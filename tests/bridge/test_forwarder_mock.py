@@ -532,10 +532,10 @@ class Refusals:
             self._broker.push_request_errors(PRODUCE, [*stage, stage[-1]])
 
     def _watched(self, original: Callable[..., object]) -> Callable[..., object]:
-        def watched(engine: Engine, reason: str, *arguments: object, now_s: float) -> object:
+        def watched(engine: Engine, reason: str, *arguments: object, **more: object) -> object:
             self.noticed.append((reason, engine.position))
             self._next()
-            return original(engine, reason, *arguments, now_s=now_s)
+            return original(engine, reason, *arguments, **more)
 
         return watched
 

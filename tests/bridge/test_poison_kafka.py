@@ -172,7 +172,7 @@ def test_a_topic_whose_settings_cannot_be_read_is_named_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip  # as it is called
     """A time-out here; without the right it is the same, see test_whose_fault_kafka."""
-    monkeypatch.setattr(topic_settings, "ANSWER_S", 0.0)
+    monkeypatch.setattr(topic_settings, "_ANSWER_S", 0.0)
     caplog.set_level(logging.INFO, "bridge")
     name, poison = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"}), []
     with Writer(log) as writer:
