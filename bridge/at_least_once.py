@@ -82,6 +82,8 @@ class AtLeastOnce:
         self._source = source
         self._notes = notes
         start = source.position
+        self._rerouted = self._distrust_rerouted(routing, start.address)
+        self._known_end = reader.end()
         if notes.delivery != AT_LEAST_ONCE or not reader.has_cursor_position:
             notes.delivery = AT_LEAST_ONCE
             notes.save()  # before the cursor is: after it they would count as lost
@@ -148,6 +150,31 @@ class AtLeastOnce:
         self._draining = self._has_read_back = False
         self._stood: set[LaneKey] = set()
         self._too_few: str | None = None
+
+    def _distrust_rerouted(self, routing: Routing, position: int) -> set[LaneKey]:
+        """Records that waited may go to other lanes now. What such a lane holds from the cursor on
+        does not vouch for them: it is sent again, until the cursor has passed what was there."""
+        notes = self._notes
+        ahead = {
+            key
+            for key, note in notes.lanes.items()
+            if note.address >= position
+            and notes.routing
+            and routing.may_reroute_to(key[0], notes.routing)
+        }
+        for key in ahead:
+            notes.lanes[key].distrusted, notes.lanes[key].address = True, position - 1
+        if ahead:
+            _log.warning(
+                "records go elsewhere than before, and some lanes are ahead of those that waited: "
+                "what %s received from address %d on is sent again",
+                ", ".join(map(_name, sorted(ahead))),
+                position,
+            )
+        notes.routing = (
+            routing.fingerprint
+        )  # saved with what is noted next; until then this is done again
+        return ahead
 
     # --- a round ------------------------------------------------------------------------------
 
@@ -372,8 +399,12 @@ class AtLeastOnce:
 
     def _saving(self) -> Callable[[], None]:
         """What saves the notes, with what the lanes are known to hold by now."""
+        passed = self._engine.committed.address >= self._known_end
         for key, lane in self._engine.lanes.items():
             note = self._notes.lanes.get(key)
+            if passed and key in self._rerouted:
+                self._rerouted.discard(key)
+                lane.distrusted = False
             if note is not None:
                 note.address = max(note.address, lane.last_address)
                 note.offset = max(note.offset, lane.last_offset)

@@ -56,7 +56,8 @@ class LaneNotes:
     lost: the file was gone or unreadable once, so for a lane that is not noted since, nothing
     bounds how far to read back. delivery: whose records may be under way unless clean. unsure:
     the cluster may have left something open (see left_open). cluster: whose lanes these are.
-    aside_from: from this address of the dead-letter log on its letters are of that cluster."""
+    aside_from: from this address of the dead-letter log on its letters are of that cluster.
+    routing: its fingerprint when records were last sent, "" where that is not known."""
 
     path: Inside
     storage: Storage
@@ -68,6 +69,7 @@ class LaneNotes:
     lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
     cluster: Identity = field(default_factory=Identity)
     aside_from: int = 0
+    routing: str = ""
     # How often it was said what to save, and the last of those that is saved.
     _told: int = field(default=0, init=False, repr=False, compare=False)
     _saved: int = field(default=0, init=False, repr=False, compare=False)
@@ -122,6 +124,7 @@ class LaneNotes:
                 lanes=lanes,
                 cluster=Identity(path, cluster, name),
                 aside_from=int(saved.get("aside_from", 0)),
+                routing=str(saved.get("routing") or ""),
             )
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             _log.warning("%s is unreadable (%s): destinations are read back whole", path, error)
@@ -182,6 +185,7 @@ class LaneNotes:
             "cluster": self.cluster.known,
             "cluster_name": self.cluster.name,
             "aside_from": self.aside_from,
+            "routing": self.routing,
             "lanes": lanes,
         }
         return json.dumps(saved, separators=(",", ":")).encode()

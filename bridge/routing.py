@@ -194,6 +194,20 @@ class Routing:
         self._found.clear()
 
     @property
+    def fingerprint(self) -> str:
+        """The same for as long as it sends each record where it did: of the rules, a space, and the
+        default topic."""
+        rules = repr((self._rules, self._cluster, self._default_cluster)).encode()
+        return f"{xxhash.xxh3_64_hexdigest(rules)} {self.default or ''}"
+
+    def may_reroute_to(self, topic: str, before: str) -> bool:
+        """Whether records may go to this topic that did not by the routing of a fingerprint."""
+        now, default, then = self.fingerprint, self.default, before.partition(" ")[0]
+        if then != now.partition(" ")[0]:
+            return True
+        return before != now and topic == default
+
+    @property
     def default(self) -> str | None:
         """The topic of records that name none, where no rule says otherwise."""
         return self._topic if self._topic is not None else self._log_topic

@@ -320,6 +320,28 @@ def test_a_record_that_names_no_topic_waits_for_a_default(
     assert [m.address for m in consume(broker.bootstrap_servers, "rest")] == [nowhere]
 
 
+def test_records_that_waited_and_are_sent_elsewhere_arrive_though_later_ones_are_there(
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows them in the lane to which they go now was delivered before. It comes twice."""
+    only_when_it_is_there(monkeypatch, "late")
+    with Writer(log) as writer:
+        append(writer, range(10), keys=1)
+        stray = writer.append(b"stray", key=b"k0", topic="late")
+        append(writer, range(10, 20), keys=1)
+    with pytest.raises(Undeliverable):
+        forward(drain=True, poison="dead-letter").end()
+    assert len(consume(broker.bootstrap_servers)) == 20
+    elsewhere = Routing(TOPIC, [Rule(record_topic="late", topic=TOPIC)])
+    assert forward(drain=True, routing=elsewhere).end().acknowledged == 11
+    found = [message.address for message in consume(broker.bootstrap_servers)]
+    records = [record.address for record in records_of(log)]
+    assert found == [*(each for each in records if each != stray), *records[10:]]
+    notes = json.loads((log / "cursors/bridge.lanes").read_text())
+    assert not any(lane["distrusted"] for lane in notes["lanes"])
+    assert forward(drain=True, routing=elsewhere).end().acknowledged == 0
+
+
 def test_a_partition_of_a_rule_that_is_not_there_is_waited_for(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:

@@ -1025,8 +1025,8 @@ def test_a_reload_has_tried_again_what_stands_and_needs_no_file_for_it(
     fill(root / "a", 30, keys=1)
     broker.push_request_errors(0, [10])  # PRODUCE, MSG_SIZE_TOO_LARGE
     run = supervise(**{"clusters.settings": {"batch.num.messages": 1}})
-    run.until(lambda logs: "a" in logs and logs["a"].state == "blocked")
-    assert "a reload (SIGHUP)" in (run["a"].error or "")
+    run.until(lambda logs: "a" in logs and "a reload (SIGHUP)" in (logs["a"].error or ""))
+    assert run["a"].state == "blocked"
     run.supervisor.reload()
     run.until(lambda logs: logs["a"].acknowledged == 30)
     assert run["a"].restarts == 0
