@@ -3,6 +3,7 @@ Kafka with access control. 60 s: a server of its own."""
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -227,6 +228,30 @@ def test_a_transactional_id_that_is_forbidden_is_named_in_one_line(
     assert "grant Write and Describe on the transactional id" in (status.error or "")
     time.sleep(3.0)  # it is tried again and again
     assert len([line for line in caplog.messages if told in line]) == 1
+
+
+@DELIVERIES
+def test_without_the_right_to_describe_settings_poison_is_found_all_the_same_and_that_is_said_once(
+    strict: Strict, name: str, log: Path, as_alice: Callable[..., Run], delivery: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip  # as it is called
+    caplog.set_level(logging.INFO, "bridge")
+    grant_all_but_topics(strict)
+    strict.grant(
+        ResourceType.TOPIC, name, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+    )
+    strict.configure("TOPIC", name, "cleanup.policy", "compact")
+    strict.configure("TOPIC", name, "retention.ms", "-1")
+    with Writer(log) as writer:
+        for number in range(50):
+            append(writer, range(number * 20, number * 20 + 20))
+            writer.append(b"no key", timestamp=number * 20_000_000)
+    begin_s = time.monotonic()
+    status = as_alice(name, delivery, drain=True).end()
+    assert time.monotonic() - begin_s < 30.0
+    assert (status.dead_lettered, status.acknowledged + status.skipped) == (50, 1_000)
+    assert len([line for line in caplog.messages if "DescribeConfigs" in line]) == 1
+    assert all(m.key is not None for m in committed_in(strict, name))
 
 
 def test_an_address_that_only_the_cluster_names_is_told_from_one_that_was_configured(
