@@ -337,8 +337,7 @@ def test_records_that_waited_and_are_sent_elsewhere_arrive_though_later_ones_are
     found = [message.address for message in consume(broker.bootstrap_servers)]
     records = [record.address for record in records_of(log)]
     assert found == [*(each for each in records if each != stray), *records[10:]]
-    notes = json.loads((log / "cursors/bridge.lanes").read_text())
-    assert not any(lane["distrusted"] for lane in notes["lanes"])
+    assert not any(lane["distrusted"] for lane in notes_of(log)["lanes"])
     assert forward(drain=True, routing=elsewhere).end().acknowledged == 0
 
 
