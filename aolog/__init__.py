@@ -91,4 +91,4 @@ if not TYPE_CHECKING:  # else any name would pass for one of ours
 
 
 def __dir__() -> list[str]:
-    return sorted(globals().keys() | set(__all__))
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -369,10 +369,13 @@ def _writer(log: Log, found: Audit, to: str) -> Writer:
 
 def _append(writer: Writer, came: RecordFrame, frame: Frame) -> int:
     """Where the first of its records is now."""
+    from aolog.writer import append_body
+
     if came.timestamp_us is None:  # format 1: a record
         return writer.append(next(iter(came.values())))
     head = frame.header
-    return writer.append_body(
+    return append_body(
+        writer,
         head.records,
         head.columns,
         head.flags >> CODEC_SHIFT,

@@ -10,47 +10,60 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aolog.errors import AologError
 from aolog.notices import fault
 
 if TYPE_CHECKING:
-    from aolog.storage import Storage
+    from collections.abc import Callable
+
     from aolog.system import System
 
-__all__ = ["abandon", "close_quietly", "closed", "opened"]
+__all__ = ["abandon", "close_quietly", "closed", "died", "opened"]
 
 
 class Living(Protocol):
     """Something that holds descriptors."""
 
     path: str
-    storage: Storage
 
     def close(self) -> None: ...
-    def after_fork_in_child(self) -> None: ...
 
 
-_open: weakref.WeakSet[Living] = weakref.WeakSet()
+_Living = TypeVar("_Living", bound=Living)
+
+# With its system, and the function that a forked child calls with it. Not a bound method: that
+# would keep it alive.
+_open: weakref.WeakKeyDictionary[Living, tuple[System, Callable[[Any], None]]]
+_open = weakref.WeakKeyDictionary()
 
 
-def opened(living: Living) -> None:
-    """It is to be told of forks and closed at exit."""
-    _open.add(living)
+def opened(living: _Living, system: System, after_fork_in_child: Callable[[_Living], None]) -> None:
+    """A forked child calls `after_fork_in_child`, and exit closes it. That function drops
+    descriptors and locks, flushes nothing, and makes later calls raise Forked."""
+    _open[living] = system, after_fork_in_child
 
 
 def closed(living: Living) -> None:
     """It is closed."""
-    _open.discard(living)
+    _open.pop(living, None)
+
+
+def died(living: Living) -> None:
+    """The process that opened it died: as in a forked child, nothing is flushed or closed. Does
+    nothing if it was closed."""
+    entry = _open.pop(living, None)
+    if entry is not None:
+        _, after_fork_in_child = entry
+        after_fork_in_child(living)
 
 
 def abandon(system: System) -> None:
-    """The process whose system this is died: as in a forked child, nothing is flushed or closed."""
-    for living in list(_open):
-        if living.storage.system is system:
-            living.after_fork_in_child()
-            _open.discard(living)
+    """The process whose system this is died."""
+    for living, (its_system, _) in list(_open.items()):
+        if its_system is system:
+            died(living)
 
 
 def close_quietly(living: Living) -> None:
@@ -63,8 +76,7 @@ def close_quietly(living: Living) -> None:
 
 def _in_child() -> None:
     for living in list(_open):
-        living.after_fork_in_child()
-    _open.clear()
+        died(living)
 
 
 def _at_exit() -> None:

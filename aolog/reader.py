@@ -43,7 +43,16 @@ if TYPE_CHECKING:
     from aolog.slab import SlabHeader
     from aolog.speed import Rows
 
-__all__ = ["Reader", "Start"]
+__all__ = [
+    "Reader",
+    "Start",
+    "lag_from",
+    "position_at",
+    "prepare_commit",
+    "pruned_from",
+    "resume_at",
+    "return_to",
+]
 
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
@@ -81,7 +90,7 @@ class Reader:
         storage: Storage | None = None,
     ) -> None:
         self.path = absolute(path)  # slabs to come do not move with the process
-        self.storage = storage or Storage()
+        self._storage = storage or Storage()
         self._on_gap = on_gap
         self._strict = strict
         self._protect = protect
@@ -92,12 +101,12 @@ class Reader:
         self._reading: FrameRecords | None = None  # a frame that is read record by record
         self._held: RecordFrame | None = None
         self._commits: Commits | None = None
-        self._log = Log(self.path, self.storage)
+        self._log = Log(self.path, self._storage)
         try:
             self._log.require_slabs()
             position = None
             if cursor is not None:
-                self._commits = Commits(self._log, CursorFile(self.path, cursor, self.storage))
+                self._commits = Commits(self._log, CursorFile(self.path, cursor, self._storage))
                 position = self._commits.position
             if position is None:
                 place = self._place(start)
@@ -107,7 +116,7 @@ class Reader:
             self._release()
             raise
         self._stand(place)
-        lifetime.opened(self)
+        lifetime.opened(self, self._storage.system, Reader._after_fork_in_child)
 
     # --- where ------------------------------------------------------------------------------
 
@@ -148,28 +157,6 @@ class Reader:
         self._scan.close()
         self._stand(place)
         return self._address
-
-    def seek_position(self, address: int, ordinal: int | None) -> None:
-        """Goes back to a position that `tell` and `ordinal` once said; gaps are told anew."""
-        self._check()
-        try:
-            place = self._place(address)
-        except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above it
-            place = self._place("latest")
-        place = place._replace(address=address, ordinal=ordinal)
-        self._scan.close()
-        self._stand(place)
-
-    def stand_at(self, position: Position, *, kept_outside: bool = False) -> None:
-        """Goes where a cursor stands, without holding it. kept_outside: the position was not in
-        the log's directory, and so it was not restored with it. Raises CursorForeign,
-        CursorDiverged."""
-        self._check()
-        place = self._log.listed(lambda: resume(self._log, position))
-        if kept_outside:
-            self._log.listed(lambda: check_end(self._log, position))
-        self._scan.close()
-        self._stand(place)
 
     def tell(self) -> int:
         """Address of the next record that `read` returns, or of where it will be."""
@@ -399,58 +386,20 @@ class Reader:
         Where the log's writer syncs, what the cursor passes is made durable first, so that a
         cursor is never ahead of its log. Raises UsageError without a cursor, StorageError.
         """
-        self.commit_at(self.tell(), self.ordinal)
-
-    def commit_at(self, address: int, ordinal: int | None) -> None:
-        """As `commit`, for a position that this reader has passed: what was acknowledged may be
-        less than what was read. ordinal: records of the log before it, None if unknown."""
-        self.committing(address, ordinal)()
-
-    def committing(self, address: int, ordinal: int | None) -> Callable[[], None]:
-        """`commit_at` in two halves: it commits when what is returned is called, which another
-        thread may do while this one reads on. One at a time, in their order, before `close`."""
-        self._check()
-        if self._commits is None:
-            raise UsageError(
-                "the reader has no cursor to commit", hint='open it with cursor="name"'
-            )
-        return self._commits.prepare(self.position_at(address, ordinal))
-
-    def position_at(self, address: int, ordinal: int | None) -> Position:
-        """What a cursor there says: whose position it is, and of which epoch."""
-        self._check()
-        uuid, epoch = self._log.listed(lambda: identity(self._log, address))
-        return Position(address, ordinal, uuid, epoch, self._protect)
+        prepare_commit(self, self.tell(), self.ordinal)()
 
     def lag(self) -> Lag:
         """What lies between the position and the end of the log as it is now."""
-        return self.lag_from(self.tell(), self.ordinal)
-
-    def lag_from(self, address: int, ordinal: int | None) -> Lag:
-        """As `lag`, from another position."""
-        self._check()
-        self._log.refresh()
-        frame = None if self._reading is None else self._reading.frame
-        return self._log.listed(lambda: lag(self._log, address, ordinal, frame))
+        return lag_from(self, self.tell(), self.ordinal)
 
     def pruned(self) -> Gap | None:
         """What retention has removed of what this reader has not read, as a gap; None if it lost
         nothing. The slab that the reader has open does not count: it can still be read to its
         end."""
         lost = None
-        for gap, _ in self.pruned_from(self.tell(), self.ordinal):
+        for gap, _ in pruned_from(self, self.tell(), self.ordinal):
             lost = both(lost, gap)
         return lost
-
-    def pruned_from(self, address: int, ordinal: int | None) -> list[tuple[Gap, int | None]]:
-        """As `pruned`, from any position: each gap by itself, with the number of records of the log
-        before it, None if unknown."""
-        self._check()
-        self._log.refresh()
-        if address == self.tell():
-            return self._log.listed(lambda: self._scan.pruned(ordinal))
-        gap = self._log.listed(lambda: pruned_before(self._log, address, ordinal))
-        return [] if gap is None else [(gap, ordinal)]
 
     # --- closing ----------------------------------------------------------------------------
 
@@ -475,8 +424,8 @@ class Reader:
             self._watch = None
         self._log.close()
 
-    def after_fork_in_child(self) -> None:
-        """Called by `lifetime` in a forked child: the cursor's lock is the parent's."""
+    def _after_fork_in_child(self) -> None:
+        """In a forked child: the cursor's lock is the parent's."""
         self._scan.close()
         self._release()
         self._refusal = Forked(
@@ -501,3 +450,67 @@ def _microseconds(moment: datetime) -> int:
             "a datetime without a time zone", hint="use datetime.now(timezone.utc) and the like"
         )
     return microseconds(moment)
+
+
+# --- internal: for the bridge and the command line -------------------------------------------
+
+
+def return_to(reader: Reader, address: int, ordinal: int | None) -> None:
+    """Moves back to a position that `tell` and `ordinal` returned earlier. Gaps after it are reported
+    again."""
+    reader._check()
+    try:
+        place = reader._place(address)
+    except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above it
+        place = reader._place("latest")
+    place = place._replace(address=address, ordinal=ordinal)
+    reader._scan.close()
+    reader._stand(place)
+
+
+def resume_at(reader: Reader, position: Position, *, kept_outside: bool = False) -> None:
+    """Moves to a cursor's position, without holding the cursor. kept_outside: the position was not
+    stored in the log's directory, so a restore of the log did not restore it. Raises
+    CursorForeign, CursorDiverged."""
+    reader._check()
+    place = reader._log.listed(lambda: resume(reader._log, position))
+    if kept_outside:
+        reader._log.listed(lambda: check_end(reader._log, position))
+    reader._scan.close()
+    reader._stand(place)
+
+
+def prepare_commit(reader: Reader, address: int, ordinal: int | None) -> Callable[[], None]:
+    """`Reader.commit` in two steps, for a position that the reader has passed: the call that this
+    returns commits it. Another thread may make that call while this one reads on; calls go one at
+    a time, in order, before `close`. ordinal: records of the log before it, None if unknown."""
+    reader._check()
+    if reader._commits is None:
+        raise UsageError("the reader has no cursor to commit", hint='open it with cursor="name"')
+    return reader._commits.prepare(position_at(reader, address, ordinal))
+
+
+def position_at(reader: Reader, address: int, ordinal: int | None) -> Position:
+    """The position as a cursor stores it: with the log's UUID and the epoch."""
+    reader._check()
+    uuid, epoch = reader._log.listed(lambda: identity(reader._log, address))
+    return Position(address, ordinal, uuid, epoch, reader._protect)
+
+
+def lag_from(reader: Reader, address: int, ordinal: int | None) -> Lag:
+    """As `lag`, from another position."""
+    reader._check()
+    reader._log.refresh()
+    frame = None if reader._reading is None else reader._reading.frame
+    return reader._log.listed(lambda: lag(reader._log, address, ordinal, frame))
+
+
+def pruned_from(reader: Reader, address: int, ordinal: int | None) -> list[tuple[Gap, int | None]]:
+    """As `Reader.pruned`, from any position: each gap by itself, with the number of records of the
+    log before it, None if unknown."""
+    reader._check()
+    reader._log.refresh()
+    if address == reader.tell():
+        return reader._log.listed(lambda: reader._scan.pruned(ordinal))
+    gap = reader._log.listed(lambda: pruned_before(reader._log, address, ordinal))
+    return [] if gap is None else [(gap, ordinal)]

@@ -18,6 +18,7 @@ from aolog.errors import AologError, CursorDiverged, CursorForeign, NoSuchCursor
 from aolog.listing import PENDING_SUFFIX, list_slabs
 from aolog.log import ASIDE_DIRECTORY, CURSOR_DIRECTORY, MANIFEST_NAME, RETENTION_LOCK, Log
 from aolog.notices import counted
+from aolog.reader import resume_at
 from aolog.record import Gap, Lag
 from aolog.resume import check_course
 from aolog.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader, slab_base
@@ -397,7 +398,7 @@ def cursors(path: str | os.PathLike[str], *, storage: Storage | None = None) -> 
             continue
         with Reader(where, storage=storage) as reader:
             try:
-                reader.stand_at(position)
+                resume_at(reader, position)
                 lag, pruned = reader.lag(), reader.pruned()
             except (CursorForeign, CursorDiverged):
                 lag, pruned = Lag(None, 0, None), None

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from aolog.record import Gap, Headers
     from aolog.retention import Retention
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "append_body"]
 
 SLAB_BYTES = 64 << 20  # a file large enough that opening one is rare, small enough to prune
 MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger ones
@@ -126,8 +126,8 @@ class Writer(Upkeep):
                 "format 1 has no compression", hint='use format="aolog", or compression="none"'
             )
         topic, _ = check_topic(topic)
-        self.retention = check_retention(retention)
-        max_bytes = self.retention.max_bytes
+        self._retention = check_retention(retention)
+        max_bytes = self._retention.max_bytes
         if max_bytes is not None and max_bytes < 2 * slab_bytes:
             raise UsageError(
                 f"Retention(max_bytes={max_bytes}) leaves no room for two slabs of {slab_bytes}",
@@ -144,10 +144,10 @@ class Writer(Upkeep):
             pack=packer(compression, compression_level),
         )
         self._begin_upkeep(flush_seconds)
-        self.storage = storage or Storage()
+        self._storage = storage or Storage()
         self._chain = SlabChain(
             self.path,
-            self.storage,
+            self._storage,
             ChainOptions(
                 slab_bytes=slab_bytes,
                 slab_seconds=slab_seconds,
@@ -155,15 +155,15 @@ class Writer(Upkeep):
                 synced=sync != "never",
                 preallocate=preallocate,
                 compressed=compression != "none",
-                retention=self.retention,
+                retention=self._retention,
             ),
             first_address=first_address,
             topic=topic,
             mode=mode,
         )
-        lifetime.opened(self)
+        lifetime.opened(self, self._storage.system, Writer._after_fork_in_child)
         self._is_open = True
-        if self.retention.max_age_s is not None:
+        if self._retention.max_age_s is not None:
             self._look_after_age()
 
     # --- state ------------------------------------------------------------------------------
@@ -289,12 +289,12 @@ class Writer(Upkeep):
         self._refuse_nested()
         taken = load_arrow().from_arrow(record_batch, self._max_record_bytes, clock.now_us())
         codec, parts = self._pack(taken.records, taken.parts)
-        first = self.append_body(
+        first = self._append_body(
             taken.records, taken.columns, codec, parts, taken.greatest_us, taken.least_us
         )
         return np.arange(first, first + taken.records, dtype=np.uint64)
 
-    def append_body(
+    def _append_body(
         self,
         records: int,
         columns: int,
@@ -412,7 +412,7 @@ class Writer(Upkeep):
         self._is_open = False
         lifetime.closed(self)
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Called by `lifetime` in a forked child: the parent's file, buffers and lock are none
         of ours. Takes no lock: a thread of the parent's may have held it at the fork."""
         self._take_lock()
@@ -449,3 +449,18 @@ class Writer(Upkeep):
             case _:
                 state = f"end={self.end}"
         return f"<aolog.Writer {self.path} {state} durable={self.durable}>"
+
+
+def append_body(
+    writer: Writer,
+    records: int,
+    columns: int,
+    codec: int,
+    parts: list[Buffer],
+    greatest_us: int,
+    least_us: int,
+) -> int:
+    """Internal: `Writer._append_body`, for copies of logs."""
+    return writer._append_body(  # noqa: SLF001 -- the same module
+        records, columns, codec, parts, greatest_us, least_us
+    )

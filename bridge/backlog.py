@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from aolog import Gap, Reader, Retention, Writer
 from aolog.cursor import cursor_names, read_position
 from aolog.errors import AddressPruned, AologError, NotALog, UsageError
+from aolog.reader import resume_at
 from aolog.retention import check_retention, prune
 from aolog.storage import DIRECTORY_MODE, Storage
 from bridge.losses import LogLosses
@@ -34,7 +35,7 @@ def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
     with reader:
         known = CURSOR in cursor_names(reader.path, storage)
         if known:
-            reader.stand_at(read_position(reader.path, CURSOR, storage))
+            resume_at(reader, read_position(reader.path, CURSOR, storage))
         record = reader.read()
         if record is not None and not (known and record.topic is not None):
             raise UsageError(

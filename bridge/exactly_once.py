@@ -24,6 +24,7 @@ from aolog.errors import (
     SyncFailed,
 )
 from aolog.notices import counted
+from aolog.reader import position_at, resume_at
 from bridge.ahead import Ahead, Ready
 from bridge.committer import Committer
 from bridge.cursor_record import CursorName, CursorRecord
@@ -414,7 +415,7 @@ class ExactlyOnce:
         self._do(engine.broken(reason, now_s=time.monotonic()))
 
     def _record(self, position: Position) -> CursorRecord:
-        said = self._source.reader.position_at(*position)
+        said = position_at(self._source.reader, *position)
         return CursorRecord(
             position.address, position.ordinal, self._uuid, said.epoch, self._cluster.owner,
             self._last,
@@ -432,7 +433,7 @@ class ExactlyOnce:
         cursor = CursorPosition(address, ordinal, uuid, epoch, protects=True)
         try:
             reader.end()  # looks which slabs there are now
-            reader.stand_at(cursor, kept_outside=True)
+            resume_at(reader, cursor, kept_outside=True)
             if last is not None and not self._has(*last, epoch):
                 raise CursorDiverged(
                     f"at {last[0]} the log has another record than the one that was delivered: "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from aolog.reader import lag_from
 from aolog.record import Lag
 from aolog.storage import DIRECTORY_MODE
 from bridge.at_least_once import AtLeastOnce
@@ -299,12 +300,12 @@ class Forwarder:
     def _lag(self, position: Position) -> Lag:
         """What is left to send: from the position to `until`."""
         reader, until = self._source.reader, self._until
-        lag = reader.lag_from(*position)
+        lag = lag_from(reader, *position)
         if until is None:
             return lag
         if position.address >= until:
             return Lag(0, 0, 0.0)
-        beyond = reader.lag_from(until, self._until_ordinal)
+        beyond = lag_from(reader, until, self._until_ordinal)
         records = None
         if lag.records is not None and beyond.records is not None:
             records = max(0, lag.records - beyond.records)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned
+from aolog.reader import prepare_commit, pruned_from, return_to
 from aolog.retention import Retention, prune
 from aolog.storage import DIRECTORY_MODE, Storage
 from bridge.engine import Position
@@ -86,7 +87,7 @@ class Source:
 
     def committing(self, position: Position) -> Callable[[], None]:
         """What makes the local cursor durable there, called in whichever thread: see Reader."""
-        return self.reader.committing(*position)
+        return prepare_commit(self.reader, *position)
 
     def prune(self) -> None:
         """Lets go what every cursor has passed, if that was asked for. In any thread."""
@@ -99,7 +100,7 @@ class Source:
     def go_to(self, position: Position) -> None:
         """To be read again from there; what retention has removed meanwhile is a gap."""
         try:
-            self.reader.seek_position(*position)
+            return_to(self.reader, *position)
         except AddressPruned:
             self.reader.seek("earliest")
             self.count_pruned(position)
@@ -111,7 +112,7 @@ class Source:
 
     def count_pruned(self, position: Position) -> None:
         """Counts what retention has removed of what is still to be read from there on."""
-        self.losses.pruned(self.reader.pruned_from(*position))
+        self.losses.pruned(pruned_from(self.reader, *position))
 
     def close(self) -> None:
         """Gives the cursor to the next."""

@@ -26,6 +26,7 @@ from aolog.errors import (
     NotALog,
     UsageError,
 )
+from aolog.reader import pruned_from, resume_at
 from aolog.retention import prune
 from aolog.storage import Storage
 from bridge.errors import OtherCluster
@@ -301,14 +302,14 @@ class Task:
             try:
                 cursor = self.plan.options["cursor"]
                 position = read_position(self.path, cursor, storage)
-                reader.stand_at(position)
+                resume_at(reader, position)
             except NoSuchCursor:
                 known = False
             lag = reader.lag()
             # Another bridge that holds the cursor counts its losses itself.
             if known and self.phase != Phase.RUNNING and not isinstance(self.error, CursorLocked):
                 with naming(self.name):
-                    self.losses.pruned(reader.pruned_from(position.address, position.ordinal))
+                    self.losses.pruned(pruned_from(reader, position.address, position.ordinal))
         self.lag = lag
         return known and lag is not None
 

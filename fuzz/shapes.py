@@ -69,8 +69,7 @@ def make(disk: Disk, shape: str) -> Made:
 def abandon(writer: aolog.Writer) -> None:
     """What SIGKILL does to a writer: memory is gone, files stay as they are, the lock is free."""
     writer._end_ticking()  # noqa: SLF001 -- there is no call for dying
-    writer.after_fork_in_child()
-    lifetime.closed(writer)
+    lifetime.died(writer)
 
 
 def quiet() -> None:

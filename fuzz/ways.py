@@ -108,7 +108,8 @@ def by_values(reader: aolog.Reader) -> list[Record]:
     where that one is."""
     records: list[Record] = []
     resync = reader._resync  # noqa: SLF001 -- a reader like this one
-    with aolog.Reader(reader.path, reader.tell(), resync=resync, storage=reader.storage) as beside:
+    storage = reader._storage  # noqa: SLF001 -- a second reader of the same disk
+    with aolog.Reader(reader.path, reader.tell(), resync=resync, storage=storage) as beside:
         for value in reader.values():
             record = beside.read()
             assert record is not None

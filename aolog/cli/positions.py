@@ -8,7 +8,7 @@ from aolog.cli.output import human_bytes, human_seconds, iso_time
 from aolog.cursor import cursor_names, cursor_path, read_position
 from aolog.errors import AologError
 from aolog.notices import records_lost
-from aolog.reader import Reader
+from aolog.reader import Reader, resume_at
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def standing(log: str, name: str, holders: Holders) -> Standing:
     try:
         position = read_position(log, name, storage)
         with Reader(log) as reader:
-            reader.stand_at(position)
+            resume_at(reader, position)
             lag, pruned = reader.lag(), reader.pruned()
             state = "ok" if pruned is None else "pruned"
     except AologError as error:

@@ -24,7 +24,7 @@ from aolog.cursor import cursor_names, read_position
 from aolog.errors import AddressPruned
 from aolog.log import Log
 from aolog.losses import Losses
-from aolog.reader import Reader
+from aolog.reader import Reader, resume_at
 from aolog.storage import Storage
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _open(
         return opened(_EARLIEST, cursor)
     reader = opened(_EARLIEST)
     try:
-        reader.stand_at(read_position(log, cursor, storage))
+        resume_at(reader, read_position(log, cursor, storage))
     except BaseException:
         reader.close()
         raise

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
 from aolog.cursor import CursorFile, Position
+from aolog.reader import return_to
 from aolog.retention import prune
 from aolog.storage import Storage
 from fuzz.check import Mismatch
@@ -220,7 +221,7 @@ class _History:
             if wanted is not None:
                 raise Mismatch(f"{copy}: resumed at {reader.tell()}, and not {wanted}")
             self.check_position(reader, copy)
-            reader.seek_position(reader.tell(), reader.ordinal)
+            return_to(reader, reader.tell(), reader.ordinal)
             for _ in range(n):
                 reader.read()
             if n:
@@ -251,7 +252,7 @@ class _History:
             if lost != [wanted]:
                 raise Mismatch(f"{lost} records are said to be pruned, not {wanted}")
         if first is not None and not lost:
-            reader.seek_position(begin or first.address, copy.ordinal if copy else 0)
+            return_to(reader, begin or first.address, copy.ordinal if copy else 0)
         elif first is not None:
             reader.seek(first.address)
 

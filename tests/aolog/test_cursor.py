@@ -12,6 +12,7 @@ import pytest
 
 import aolog
 from aolog.cursor import COPIES, read_copies
+from aolog.reader import prepare_commit
 from aolog.retention import prune
 from aolog.storage import Storage
 from aolog.system import RealSystem
@@ -107,7 +108,7 @@ def test_a_position_is_committed_behind_a_batch(log: str) -> None:
 def test_less_than_what_was_read_may_be_committed(log: str) -> None:
     with aolog.Reader(log, cursor="c") as reader:
         records = list(reader)
-        reader.commit_at(records[3].address, 3)
+        prepare_commit(reader, records[3].address, 3)()
         assert reader.read() is None
     assert rest(log) == [b"3", b"4", b"5"]
     with aolog.Reader(log, cursor="c") as reader:
@@ -268,7 +269,7 @@ def test_a_commit_that_was_prepared_is_refused_behind_the_close(log: str) -> Non
     reader = aolog.Reader(log, cursor="c")
     reader.commit()
     reader.read()
-    late = reader.committing(reader.tell(), reader.ordinal)
+    late = prepare_commit(reader, reader.tell(), reader.ordinal)
     reader.close()
     with pytest.raises(aolog.LogClosed, match="the reader of the cursor is closed"):
         late()
@@ -308,7 +309,7 @@ def test_a_commit_that_outlives_its_reader_is_told_so_and_keeps_nothing(
     system = HeldUp(at)
     reader = aolog.Reader(log, cursor="c", storage=Storage(system))
     reader.read()
-    commit = reader.committing(reader.tell(), reader.ordinal)
+    commit = prepare_commit(reader, reader.tell(), reader.ordinal)
     late = in_thread(commit)
     assert system.inside.wait(SOON_S)
     reader.close()

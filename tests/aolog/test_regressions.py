@@ -23,6 +23,7 @@ from aolog.errors import (
     SyncFailed,
 )
 from aolog.frame import FRAME_HEADER_LEN
+from aolog.reader import return_to
 from aolog.retention import Retention, prune
 from aolog.storage import File, Storage
 from tests.aolog.commands import answer, fill, well
@@ -153,7 +154,7 @@ def test_a_position_ahead_of_the_log_is_gone_back_to(log_path: str) -> None:
     with aolog.Reader(log_path) as reader:
         list(reader)
         ahead = reader.tell() + 1000  # what power loss makes of a cursor on unsynced records
-        reader.seek_position(ahead, None)
+        return_to(reader, ahead, None)
         assert reader.read() is None
         assert reader.tell() == ahead
     kill(writer)

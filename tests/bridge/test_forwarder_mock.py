@@ -960,10 +960,10 @@ def test_with_prune_only_delivered_slabs_go_and_the_cursor_is_durable_before(
     RecordingStorage.calls.clear()
     order: list[tuple[str, int]] = []
     monkeypatch.setattr(source_module, "Storage", RecordingStorage)
-    committing = Reader.committing
+    prepare_commit = source_module.prepare_commit
 
-    def watched(self: Reader, address: int, ordinal: int | None) -> Callable[[], None]:
-        commit = committing(self, address, ordinal)
+    def watched(reader: Reader, address: int, ordinal: int | None) -> Callable[[], None]:
+        commit = prepare_commit(reader, address, ordinal)
 
         def watched_commit() -> None:
             commit()
@@ -978,7 +978,7 @@ def test_with_prune_only_delivered_slabs_go_and_the_cursor_is_durable_before(
         order.extend(("prune", base) for base in sorted(gone))
         return pruned
 
-    monkeypatch.setattr(Reader, "committing", watched)
+    monkeypatch.setattr(source_module, "prepare_commit", watched)
     monkeypatch.setattr(source_module, "prune", pruning)
     broker.set_rtt_ms(20)
     run = forward(
