@@ -62,7 +62,8 @@ class Task:
 
     ended: where the task is put when its thread ends. ending: why it was told to stop. losses:
     what cannot be delivered, over all turns; the next one may meet it again.
-    counting: held while counts go from the status to the totals. lag: see LogStatus. drain_to: the
+    lost: its records and gaps, as shown together with `status` or `lag`: all are of one moment.
+    counting: held while what `look` shows together is changed. lag: see LogStatus. drain_to: the
     log's end at its first turn. drained: whether the last turn came to there. unmet: the cluster
     that its cursor is of, where it had nothing to do and did not ask the one that is there.
     """
@@ -81,6 +82,7 @@ class Task:
     restarts: int = 0
     totals: Counter[str] = field(default_factory=Counter)
     losses: LogLosses = field(default_factory=LogLosses)
+    lost: tuple[int, int] = (0, 0)
     error: BaseException | None = None
     last_error: str | None = None
     thread: threading.Thread | None = None
@@ -144,8 +146,9 @@ class Task:
         """After the thread has ended: what it raised. Counts are kept."""
         if self.thread is not None:
             self.thread.join()
-        if self.status is not None:  # counted; what is left says how things stood
-            with self.counting:
+        with self.counting:
+            self.lost = self._lost()  # a thread that raised did not report its last losses
+            if self.status is not None:  # counted; what is left says how things stood
                 self.totals.update(self.status.counted())
                 self.status = self.status._replace(**NOTHING, outstanding=0, rate=0.0)
         self.thread = self.forwarder = None
@@ -211,7 +214,8 @@ class Task:
         """How it stands. From any thread."""
         phase, error = self.phase, self.error
         with self.counting:
-            status = self.status
+            status, lag = self.status, self.lag
+            lost_records, gaps = self.lost
             counted = self.totals + Counter(status.counted() if status else {})
         reason = None if error is None else str(error)
         forwarder = self.forwarder
@@ -230,15 +234,18 @@ class Task:
             phase=phase,
             state=state,
             **{name: counted[name] for name in COUNTED},
-            lost_records=self.losses.records,
-            gaps=self.losses.gaps,
+            lost_records=lost_records,
+            gaps=gaps,
             restarts=self.restarts,
             silent_s=silent_s,
             error=reason,
             code=None if error is None else _code(error),
             status=status,
-            lag=self.lag,
+            lag=lag,
         )
+
+    def _lost(self) -> tuple[int, int]:
+        return self.losses.records, self.losses.gaps
 
     # --- the thread's side --------------------------------------------------------------------
 
@@ -310,12 +317,14 @@ class Task:
             if known and self.phase != Phase.RUNNING and not isinstance(self.error, CursorLocked):
                 with naming(self.name):
                     self.losses.pruned(pruned_from(reader, position.address, position.ordinal))
-        self.lag = lag
+        with self.counting:
+            self.lag, self.lost = lag, self._lost()
         return known and lag is not None
 
     def _report(self, status: Status) -> None:
-        self.status = status
-        self.lag = None
+        with self.counting:
+            self.status, self.lag = status, None
+            self.lost = status.lost_records, status.gaps
         now_s = self.told_s = time.monotonic()
         sent = status.lag_bytes == 0 or status.lag_records == 0
         idle = sent and not status.outstanding and state_of(status) == "live"

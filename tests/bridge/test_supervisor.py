@@ -311,13 +311,49 @@ def test_a_log_that_waits_for_its_turn_or_to_be_tried_again_counts_its_loss(
         for name, writer in writers.items():
             append(writer, range(100, 9_000))
             writer.flush()
-            lost = gone(root / name, 9_000)
-            wait_until(lambda name=name, lost=lost: run[name].lost_records == lost, 5.0)
-            assert run[name].lag_records == len(records_of(root / name))
+            lost, left = gone(root / name, 9_000), len(records_of(root / name))
+            expected = (lost, left)
+            run.until(lambda logs: (logs[name].lost_records, logs[name].lag_records) == expected)  # noqa: B023 -- called here
     finally:
         for writer in writers.values():
             writer.close()
     assert run.supervisor.overview().lost_records == run["a"].lost_records + run["b"].lost_records
+
+
+class Looks(logging.Handler):
+    """Calls a function at each loss that is logged, in the thread that counts it."""
+
+    def __init__(self, look: Callable[[], LogStatus]) -> None:
+        super().__init__()
+        self._look = look
+        self.found: list[LogStatus] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "event", None) == "records_pruned":
+            self.found.append(self._look())
+
+
+def test_a_loss_and_the_lag_after_it_show_at_the_same_moment(
+    supervise: Callable[..., Running],
+    root: Path,
+) -> None:
+    for name in ("a", "b"):
+        fill(root / name, 100)
+        with aolog.Reader(root / name, cursor="bridge") as reader:
+            reader.commit()
+    run = supervise(active_max=1, slice_seconds=1000.0, **AWAY)
+    run.until(lambda logs: {log.phase for log in logs.values()} == {"running", "queued"})
+    for name in ("a", "b"):  # one of them runs
+        run.until(lambda logs: logs[name].lag_records == 100)  # noqa: B023 -- called here
+        looks = Looks(lambda: run[name])  # noqa: B023 -- removed below
+        logging.getLogger("bridge").addHandler(looks)
+        try:
+            with bounded(root / name) as writer:
+                append(writer, range(100, 9_000))
+            run.until(lambda logs: logs[name].lost_records > 0)  # noqa: B023 -- called here
+        finally:
+            logging.getLogger("bridge").removeHandler(looks)
+        assert [log.lost_records for log in looks.found] == [0]  # its lag is not known yet
 
 
 def test_turns_count_a_loss_once(
