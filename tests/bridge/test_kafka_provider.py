@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 import weakref
@@ -13,9 +12,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from aolog.errors import UsageError
+from bridge import kafka_provider as kafka_provider_module
 from bridge.buffer import Buffer
 from bridge.embedded import EmbeddedBroker
 from bridge.errors import NotDelivered, WrongSetting
@@ -213,13 +213,20 @@ def deliver_through(outlet: Outlet, count: int, *, begin: Act, end: Act) -> list
     return failures
 
 
-def threads() -> set[str]:
-    """The ids of this process's threads, those of C libraries included."""
-    return set(os.listdir("/proc/self/task"))
+class Watched(Producer):
+    """The real client. One that is collected has ended its threads: its destructor joins them."""
+
+    made: list[weakref.ref[Watched]]
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        Watched.made.append(weakref.ref(self))
 
 
 @pytest.mark.parametrize("way", ["down", "slow"])
-def test_what_took_too_long_is_overtaken_by_nothing(broker: EmbeddedBroker, way: str) -> None:
+def test_what_took_too_long_is_overtaken_by_nothing(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     """The client gave up those that had waited for too long, went on with those that came later,
     and they stood before what was then sent again. down: the broker took nothing meanwhile. slow:
     it took what came and did not say so."""
@@ -227,7 +234,8 @@ def test_what_took_too_long_is_overtaken_by_nothing(broker: EmbeddedBroker, way:
         "down": (broker.set_down, broker.set_up),
         "slow": (partial(broker.set_rtt_ms, 60_000), partial(broker.set_rtt_ms, 0)),
     }[way]
-    before = threads()
+    monkeypatch.setattr(Watched, "made", [], raising=False)
+    monkeypatch.setattr(kafka_provider_module, "Producer", Watched)
     settings = {"reconnect.backoff.max.ms": "100"}
     provider = KafkaProvider(broker.bootstrap_servers, settings, delivery_s=1.0)
     outlet = Outlet(provider, lambda *_: None, retry_max_s=0.0)
@@ -235,7 +243,8 @@ def test_what_took_too_long_is_overtaken_by_nothing(broker: EmbeddedBroker, way:
     values = values_by_key(consume(broker.bootstrap_servers, TOPIC, PARTITIONS))[b"k"]
     assert list(dict.fromkeys(values)) == list(range(450))
     assert failures[0] == "no answer within 1 s"
-    wait_until(lambda: threads() <= before)  # a subset: no client is left
+    assert len(Watched.made) > 1
+    assert [client for made in Watched.made if (client := made()) is not None] == []
 
 
 # --- a client whose outcomes are planned ---------------------------------------------------------
