@@ -34,12 +34,13 @@ def register(spark: SparkSession) -> None:
     Connect, aolog must be installed where the server is, and the paths are the server's. Raises
     UsageError without a PySpark that has data sources in Python."""
     try:
-        from aolog.spark.datasource import AologDataSource
+        from aolog.spark.shipping import source_class
+
+        source: Any = source_class()
     except ImportError as error:
         raise UsageError(
             f"PySpark 4.1 or later, and pyarrow, are needed: {error}",
             hint=install_command("spark"),
         ) from None
     use_this_python(spark)
-    source: Any = AologDataSource
     spark.dataSource.register(source)

@@ -8,6 +8,7 @@ the partitions of a load from its first use on.
 from __future__ import annotations
 
 import contextlib
+import pickle
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from aolog.spark.options import read_options
 from aolog.spark.planning import Span, between_times, partitions, spans
 from aolog.spark.reading import Reading, read_pieces
 from aolog.spark.schema import check_schema, ddl
+from aolog.spark.shipping import parcel_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,18 +34,24 @@ if TYPE_CHECKING:
     from aolog.spark.options import Options
     from aolog.spark.planning import Piece
 
-__all__ = ["AologDataSource", "BatchReader", "Pieces", "arrow_schema"]
+__all__ = ["AologDataSource", "BatchReader", "arrow_schema", "partition_of", "pieces_in"]
 
 # Only this process calls pushFilters, and only where the session lets it: elsewhere a reader
 # that has one is refused.
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-class Pieces(InputPartition):
-    """A task's share."""
+def partition_of(pieces: tuple[Piece, ...]) -> InputPartition:
+    """A task's share, of a class that every worker has."""
+    return InputPartition(pickle.dumps(pieces))
 
-    def __init__(self, pieces: tuple[Piece, ...]) -> None:
-        self.pieces = pieces
+
+def pieces_in(partition: InputPartition) -> tuple[Piece, ...]:
+    """What `partition_of` was given; nothing of the partition that Spark makes of none."""
+    if partition.value is None:
+        return ()
+    pieces: tuple[Piece, ...] = pickle.loads(partition.value)  # noqa: S301 -- from our own driver
+    return pieces
 
 
 class AologDataSource(DataSource):
@@ -90,6 +98,9 @@ class AologDataSource(DataSource):
         """Of a stream."""
         return _sink().stream_writer(self.options, schema, overwrite)
 
+    def __reduce__(self) -> Any:
+        return parcel_of(self)
+
 
 def _sink() -> Any:
     from importlib import import_module  # the name is looked for when it is used, and not before
@@ -130,16 +141,19 @@ class BatchReader(DataSourceReader):
         """A task each. One without records where there is nothing: of none Spark makes one."""
         options, wanted = self._options, _narrowed(self._wanted, self._bounds)
         cut = partitions(wanted, options.partition_bytes, options.min_partitions)
-        return [Pieces(pieces) for pieces in cut] or [InputPartition(None)]
+        return [partition_of(pieces) for pieces in cut] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Batches of the partition's records. Raises GapFound, StorageError."""
         options = self._options
         how = Reading(self._schema, options.fail_on_loss, options.fail_on_corruption, self._bounds)
-        return read_pieces(getattr(partition, "pieces", ()), how)
+        return read_pieces(pieces_in(partition), how)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_wanted": []}
+
+    def __reduce__(self) -> Any:
+        return parcel_of(self)
 
 
 class PushingReader(BatchReader):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import AologError, UsageError
 from aolog.extras import install_command
+from aolog.spark.shipping import Shipped
 from aolog.stamp import HEADER_NAME
 
 if TYPE_CHECKING:
@@ -135,16 +136,16 @@ def sender(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For `mapInArrow` with SENT: sends the rows of a task; then one row of what it sent. Raises
     JobFailed."""
+    return Shipped(_sent, target)
 
-    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
 
-        records, size = _send(target, batches)
-        yield pa.RecordBatch.from_pydict(
-            {"records": pa.array([records], pa.int64()), "bytes": pa.array([size], pa.int64())}
-        )
+def _sent(target: KafkaTarget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
 
-    return send
+    records, size = _send(target, batches)
+    yield pa.RecordBatch.from_pydict(
+        {"records": pa.array([records], pa.int64()), "bytes": pa.array([size], pa.int64())}
+    )
 
 
 def _send(target: KafkaTarget, batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, cast
 from aolog.errors import UsageError
 from aolog.spark.asking import refused
 from aolog.spark.java import use_this_python
+from aolog.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from aolog.spark.planning import Piece
+    from aolog.spark.reading import Reading
 
 __all__ = ["refuse_connect", "scan"]
 
@@ -46,7 +50,7 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     from aolog.spark.listing import list_logs
     from aolog.spark.options import read_options
     from aolog.spark.planning import partitions, spans
-    from aolog.spark.reading import Reading, read_pieces
+    from aolog.spark.reading import Reading
     from aolog.spark.schema import ddl
 
     given = {name.lower(): _text(name, v) for name, v in options.items() if v is not None}
@@ -62,13 +66,20 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     columns = ddl(asked.columns)
     schema = arrow_schema(cast("StructType", StructType.fromDDL(columns)))
     how = Reading(schema, asked.fail_on_loss, asked.fail_on_corruption)
+    return spark.range(0, len(cut), 1, max(1, len(cut))).mapInArrow(
+        Shipped(_read, cut, how), columns
+    )
 
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                yield from read_pieces(cut[task], how)
 
-    return spark.range(0, len(cut), 1, max(1, len(cut))).mapInArrow(read, columns)
+def _read(
+    cut: list[tuple[Piece, ...]], how: Reading, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """A task's: its rows are numbers of shares."""
+    from aolog.spark.reading import read_pieces
+
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            yield from read_pieces(cut[task], how)
 
 
 def refuse_connect(spark: SparkSession, instead: str) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["in_our_words", "session"]
 
 # As Python ends a traceback, which Spark hands on as text from process to process.
-_RAISED = re.compile(r"^(?:[\w.]*: )?aolog\.[\w.]*?\.?(\w+): (.+)$", re.MULTILINE)
+_RAISED = re.compile(r"(?:^|: )aolog\.[\w.]*?\.?(\w+): (.+)$", re.MULTILINE)
 _MESSAGE_MAX = 500  # Spark's can go on for pages
 _STAGE = re.compile(r"Job aborted due to stage failure: [^\n]+")
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set where spark-submit has started the JVM

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import resource
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import xxhash
 from pyspark import TaskContext
@@ -31,6 +31,7 @@ from aolog.manifest import Transaction
 from aolog.publish.leftovers import abort
 from aolog.publish.publication import check_free, publish
 from aolog.spark.routing import Router
+from aolog.spark.shipping import parcel_of
 from aolog.spark.sink_options import SinkOptions, check_columns, read_sink_options
 from aolog.storage import Storage
 
@@ -118,6 +119,9 @@ class BatchWriter(DataSourceArrowWriter):
         slabs = [slab for message in _messages(messages) for slab in message.slabs]
         abort(self._options.root, self._job, slabs)
 
+    def __reduce__(self) -> Any:
+        return parcel_of(self)
+
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a query. Picklable."""
@@ -159,6 +163,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for query in {message.query for message in written if message.query is not None}:
             slabs = [slab for message in written for slab in message.slabs]
             abort(self._options.root, _job_of(query), slabs)
+
+    def __reduce__(self) -> Any:
+        return parcel_of(self)
 
 
 def _job_of(query: str) -> str:

@@ -25,11 +25,12 @@ from pyspark.sql.streaming.datasource import (
 from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
 from aolog.notices import warn
 from aolog.reader import Reader
-from aolog.spark.datasource import Pieces
+from aolog.spark.datasource import partition_of, pieces_in
 from aolog.spark.offsets import Offset, Stand, as_json, from_json, stand_in
 from aolog.spark.pacing import share
 from aolog.spark.planning import Span, check_names, partitions, where
 from aolog.spark.reading import Reading, read_pieces
+from aolog.spark.shipping import parcel_of
 from aolog.spark.watching import Watching
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 wanted.append(Span(log, since, until))
         options = self._options
         cut = partitions(wanted, options.partition_bytes, options.min_partitions)
-        return [Pieces(pieces) for pieces in cut]
+        return [partition_of(pieces) for pieces in cut]
 
     def _lost(self, what: str, instead: str = "read on behind it") -> None:
         if self._options.fail_on_loss:
@@ -194,7 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Batches of the partition's records. Raises GapFound, StorageError."""
         options = self._options
         how = Reading(self._schema, options.fail_on_loss, options.fail_on_corruption)
-        return read_pieces(getattr(partition, "pieces", ()), how)
+        return read_pieces(pieces_in(partition), how)
 
     # --- the cursor -------------------------------------------------------------------------
 
@@ -235,3 +236,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["_options"], state["_schema"])  # type: ignore[misc]  # a fresh one
+
+    def __reduce__(self) -> Any:
+        return parcel_of(self)

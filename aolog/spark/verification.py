@@ -15,12 +15,14 @@ from aolog.errors import UsageError
 from aolog.record import Gap
 from aolog.spark.java import use_this_python
 from aolog.spark.scanning import refuse_connect
+from aolog.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import InputPartition
 
     from aolog.spark.planning import Piece
 
@@ -73,6 +75,7 @@ def verify(
     ):
         if given is not None and given < 1:
             raise UsageError(f"{name}={given!r}", hint="use a positive number, or None")
+    from aolog.spark.datasource import partition_of
     from aolog.spark.listing import list_logs
     from aolog.spark.options import PARTITION_BYTES, Options, read_paths
     from aolog.spark.planning import partitions, spans
@@ -85,7 +88,8 @@ def verify(
         min_partitions or spark.sparkContext.defaultParallelism,
     )
     context = spark.sparkContext
-    found = context.parallelize(cut, max(1, len(cut))).flatMap(_check_all)
+    shares = context.parallelize(map(partition_of, cut), max(1, len(cut)))
+    found = shares.flatMap(Shipped(_check_share))
     table = spark.createDataFrame(found, _FOUND).cache()
     statistics = (
         table.where("gaps is null")
@@ -122,6 +126,12 @@ def verify(
 
 def _begin(gap: Gap) -> int:
     return gap.begin
+
+
+def _check_share(share: InputPartition) -> Iterator[tuple[Any, ...]]:
+    from aolog.spark.datasource import pieces_in
+
+    return _check_all(pieces_in(share))
 
 
 def _check_all(pieces: Iterable[Piece]) -> Iterator[tuple[Any, ...]]:

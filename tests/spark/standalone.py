@@ -25,7 +25,7 @@ import pyspark
 import aolog.spark
 from tests.kafka.server import free_ports
 
-__all__ = ["START_SECONDS_MAX", "Cluster", "parent"]
+__all__ = ["START_SECONDS_MAX", "Cluster", "bare_python", "parent"]
 
 # A JVM and its first words: 3 s on idle cores.
 START_SECONDS_MAX = 120
@@ -47,7 +47,7 @@ def parent(pid: int) -> int:
     return int(text.rpartition(")")[2].split()[1])
 
 
-def _python(directory: Path) -> Path:
+def bare_python(directory: Path) -> Path:
     """A Python with nothing but what executors need."""
     packages, todo = directory / "packages", list(_NEEDED)
     packages.mkdir(parents=True)
@@ -81,7 +81,7 @@ class Cluster:
             "SPARK_HOME": str(_SPARK),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": f"{_JAVA} -Dspark.master.rest.enabled=false",
-            "PYSPARK_PYTHON": str(_python(directory / "python")),
+            "PYSPARK_PYTHON": str(bare_python(directory / "python")),
         }
         aolog.spark.ensure_java()
         if "JAVA_HOME" in os.environ:

@@ -18,7 +18,7 @@ from aolog.errors import AologError, GapFound, NotALog, UsageError
 from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from aolog.spark import listing, planning
-from aolog.spark.datasource import Pieces
+from aolog.spark.datasource import pieces_in
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
 
 
@@ -145,7 +145,7 @@ def test_where_there_are_no_records_there_is_one_task_without_batches(tmp_path):
     write(tmp_path / "log")
     reader, schema = batch_reader(tmp_path / "log", struct("value"), startingOffsets="latest")
     (partition,) = reader.partitions()
-    assert not isinstance(partition, Pieces)
+    assert pieces_in(partition) == ()
     assert run(reader, [partition], schema) == [[]]
 
 
@@ -567,7 +567,7 @@ def test_filters_pass_over_slabs_by_their_times_and_frames_by_their_topics(tmp_p
         found = [
             row for part in run(reader, planned, schema) for b in part for row in b.to_pylist()
         ]
-        return [row["topic"] for row in found], [p.pieces[0].wanted for p in planned]
+        return [row["topic"] for row in found], [pieces_in(p)[0].wanted for p in planned]
 
     assert read(spark.EqualTo(("topic",), "t"))[0] == ["t"] * 34
     assert read(spark.EqualTo(("topic",), "own"))[0] == ["own"] * 33

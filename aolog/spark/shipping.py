@@ -1,0 +1,125 @@
+"""What Spark's workers get of this package, so that a worker that lacks it says so in one line.
+
+Spark pickles the classes and functions of a package by name. A worker whose Python lacks the package
+fails when it unpickles them, with a page of traceback that ends in ModuleNotFoundError. So what is
+sent to workers is pickled here, into bytes, and goes with a function that opens them. That function
+is pickled by value, as all functions are that are defined in a function, and needs Python alone.
+"""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql.datasource import DataSource
+
+__all__ = ["Shipped", "parcel", "parcel_of", "source_class"]
+
+_TO_DO = (
+    "install it there (pip install 'aolog[spark]'), ship it (--py-files), or set PYSPARK_PYTHON to a "
+    "Python that has it before the session is made"
+)
+
+
+def _opener() -> Callable[[bytes], Any]:
+    to_do = _TO_DO
+
+    def opened(data: bytes) -> Any:
+        import os
+        import pickle
+        import socket
+        import sys
+
+        try:
+            function, arguments = pickle.loads(data)  # noqa: S301 -- from our own driver
+        except ModuleNotFoundError as error:
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # of this process, which ends with the error
+            version = ".".join(map(str, sys.version_info[:3]))
+            where = f"the worker on {socket.gethostname()}, {sys.executable} (Python {version})"
+            kind = type("UsageError", (Exception,), {"__module__": "aolog.errors"})
+            raise kind(f"{where}, has no module {error.name!r}; {to_do}") from None
+        return function(*arguments)
+
+    return opened
+
+
+@cache
+def _opener_by_value() -> bytes:
+    from pyspark import cloudpickle
+
+    made: bytes = cloudpickle.dumps(_opener())  # type: ignore[no-untyped-call]
+    return made
+
+
+class _Opener:
+    """The function, which any pickler pickles by value."""
+
+    def __call__(self, data: bytes) -> Any:
+        return _opener()(data)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return pickle.loads, (_opener_by_value(),)
+
+
+_OPENER = _Opener()
+
+
+def parcel(function: Callable[..., Any], *arguments: object) -> tuple[_Opener, tuple[bytes]]:
+    """For `__reduce__`: what `function(*arguments)` returns is made where this is unpickled."""
+    return _OPENER, (pickle.dumps((function, arguments)),)
+
+
+def parcel_of(instance: object) -> tuple[_Opener, tuple[bytes]]:
+    """For `__reduce__` of a class whose instances go to workers."""
+    return parcel(_rebuilt, type(instance), instance.__getstate__())
+
+
+def _rebuilt(kind: type[object], state: Any) -> Any:
+    made: Any = object.__new__(kind)
+    if hasattr(made, "__setstate__"):
+        made.__setstate__(state)
+    else:
+        made.__dict__.update(state or {})
+    return made
+
+
+class Shipped:
+    """A function of this package, with its first arguments, for workers to call."""
+
+    def __init__(self, function: Callable[..., Any], *bound: object) -> None:
+        self._function = function
+        self._bound = bound
+
+    def __call__(self, *arguments: object) -> Any:
+        """As the function with these after the first."""
+        return self._function(*self._bound, *arguments)
+
+    def __reduce__(self) -> tuple[_Opener, tuple[bytes]]:
+        return parcel(partial, self._function, *self._bound)
+
+
+def source_class() -> type[DataSource]:
+    """What is registered: a class, pickled by value, whose instances are `AologDataSource`s."""
+    from pyspark.sql.datasource import DataSource
+
+    from aolog.spark.datasource import AologDataSource
+
+    make = Shipped(AologDataSource)
+
+    class Source(DataSource):
+        """Logs as tables and streams, both ways."""
+
+        @classmethod
+        def name(cls) -> str:
+            """What `format` is given."""
+            return "aolog"
+
+        def __new__(cls, options: Any) -> Any:
+            """Spark calls this where a worker has the package."""
+            return make(options)
+
+    return Source

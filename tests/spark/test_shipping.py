@@ -1,0 +1,186 @@
+"""What goes to Spark's workers: where their Python lacks the package, the error is a line that says
+which worker, which Python and what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+import aolog
+from aolog.spark.kafka_sink import KafkaTarget, sender
+from aolog.spark.shipping import source_class
+from aolog.spark.sink import batch_writer, stream_writer
+from tests.spark.conftest import ROOT
+from tests.spark.driving import batch_reader, source, struct
+from tests.spark.standalone import bare_python
+
+VALUE = StructType([StructField("value", BinaryType())])
+LINE = (
+    r"aolog\.errors\.UsageError: the worker on \S+, \S+ \(Python 3\.\d+\.\d+\), has no module 'aolog'; "
+    r"install it there \(pip install '[\w-]+\[spark\]'\), ship it \(--py-files\), or set "
+    r"PYSPARK_PYTHON to a Python that has it before the session is made"
+)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with all that workers need but this package."""
+    return bare_python(tmp_path_factory.mktemp("bare"))
+
+
+def made(kind: str, path: Path) -> object:
+    """Each kind of thing that this package sends to workers."""
+    if not path.exists():
+        with aolog.Writer(path) as log:
+            log.append(b"x")
+    match kind:
+        case "class":
+            return source_class()
+        case "source":
+            return source(path)
+        case "pinned source":
+            pinned = source(path)
+            pinned.schema()
+            return pinned
+        case "reader":
+            return batch_reader(path)[0]
+        case "stream's reader":
+            return source(path).streamReader(struct("value"))
+        case "writer":
+            return batch_writer({"path": str(path)}, VALUE, False)
+        case "stream's writer":
+            return stream_writer({"path": str(path)}, VALUE, False)
+        case "sender":
+            return sender(KafkaTarget("k:1", "t", {}, str(path)))
+    raise AssertionError(kind)
+
+
+KINDS = ["class", "source", "pinned source", "reader", "stream's reader", "writer",
+         "stream's writer", "sender"]  # fmt: skip  # names
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_worker_without_the_package_says_so_in_a_line(tmp_path, bare, kind):
+    """As Spark's worker unpickles it and tells of what is raised. 2 s: a Python each."""
+    sent = cloudpickle.dumps(made(kind, tmp_path / "log"))
+    worker = (
+        "import sys\n"
+        "from pyspark.serializers import CPickleSerializer\n"
+        "from pyspark.util import handle_worker_exception\n"
+        "try:\n"
+        "    CPickleSerializer().loads(sys.stdin.buffer.read())\n"
+        "except BaseException as error:\n"
+        "    handle_worker_exception(error, sys.stdout.buffer)\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    ended = subprocess.run(
+        [bare, "-c", worker],
+        input=sent, cwd=tmp_path, env=environment, capture_output=True, check=True,
+    )  # fmt: skip  # one process
+    assert re.fullmatch(LINE + r"\n", ended.stdout[8:].decode()), ended  # behind two numbers
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_worker_with_the_package_gets_what_was_sent(tmp_path, kind):
+    """Also from a worker to the next."""
+    sent = made(kind, tmp_path / "log")
+    got = cloudpickle.loads(cloudpickle.dumps(sent))
+    again = cloudpickle.loads(cloudpickle.dumps(got))
+    if kind == "class":
+        options = source(tmp_path / "log").options
+        assert again.name() == "aolog"
+        assert again(options=options).schema() == source(tmp_path / "log").schema()
+    elif kind == "sender":
+        assert callable(again)
+    else:
+        assert type(again) is type(sent)
+        assert again.__getstate__().keys() == sent.__getstate__().keys()
+
+
+def test_a_share_of_many_is_small(tmp_path):
+    """A task's, of which there may be 100,000."""
+    made("reader", tmp_path / "log")
+    reader, _ = batch_reader(tmp_path / "log")
+    (partition,) = reader.partitions()
+    assert len(cloudpickle.dumps(partition)) < 1000
+
+
+JOBS = """
+import json, sys
+import aolog, aolog.spark
+from aolog.spark.session import in_our_words, session
+
+log, out = sys.argv[1:]
+with aolog.Writer(log) as writer:
+    writer.append(b"x")
+said = {}
+settings = {
+    "spark.master": "local[1]", "spark.ui.enabled": "false", "spark.driver.memory": "512m",
+    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+}
+with session(settings) as spark:
+    rows = lambda: spark.range(1).selectExpr("'x' AS value")
+    def stream():
+        return spark.readStream.format("aolog").load(log).selectExpr("value", "'s' AS log")
+    def start(frame, kind, *path):
+        query = frame.writeStream.format(kind).option("checkpointLocation", f"{out}-{len(said)}")
+        query.trigger(availableNow=True).start(*path).awaitTermination()
+    jobs = {
+        "read": lambda: spark.read.format("aolog").load(log).collect(),
+        "write": lambda: rows().write.format("aolog").mode("append").save(out),
+        "stream": lambda: start(stream(), "noop"),
+        "stream's sink": lambda: start(stream(), "aolog", out),
+        "scan": lambda: aolog.spark.scan(spark, log).collect(),
+        "verify": lambda: aolog.spark.verify(spark, log),
+    }
+    for name, job in jobs.items():
+        try:
+            job()
+        except Exception as error:
+            said[name] = [str(error)]
+        try:
+            with in_our_words():
+                job()
+        except aolog.UsageError as error:
+            said[name].append(str(error))
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("where", ["everywhere", "in tasks only"])
+def test_every_kind_of_job_says_it_in_a_line(tmp_path, bare, where):
+    """A minute: a JVM of its own. In tasks only: as where executors' hosts lack what the driver's has."""
+    python = bare
+    if where == "in tasks only":
+        python = tmp_path / "python"
+        python.write_text(
+            f'#!/bin/sh\ncase "$*" in *pyspark.worker*) exec {bare} "$@";; esac\n'
+            f'exec {sys.executable} "$@"\n',
+            encoding="utf-8",
+        )
+        python.chmod(0o700)
+    environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
+    environment.pop("PYTHONPATH", None)
+    ended = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{JOBS}",
+         tmp_path / "log", tmp_path / "out"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip  # one process
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    said = json.loads(ended.stdout.splitlines()[-1])
+    assert said.keys() == {"read", "write", "stream", "stream's sink", "scan", "verify"}
+    for name, (words, ours) in said.items():
+        (line,) = (line for line in words.splitlines() if "has no module" in line)
+        assert re.search(LINE, line), (name, words)
+        assert "Traceback" not in words, (name, words)
+        assert re.fullmatch(LINE.partition(": ")[2], ours), (name, ours)
