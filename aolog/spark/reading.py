@@ -7,11 +7,14 @@ by itself.
 
 from __future__ import annotations
 
+import signal
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 
 from aolog.arrow import to_arrow
 from aolog.batch import RecordFrame
@@ -55,6 +58,29 @@ class Reading(NamedTuple):
 def read_pieces(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatch]:
     """Batches of the pieces, in their order; none if there are no records. Raises GapFound where
     records are lost and that is to fail, StorageError, CodecUnavailable."""
+    with _ending_quietly():
+        yield from _read_all(pieces, how)
+
+
+@contextmanager
+def _ending_quietly() -> Iterator[None]:
+    """Where Spark wants no more rows (`limit`, `take`, `show`) it closes the task's socket. A write
+    then ends this process silently, and not with the traceback of Spark's daemon."""
+    if TaskContext.get() is None:
+        yield  # no process of Spark's
+        return
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        yield
+    except GeneratorExit:  # a write was refused: the process ends, and first writes what is left
+        raise
+    except BaseException:
+        signal.signal(signal.SIGPIPE, before)
+        raise
+    signal.signal(signal.SIGPIPE, before)  # the next task of this process may be anybody's
+
+
+def _read_all(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
         try:
             log = Log(piece.path, Storage())

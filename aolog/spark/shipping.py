@@ -12,6 +12,8 @@ import pickle
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from aolog.extras import install_command
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Shipped", "parcel", "parcel_of", "source_class"]
 
 _TO_DO = (
-    "install it there (pip install 'aolog[spark]'), ship it (--py-files), or set PYSPARK_PYTHON to a "
+    f"install it there ({install_command('spark')}), ship it (--py-files), or set PYSPARK_PYTHON to a "
     "Python that has it before the session is made"
 )
 
