@@ -17,14 +17,22 @@ from aolog.notices import counted
 from bridge.arrivals import read_back
 from bridge.committer import Committer
 from bridge.dead_letter import DeadLetters
-from bridge.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, STUCK_S, Progress, undeliverable
+from bridge.delivery import (
+    AT_LEAST_ONCE,
+    BUSY_S,
+    IDLE_S,
+    Progress,
+    log_stalls,
+    undeliverable,
+)
 from bridge.engine import Command, Commit, Connect, Engine, Poison, SetAside, State
 from bridge.error_table import advice
 from bridge.feed import Feed
 from bridge.kafka import Cluster, Delivered, Failed, Forbade, KafkaEvent
-from bridge.lane import Refusal
+from bridge.lane import Refusal, lane_name
 from bridge.librdkafka import NotReachable, ToldToStop
 from bridge.recognise import Recogniser
+from bridge.stalls import Stalls, in_words
 from bridge.topics import Topics
 
 if TYPE_CHECKING:
@@ -47,13 +55,8 @@ _REPLAY_AGAIN = "another replay tries again"
 _REPLAY_INSTEAD = "pass it with --poison drop"
 
 
-def _name(key: LaneKey) -> str:
-    topic, partition = key
-    return f"{topic}/{partition}" if partition >= 0 else topic or "no topic"
-
-
 def _stands(key: LaneKey, how: str, address: int, refusal: Refusal) -> str:
-    return f"{_name(key)} {how} address {address}: {refusal.reason}: {advice(refusal.code)}"
+    return f"{lane_name(key)} {how} address {address}: {refusal.reason}: {advice(refusal.code)}"
 
 
 class AtLeastOnce:
@@ -150,6 +153,7 @@ class AtLeastOnce:
         self._draining = self._has_read_back = False
         self._stood: set[LaneKey] = set()
         self._too_few: str | None = None
+        self._stalls = Stalls()
 
     def _distrust_rerouted(self, routing: Routing, position: int) -> set[LaneKey]:
         """Records that waited may go to other lanes now. What such a lane holds from the cursor on
@@ -168,7 +172,7 @@ class AtLeastOnce:
             _log.warning(
                 "records go elsewhere than before, and some lanes are ahead of those that waited: "
                 "what %s received from address %d on is sent again",
-                ", ".join(map(_name, sorted(ahead))),
+                ", ".join(map(lane_name, sorted(ahead))),
                 position,
             )
         notes.routing = (
@@ -201,6 +205,7 @@ class AtLeastOnce:
         if engine.over:
             return
         self._tell_standing()
+        log_stalls(*self._stalls.see(self._cluster.sent, self._low, now_s))
         self._look_for_replicas(now_s)
         busy = bool(engine.outstanding or feed.waiting)
         more = engine.wants_batch and not feed.waiting and not feed.idle
@@ -228,7 +233,7 @@ class AtLeastOnce:
         self._topics.hurry()
         self._topic_settings.forget()
         for key in self._engine.reopen():
-            _log.info("%s is tried again", _name(key), extra={"event": "lane_reopened"})
+            _log.info("%s is tried again", lane_name(key), extra={"event": "lane_reopened"})
 
     def drain(self, to: int) -> bool:
         """As Delivery says."""
@@ -275,6 +280,8 @@ class AtLeastOnce:
     def progress(self) -> Progress:
         """As Delivery says."""
         engine, cluster, dead = self._engine, self._cluster, self._dead
+        stalled = self._stalls.now(time.monotonic())
+        late = f"no acknowledgement from {in_words(stalled)}" if stalled else None
         state = engine.state.value
         if engine.state is State.SENDING and not cluster.reachable:
             state = State.CONNECTING.value
@@ -288,13 +295,19 @@ class AtLeastOnce:
             acknowledged=engine.acknowledged,
             skipped=engine.skipped,
             outstanding=engine.outstanding,
-            error=cluster.trouble(engine.failure) or self._too_few or self._held_up(),
+            error=cluster.trouble(engine.failure) or self._too_few or late or self._held_up(),
             dead_lettered=dead.set_aside,
             dropped=dead.dropped,
             standing=len(engine.standing),
             held_back=sum(lane.behind is not None for lane in engine.lanes.values()),
             topics=engine.acknowledged_by_topic,
+            stalled=tuple(stalled),
         )
+
+    def _low(self, key: LaneKey) -> int | None:
+        lane = self._engine.lanes.get(key)
+        low = None if lane is None else lane.low()
+        return None if low is None else low.address
 
     def _held_up(self) -> str | None:
         """What keeps some lane from going on."""
@@ -306,13 +319,12 @@ class AtLeastOnce:
         return None
 
     def _look_for_replicas(self, now_s: float) -> None:
-        """Where a lane has no answer for long: whether its partition has too few replicas."""
-        lanes = self._engine.lanes.items()
-        stuck = {key[0] for key, lane in lanes if lane.stuck_s(now_s) > STUCK_S}
-        if not stuck:
+        """Where lanes are stalled: whether their partitions have too few replicas."""
+        topics = {stall["topic"] for stall in self._stalls.now(now_s)}
+        if not topics:
             self._too_few = None
         elif self._cluster.reachable:
-            self._too_few = self._topic_settings.too_few_in_sync(stuck, now_s)
+            self._too_few = self._topic_settings.too_few_in_sync(topics, now_s)
 
     def _tell_standing(self) -> None:
         """Once for each lane that has come to stand. Of topics that are missing `topics` tells."""
@@ -367,7 +379,7 @@ class AtLeastOnce:
         """A request was refused: for records that are named, or that can be known by what the topic
         takes, or that have to be looked for."""
         engine, lane = self._engine, event.lane
-        where = "a partition" if lane is None else _name(lane)
+        where = "a partition" if lane is None else lane_name(lane)
         lanes = engine.lanes.items()
         suspected = {lane[0]} if lane else {key[0] for key, each in lanes if each.outstanding}
         bounds = self._topic_settings.learn(suspected)

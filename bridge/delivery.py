@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from bridge.error_table import advice
 from bridge.errors import DestinationError, Undeliverable
+from bridge.stalls import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bridge.engine import Position
     from bridge.lane import Refusal
+    from bridge.stalls import Stall
 
-__all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "STUCK_S", "Delivery",
-           "Progress", "undeliverable"]  # fmt: skip  # one thing, one line
+__all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "Delivery",
+           "Progress", "log_stalls", "undeliverable"]  # fmt: skip  # one thing, one line
 
+_log = logging.getLogger("bridge")
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
 IDLE_S = 0.2  # an idle wait: how late a signal or a due commit may be noticed
-STUCK_S = 5.0  # without an answer to what was sent: then it is asked why
 BUSY_S = 0.005  # a wait while acknowledgements are under way: how late new records are read
 
 
@@ -40,6 +43,7 @@ class Progress(NamedTuple):
     standing: int = 0
     held_back: int = 0
     topics: Mapping[str, int] | None = None
+    stalled: tuple[Stall, ...] = ()
 
 
 class Delivery(Protocol):
@@ -82,6 +86,14 @@ class Delivery(Protocol):
 
     def close(self) -> None:
         """Leaves the cluster."""
+
+
+def log_stalls(stalled: Sequence[Stall], over: Sequence[Stall]) -> None:
+    """As Stalls.see has them."""
+    if stalled:
+        _log.warning("no acknowledgement from %s", in_words(stalled), extra={"event": "stalled"})
+    if over:
+        _log.info("acknowledges again: %s", in_words(over), extra={"event": "stall_over"})
 
 
 def undeliverable(

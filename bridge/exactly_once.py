@@ -29,12 +29,19 @@ from bridge.ahead import Ahead, Ready
 from bridge.committer import Committer
 from bridge.cursor_record import CursorName, CursorRecord
 from bridge.dead_letter import DeadLetters
-from bridge.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, STUCK_S, Progress, undeliverable
+from bridge.delivery import (
+    BUSY_S,
+    EXACTLY_ONCE,
+    IDLE_S,
+    Progress,
+    log_stalls,
+    undeliverable,
+)
 from bridge.engine import Poison, Position
 from bridge.error_table import Kind, advice, kind_of, names_records
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import Failed, Put
-from bridge.lane import Refusal
+from bridge.lane import NO_PARTITION, Refusal
 from bridge.librdkafka import ANSWER_S
 from bridge.outcomes import (
     Aborted,
@@ -47,6 +54,7 @@ from bridge.outcomes import (
     TransactionEvent,
 )
 from bridge.partitions import Partitions
+from bridge.stalls import Stalls, in_words
 from bridge.stamp import HEADER_NAME, decode_stamp
 from bridge.transactional import TransactionalCluster
 from bridge.transactions import (
@@ -156,8 +164,8 @@ class ExactlyOnce:
         self._poison = poison
         self._refusal = Refusal("", "")  # the last
         self._waits: Refusal | None = None  # for what is not a record's fault, until it goes on
-        self._unanswered_s: float | None = None  # since when a commit is not answered, and why
         self._too_few: str | None = None
+        self._stalls = Stalls()
         self._said = ""  # the last reason for which it connected anew
         self._draining = False
         self._dead = DeadLetters(
@@ -224,6 +232,8 @@ class ExactlyOnce:
         for event in self._cluster.happened(wait_s):
             self._take(event)
             waits = False  # for more of the log: first it is asked whether that was all
+        log_stalls(*self._stalls.see(self._cluster.sent, lambda _: engine.position.address, now_s))
+        self._look_for_replicas(now_s)
         if self._ahead.ready and engine.room > 0 and not self._cluster.calling:
             self._send()
         elif wants and engine.state in {State.SENDING, State.COMMITTING}:  # after that, too
@@ -285,6 +295,8 @@ class ExactlyOnce:
     def progress(self) -> Progress:
         """As Delivery says."""
         engine, cluster = self._engine, self._cluster
+        stalled = self._stalls.now(time.monotonic())
+        late = f"no acknowledgement from {in_words(stalled)}" if stalled else engine.failure
         return Progress(
             state=self._state(),
             reachable=cluster.reachable,
@@ -293,9 +305,10 @@ class ExactlyOnce:
             acknowledged=engine.acknowledged,
             skipped=self._skipped,
             outstanding=engine.outstanding,
-            error=cluster.trouble(self._too_few or engine.failure),
+            error=cluster.trouble(self._too_few or late),
             dead_lettered=self._dead.set_aside,
             dropped=self._dead.dropped,
+            stalled=tuple(stalled),
         )
 
     def _state(self) -> str:
@@ -348,7 +361,7 @@ class ExactlyOnce:
             self._do(engine.proven(now_s=now_s, twice=event.twice))
         elif isinstance(event, Committed):
             self._waits, self._said = None, ""
-            self._unanswered_s = self._too_few = None
+            self._too_few = None
             self._do(engine.committed(now_s=now_s, twice=event.twice))
             self._ahead.passed(engine.position.address)
         elif isinstance(event, Aborted):
@@ -367,7 +380,6 @@ class ExactlyOnce:
                 self._do(engine.failed(event.reason, now_s=now_s))
         else:
             self._do(engine.unanswered(event.reason))
-            self._look_for_replicas(now_s)
 
     def _suspect(self, event: Failed) -> None:
         """Something in the transaction was refused: see AtLeastOnce._suspect."""
@@ -389,10 +401,12 @@ class ExactlyOnce:
         self._do(engine.suspect(event.reason, now_s=now_s, names=names_records(event.code)))
 
     def _look_for_replicas(self, now_s: float) -> None:
-        """Where a commit is not answered for long: whether a topic has too few replicas."""
-        self._unanswered_s = self._unanswered_s or now_s
-        if now_s - self._unanswered_s > STUCK_S and self._cluster.reachable:
-            topics = self._partitions.topics
+        """See AtLeastOnce._look_for_replicas."""
+        stalls = self._stalls.now(now_s)
+        topics = {stall["topic"] for stall in stalls if stall["partition"] != NO_PARTITION}
+        if not topics:
+            self._too_few = None
+        elif self._cluster.reachable:
             self._too_few = self._topic_settings.too_few_in_sync(topics, now_s)
 
     def _take_broken(self, event: Broke) -> None:

@@ -295,6 +295,7 @@ class Forwarder:
             held_back=progress.held_back,
             delivery=self._delivery_name,
             ahead_records=self._ahead(progress, lag.records),
+            stalled=progress.stalled,
         )
 
     def _lag(self, position: Position) -> Lag:

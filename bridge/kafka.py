@@ -37,6 +37,7 @@ from bridge.librdkafka import (
 from bridge.producing import RowProducer
 from bridge.read_back import ReadBack
 from bridge.routing import is_topic_name
+from bridge.stalls import Sent
 from bridge.topic_creation import TopicCreation
 from bridge.topic_settings import TopicSettings
 
@@ -222,6 +223,8 @@ class Cluster:
         self._naming = False
         self._events: deque[KafkaEvent] = deque()
         self.reachable = False
+        self.sent: dict[LaneKey, Sent] = {}  # by the latest statistics, each in a dict of its own
+        self._leaders: dict[LaneKey, str] = {}  # the last that was known
         self.last_error: str | None = None
         self._away: str | None = None  # which broker cannot be reached and why, while none is
         self._made_s = 0.0
@@ -416,7 +419,32 @@ class Cluster:
             self._events.append(Failed(reason, suspect, error.name(), lane, address))
 
     def _on_stats(self, text: str) -> None:
-        self._on_brokers(json.loads(text)["brokers"].values())
+        told = json.loads(text)
+        self._on_brokers(told["brokers"].values())
+        self.sent = self._sent_to(told)
+
+    def _sent_to(self, told: dict[str, Any]) -> dict[LaneKey, Sent]:
+        """By statistics."""
+        nodes = {b["nodeid"]: b for b in told["brokers"].values()}
+        return {
+            (topic, each["partition"]): self._sent((topic, each["partition"]), each, nodes)
+            for topic, of_topic in told["topics"].items()
+            for each in of_topic["partitions"].values()
+            if each["partition"] >= 0
+        }
+
+    def _sent(self, lane: LaneKey, told: dict[str, Any], nodes: dict[int, dict[str, Any]]) -> Sent:
+        """A partition whose leader died has none in the statistics: then the last one is named."""
+        begun = told["xmit_msgq_cnt"] + told["msgs_inflight"]
+        waiting = told["msgq_cnt"] + begun
+        number = told["leader"]
+        if number >= 0 and (node := nodes.get(number)) is not None:
+            self._leaders[lane] = leader = f"{node['nodename']}, node {number}"
+            asked = begun > 0 or node["state"] != "UP"
+        else:
+            leader = f"none, before {self._leaders[lane]}" if lane in self._leaders else "none"
+            asked = True
+        return Sent(waiting, told["acked_msgid"], leader, asked)
 
     def _on_brokers(self, brokers: Collection[dict[str, Any]]) -> None:
         if any(b["state"] == "UP" and b["nodeid"] >= 0 for b in brokers):

@@ -26,7 +26,16 @@ from typing import NamedTuple, TypeAlias
 
 from bridge.error_table import Fault, fault_of
 
-__all__ = ["NO_PARTITION", "UNBOUNDED", "Lane", "LaneKey", "Mark", "Position", "Refusal"]
+__all__ = [
+    "NO_PARTITION",
+    "UNBOUNDED",
+    "Lane",
+    "LaneKey",
+    "Mark",
+    "Position",
+    "Refusal",
+    "lane_name",
+]
 
 LaneKey: TypeAlias = tuple[str, int]
 """Topic and partition."""
@@ -39,6 +48,12 @@ NARROWING = 32
 HELD_SHARE_MIN = 64
 HELD_SHARE_CUT = 4
 HELD_SHARE_MAX = 1 << 16  # of a lane that has recovered: no bound any more
+
+
+def lane_name(key: LaneKey) -> str:
+    """For log lines."""
+    topic, partition = key
+    return f"{topic}/{partition}" if partition >= 0 else topic or "no topic"
 
 
 class Position(NamedTuple):

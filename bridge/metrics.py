@@ -79,6 +79,20 @@ class _Collector:
             logs.add_metric([phase], count)
         yield state
         yield logs
+        yield self._stalled()
+
+    def _stalled(self) -> GaugeMetricFamily:
+        """A sample for each lane, while it is stalled."""
+        gauge = GaugeMetricFamily(
+            "aolog_bridge_stalled_seconds",
+            "Age of what is under way to a lane that acknowledges nothing.",
+            labels=[*_LABELS, "topic", "partition", "leader"],
+        )
+        for log in self._logs:
+            for stall in () if log.status is None else log.status.stalled:
+                lane = (stall["topic"], str(stall["partition"]), stall["leader"])
+                gauge.add_metric([_label(log.log), log.cluster, *lane], stall["seconds"])
+        return gauge
 
     def _gauge(
         self, name: str, text: str, of: Callable[[LogStatus], float | None]

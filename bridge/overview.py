@@ -178,7 +178,7 @@ def state_of(status: Status) -> str:
         return "blocked"
     if status.state == "connecting":
         return "connecting"
-    if status.standing:  # lanes that wait until somebody acts
+    if status.standing or status.stalled:  # lanes that wait, the former until somebody acts
         return "blocked"
     under_way = status.outstanding or 0
     sent = status.lag_bytes == 0 or (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from bridge.stalls import Stall
 
 __all__ = ["COUNTED", "NOTHING", "Status", "pending"]
 
@@ -28,7 +31,8 @@ class Status(NamedTuple):
     was delivered, from when it is gone; records where their number is known.
     dead_lettered, dropped: records that will never be taken, since it started. held_back: lanes
     whose records wait in the log; standing: those of them that wait until somebody acts (a reload
-    or a restart tries them again).
+    or a restart tries them again). stalled: lanes that have something under way and make no
+    progress, and for how long (see bridge.stalls).
     With exactly_once `acknowledged` means committed, and `committed` is the local cursor.
     """
 
@@ -52,6 +56,7 @@ class Status(NamedTuple):
     held_back: int = 0
     delivery: str = "at_least_once"
     ahead_records: int = 0
+    stalled: tuple[Stall, ...] = ()
 
     def counted(self) -> dict[str, Any]:
         """What COUNTED names."""

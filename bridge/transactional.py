@@ -25,7 +25,7 @@ from bridge.ends import Ends
 from bridge.error_table import Kind, advice, kind_of
 from bridge.errors import DestinationError, Fenced, NotIsolated
 from bridge.kafka import Cluster, Failed, Put, with_names
-from bridge.lane import Refusal
+from bridge.lane import NO_PARTITION, Refusal
 from bridge.left_open import LeftOpen, end_again, place_of
 from bridge.librdkafka import (
     ANSWER_S,
@@ -46,6 +46,7 @@ from bridge.outcomes import (
     TransactionEvent,
     Unanswered,
 )
+from bridge.stalls import Sent
 from bridge.stamp import decode_stamp
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ _TAKE_OVER_S = 5.0
 _LOOK_PAUSE_S = 0.25
 _RETRY, _RETRY_MAX = "retry.backoff.ms", "retry.backoff.max.ms"
 _RETRY_MS = 250  # what takes longer is counted: see Ends
+# Where its coordinator gives no answer no lane is at fault. A name that no topic can have.
+_TRANSACTION = ("the transaction", NO_PARTITION)
 _GAPLESS = "enable.gapless.guarantee"  # a gap is aborted with its transaction, and no end
 
 # The library's public names begin with an underscore.
@@ -123,6 +126,9 @@ class TransactionalCluster(Cluster):
         times = {_RETRY: _RETRY_MS, _RETRY_MAX: DEFAULTS[_RETRY_MAX], **self._settings}
         self.retry_ms = min(int(times[name]) for name in (_RETRY, _RETRY_MAX))
         self._ends = Ends(self.retry_ms / 1_000)
+        self._coordinator: dict[str, Any] | None = None
+        self._unanswered = False  # the last call
+        self._answers = 0
 
     # --- calls that end with an event -----------------------------------------------------------
 
@@ -224,6 +230,7 @@ class TransactionalCluster(Cluster):
             raise outcome
         if outcome is None:
             return
+        self._unanswered = isinstance(outcome, Unanswered | Broke)
         yield self._with_its_reason(outcome)
 
     def _with_its_reason(self, outcome: TransactionEvent) -> TransactionEvent:
@@ -475,6 +482,21 @@ class TransactionalCluster(Cluster):
     def _on_brokers(self, brokers: Collection[dict[str, Any]]) -> None:
         super()._on_brokers(brokers)
         self._ends.told(brokers)
+        self._coordinator = next((b for b in brokers if b["source"] == "logical"), None)
+
+    def _sent_to(self, told: dict[str, Any]) -> dict[LaneKey, Sent]:
+        """What no leader was sent waits for the coordinator, while that gives no answer; so does a
+        call without messages."""
+        sent, of = super()._sent_to(told), self._coordinator
+        silent = of is None or of["state"] != "UP" or of["waitresp_cnt"] > 0
+        waiting = [lane.asked for lane in sent.values() if lane.waiting]
+        calls = not waiting and (self.calling or self._unanswered)
+        waits = calls or (silent and not all(waiting))
+        self._answers += not waits
+        if silent:
+            sent = {k: lane if lane.asked else lane._replace(waiting=0) for k, lane in sent.items()}
+        leader = "no coordinator" if of is None else f"{of['nodename']}, its coordinator"
+        return {**sent, _TRANSACTION: Sent(int(waits), self._answers, leader)}
 
     def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
         told = self._told(error)

@@ -47,6 +47,7 @@ PURE = {
     "bridge.protocol",
     "bridge.routing",
     "bridge.spreading",
+    "bridge.stalls",
     "bridge.stamp",
     "bridge.transactions",
     "bridge.window",

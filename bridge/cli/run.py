@@ -119,8 +119,9 @@ def run(
     Records keep their key, headers and timestamp. A header "aolog" names where each came from,
     by which a restart knows what has arrived already. The cursor passes acknowledged records
     only. An outage of any length is waited out, wrong credentials too. A partition or topic that
-    takes nothing holds up no other. SIGHUP reads the configuration file again, and has lanes
-    that stand before a refused record try it again.
+    takes nothing does not delay the others (with exactly_once it delays the whole log), and is
+    named within 10 s. SIGHUP reads the configuration file again, and has lanes that stand before a
+    refused record try it again.
 
     States are connecting, draining, live, blocked and stopped; `status --help` says what they mean.
 

@@ -381,7 +381,7 @@ def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
         "skipped": int, "outstanding": int, "lag_records": int, "lag_bytes": int,
         "lag_seconds": float, "lost_records": int, "gaps": int, "error": type(None), "rate": float,
         "dead_lettered": int, "dropped": int, "standing": int, "held_back": int,
-        "delivery": str, "ahead_records": int,
+        "delivery": str, "ahead_records": int, "stalled": list,
     }  # fmt: skip
     assert tuple(kinds) == Status._fields
     assert len(process.lines) >= 2

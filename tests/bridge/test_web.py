@@ -25,6 +25,7 @@ from bridge.embedded import EmbeddedBroker
 from bridge.loglines import _Json, _Text, naming
 from bridge.metrics import exposition
 from bridge.overview import STUCK_S, LogStatus, Phase, overview, state_of
+from bridge.stalls import Stall
 from bridge.status import Status
 from bridge.web import address_of, serving
 from tests.bridge.conftest import NOWHERE, Process, fill, wait_until
@@ -186,6 +187,21 @@ def test_metrics_are_prometheus_own_and_carry_their_units() -> None:
     assert all(found[name].documentation for name in ours)
     assert all(re.fullmatch(r"[a-z_]+", name) for name in ours)
     assert "process_resident_memory_bytes" in found
+
+
+def test_a_lane_that_is_stalled_is_named_in_metrics_and_status_and_blocks() -> None:
+    stall = Stall(topic="t", partition=3, leader="b1:9092, node 1", seconds=12.5)
+    stalled = STATUS._replace(stalled=(stall,))
+    log = LOG._replace(log="s", status=stalled, state=state_of(stalled))
+    text = exposition([log, PARKED])[0].decode()
+    assert (
+        'aolog_bridge_stalled_seconds{cluster="main",leader="b1:9092, node 1",log="s",'
+        'partition="3",topic="t"} 12.5'
+    ) in text
+    assert text.count("aolog_bridge_stalled_seconds{") == 1
+    with serving("127.0.0.1:0", lambda: [log]) as at:
+        (told,) = json.loads(get(at, "/status")[1])["logs"]
+    assert (told["state"], told["stalled"]) == ("blocked", [stall])
 
 
 def test_what_is_not_known_is_not_told() -> None:
