@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
-    AdminClient,
     ConfigResource,
 )
 
 from bridge.admission import KNOWN_MS, bounds_of
 from bridge.error_table import advice
-from bridge.librdkafka import CLIENT_LOG, words
+from bridge.librdkafka import admin_client, words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -61,9 +60,7 @@ class TopicSettings:
             return []
         self._asked_s.update(dict.fromkeys(due, now_s))
         kinds = {ConfigResource(ConfigResource.Type.TOPIC, topic): topic for topic in due}
-        admin = AdminClient(
-            self._settings, logger=CLIENT_LOG
-        )  # gives up its questions when it goes
+        admin = admin_client(self._settings)  # gives up its questions when it goes
         found = []
         asked = admin.describe_configs(list(kinds), request_timeout=_ANSWER_S)
         for resource, future in asked.items():
@@ -84,7 +81,7 @@ class TopicSettings:
         if now_s < self._look_due_s:
             return self._too_few
         self._look_due_s = now_s + _LOOK_PAUSE_S
-        admin = AdminClient(self._settings, logger=CLIENT_LOG)
+        admin = admin_client(self._settings)
         names = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
         settings = admin.describe_configs(names, request_timeout=_ANSWER_S)
         found = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
