@@ -72,8 +72,7 @@ def panel_of(plan: Plan, to: Destination, log: str, records: int) -> Panel:
             Probe(
                 each,
                 partial(_drained, each, to, log, records, numbers),
-                # What one poison record costs at the start weighs more, the fewer there are.
-                {US_A_RECORD: US_A_RECORD_MAX} if records >= 100_000 else {},
+                {US_A_RECORD: US_A_RECORD_MAX},
                 f"defaults; keys, {_PARTITIONS} partitions",
             )
             for each in deliveries
