@@ -34,6 +34,7 @@ from bridge.librdkafka import NotReachable, ToldToStop
 from bridge.recognise import Recogniser
 from bridge.stalls import Stalls, in_words
 from bridge.topics import Topics
+from bridge.trouble_log import TroubleLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,6 +155,7 @@ class AtLeastOnce:
         self._stood: set[LaneKey] = set()
         self._too_few: str | None = None
         self._stalls = Stalls()
+        self._trouble = TroubleLog()
 
     def _distrust_rerouted(self, routing: Routing, position: int) -> set[LaneKey]:
         """Records that waited may go to other lanes now. What such a lane holds from the cursor on
@@ -206,6 +208,13 @@ class AtLeastOnce:
             return
         self._tell_standing()
         log_stalls(*self._stalls.see(self._cluster.sent, self._low, now_s))
+        idle = feed.idle and not engine.outstanding
+        if (
+            engine.state is State.SENDING
+            and self._cluster.reachable
+            and (idle or not engine.attempts)
+        ):
+            self._trouble.over()
         self._look_for_replicas(now_s)
         busy = bool(engine.outstanding or feed.waiting)
         more = engine.wants_batch and not feed.waiting and not feed.idle
@@ -362,17 +371,16 @@ class AtLeastOnce:
             )
         elif isinstance(event, Forbade):
             refusal = Refusal(event.reason, event.code)
-            if event.topic is None:
-                _log.warning("refused: %s: %s", refusal.reason, advice(refusal.code))
-            else:
+            if event.topic is not None:
                 refusal = Refusal(f"topic {event.topic!r}: {event.reason}", event.code)
                 self._topics.forbid(event.topic, refusal)
             reason = f"{refusal.reason}: {advice(refusal.code)}"
+            if event.topic is None:
+                reason = self._cluster.forbidden or reason
             self._do(engine.failed(reason, now_s=time.monotonic()))
         elif event.suspect:
             self._suspect(event)
         else:
-            _log.warning("sending again from the cursor: %s", event.reason)
             self._do(engine.failed(event.reason, now_s=time.monotonic()))
 
     def _suspect(self, event: Failed) -> None:
@@ -459,5 +467,9 @@ class AtLeastOnce:
         self._topics.heard(arrivals)
 
     def _disconnect(self) -> None:
+        engine = self._engine
+        # Without attempts it is a record that was refused, and a forbidden topic is named already.
+        if engine.failure is not None and engine.attempts and not engine.over:
+            self._trouble.say(engine.failure, time.monotonic())
         self._cluster.disconnect()
         self._feed.forget()

@@ -68,6 +68,7 @@ from bridge.transactions import (
     State,
     Transactions,
 )
+from bridge.trouble_log import TroubleLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +167,7 @@ class ExactlyOnce:
         self._waits: Refusal | None = None  # for what is not a record's fault, until it goes on
         self._too_few: str | None = None
         self._stalls = Stalls()
-        self._said = ""  # the last reason for which it connected anew
+        self._trouble = TroubleLog()
         self._draining = False
         self._dead = DeadLetters(
             source.reader.path,
@@ -241,6 +242,8 @@ class ExactlyOnce:
             self._ahead.read(read_s if waits else 0.0)
             if self._ahead.idle and self._ahead.empty:  # it moves on over seals and gaps
                 engine.moved(self._source.position)
+                if not engine.outstanding:
+                    self._trouble.over()
 
     def stop(self, now_s: float) -> None:
         """As Delivery says."""
@@ -360,8 +363,8 @@ class ExactlyOnce:
         elif isinstance(event, Proven):
             self._do(engine.proven(now_s=now_s, twice=event.twice))
         elif isinstance(event, Committed):
-            self._waits, self._said = None, ""
-            self._too_few = None
+            self._waits = self._too_few = None
+            self._trouble.over()
             self._do(engine.committed(now_s=now_s, twice=event.twice))
             self._ahead.passed(engine.position.address)
         elif isinstance(event, Aborted):
@@ -376,7 +379,7 @@ class ExactlyOnce:
             if event.suspect:
                 self._suspect(event)
             else:
-                _log.warning("the transaction is aborted: %s", event.reason)
+                self._trouble.say(event.reason, now_s, what="the transaction is aborted")
                 self._do(engine.failed(event.reason, now_s=now_s))
         else:
             self._do(engine.unanswered(event.reason))
@@ -423,10 +426,9 @@ class ExactlyOnce:
             )
             self._do(engine.impossible(reason))
             return
-        if reason != self._said:
-            _log.warning("connecting anew: %s", reason)
-        self._said = reason
-        self._do(engine.broken(reason, now_s=time.monotonic()))
+        now_s = time.monotonic()
+        self._trouble.say(reason, now_s)
+        self._do(engine.broken(reason, now_s=now_s))
 
     def _record(self, position: Position) -> CursorRecord:
         said = position_at(self._source.reader, *position)

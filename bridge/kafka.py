@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.admission import Admission
+from bridge.certificate import names_another_host
 from bridge.error_table import Kind, advice, kind_of
 from bridge.errors import WrongSetting
 from bridge.identity import Identity
@@ -31,6 +32,8 @@ from bridge.librdkafka import (
     NotReachable,
     Refused,
     away,
+    broker_of,
+    closed_at_once,
     let_go,
     words,
 )
@@ -69,6 +72,8 @@ _log = logging.getLogger("bridge.kafka")
 _MEET_S = 1.0  # the second question only saves time
 _NAME_WAIT_S = 1.0  # ends with the first that names a lane; it lags behind the error by a moment
 _NAME_POLL_S = 0.05
+_CERTIFICATE_S = 30.0  # the client is refused each second; to look at the certificate takes a while
+_SAY_WHY_S = 0.05  # the client's reasons come a moment after the failure
 _CLUSTERID = "CLUSTERID"  # facility of the line that says so (rdkafka_metadata.c), a warning
 _WARNING, _INFO = 4, 6  # librdkafka's log_level
 _OTHER_NAMES = {  # the client's aliases
@@ -90,14 +95,18 @@ _CALLBACKS = ("_cb", "on_delivery", "logger")
 
 
 class _Listening(logging.LoggerAdapter[logging.Logger]):
-    """The client's log: there, and nowhere else, it says that another cluster answers."""
+    """The client's log: there, and nowhere else, it says that another cluster answers, and that a
+    broker closes each connection at once."""
 
-    def __init__(self, other: Callable[[], None]) -> None:
+    def __init__(self, other: Callable[[], None], broken: Callable[[str], None]) -> None:
         super().__init__(CLIENT_LOG)
         self._other = other
+        self._broken = broken
 
     def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
         """For the client, in the thread that serves it."""
+        if args[:1] == ("FAIL",):
+            self._broken(str(args[-1]))
         if level >= logging.WARNING and args[:1] == (_CLUSTERID,):  # below, it says its first
             self._other()
         super().log(level, msg, *args, **more)
@@ -229,6 +238,9 @@ class Cluster:
         self._away: str | None = None  # which broker cannot be reached and why, while none is
         self._made_s = 0.0
         self.forbidden: str | None = None
+        self._certificates: dict[
+            str, tuple[bool, float]
+        ] = {}  # see _words: the verdict, and since when
         self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
 
     def admission(self) -> Admission:
@@ -272,7 +284,10 @@ class Cluster:
                 "stats_cb": self._on_stats,
                 "statistics.interval.ms": self._statistics_ms,
             },
-            logger=_Listening(partial(self._on_other, self._generation)),
+            logger=_Listening(
+                partial(self._on_other, self._generation),
+                partial(self._on_broken, self._generation),
+            ),
         )
 
     def disconnect(self) -> None:
@@ -335,7 +350,7 @@ class Cluster:
     def unanswered(self, error: Exception) -> str:
         """Why a question was not answered, for status and logs. That the cluster does not let us
         in comes another way than the answer, so it is listened for."""
-        self.serve()
+        self.serve(_SAY_WHY_S)
         self.last_error = self.forbidden or self._away or str(error)
         return self.last_error
 
@@ -407,10 +422,39 @@ class Cluster:
             self._generation += 1
             self._events.append(Failed("another cluster answers", False))
 
+    def _on_broken(self, generation: int, said: str) -> None:
+        if generation == self._generation and (broker := closed_at_once(said)) is not None:
+            protocol = self._settings.get("security.protocol", "PLAINTEXT")
+            self._away = (
+                f"{broker}: it closes the connection at once: check security.protocol, which is "
+                f"{protocol}; the listener may ask for SASL, or for TLS"
+            )
+
+    def _names_another_host(self, broker: str) -> bool:
+        now_s = time.monotonic()
+        verdict, asked_s = self._certificates.get(broker, (False, -_CERTIFICATE_S))
+        if now_s - asked_s >= _CERTIFICATE_S:
+            verdict = names_another_host(broker, self._settings)
+            self._certificates[broker] = verdict, now_s
+        return verdict
+
+    def _words(self, error: KafkaError) -> str:
+        """What the client says of it; for a certificate that was refused, the cause where it is
+        known."""
+        if error.name() == "_SSL" and "certificate verify failed" in error.str():
+            broker = broker_of(error.str())
+            if broker is not None and self._names_another_host(broker):
+                host = broker.rpartition(":")[0]
+                return (
+                    f"_SSL: {broker}: its certificate is trusted, but does not name the host "
+                    f"{host!r}: connect by a name that is in the certificate"
+                )
+        return f"{error.name()}: {error.str()}: {advice(error.name())}"
+
     def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
         kind, reason = kind_of(error.name()), f"{error.name()}: {error.str()}"
         if kind is Kind.LOCKED_OUT:
-            self.forbidden = f"{reason}: {advice(error.name())}"
+            self.forbidden = self._words(error)
             self._events.append(Forbade(reason, error.name()))
         elif kind is Kind.TOPIC_FORBIDDEN and lane is not None:
             self._events.append(Forbade(reason, error.name(), lane[0]))

@@ -41,6 +41,8 @@ __all__ = [
     "ToldToStop",
     "admin_client",
     "away",
+    "broker_of",
+    "closed_at_once",
     "consumer",
     "lacking",
     "let_go",
@@ -97,6 +99,8 @@ ANSWER_S = 5.0  # how long a question may take before the cluster counts as out 
 _PRODUCER_ONLY = {"linger.ms", "compression.type", "compression.codec"}  # no consumer takes them
 
 ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 -- a public name; says how many, not why
+_TRANSPORT = KafkaError._TRANSPORT  # noqa: SLF001 -- a public name
+_NOT_SPOKEN_TO = "check the address; and security.protocol, where the listener asks for SASL or TLS"
 MOCK_CLUSTER = "mockCluster"  # the id of an embedded broker's cluster begins so (rdkafka_mock.c)
 
 _PURGE_POLLS, _PURGE_POLL_S = 20, 0.05  # a second at most; what is left then goes with the producer
@@ -105,6 +109,11 @@ _AWAY = re.compile(
     r"(?:\w+://)?(?P<broker>\S+?)(?:/(?:bootstrap|-?(?P<node>\d+)))?: "
     r"(?:Connect to \S+ failed: |Failed to resolve '\S+': )?"
     r"(?P<why>.+?)(?: \(after \d+ms in state \w+.*\))?"
+)
+# A client that speaks another protocol than the listener is cut off within the first exchange; one
+# that is idle, after minutes.
+_CLOSED_AT_ONCE = re.compile(
+    r".*: Disconnected: .*\(after (?:\d{1,2}ms in state UP|\d+ms in state APIVERSION_QUERY)\b.*"
 )
 
 
@@ -172,6 +181,21 @@ def away(said: str, servers: str) -> str:
     return f"{broker}: {why}"
 
 
+def broker_of(said: str) -> str | None:
+    """HOST:PORT in what the client says of a broker, see `away`."""
+    found = _AWAY.fullmatch(said)
+    return None if found is None else found["broker"]
+
+
+def closed_at_once(said: str) -> str | None:
+    """The broker, where the client's log line says that it closed a new connection at once: of
+
+    [thrd:...]: host:9092/bootstrap: Disconnected: connection closed by peer (after 1ms in state UP)
+    """
+    line = said.partition("]: ")[2]
+    return broker_of(line) if _CLOSED_AT_ONCE.fullmatch(line) else None
+
+
 def let_go(producer: Producer) -> None:
     """Has a producer forget what it holds, and hears its callbacks to the end: of what the cluster
     did not acknowledge they say "purged". Takes a second at most, and nearly always no time."""
@@ -205,4 +229,6 @@ def words(error: Exception) -> str:
     """What the client says of it."""
     first = error.args[0] if error.args else error
     said = first.str() if isinstance(first, KafkaError) else str(first)
+    if isinstance(first, KafkaError) and first.code() == _TRANSPORT:
+        said = f"{said.strip()} ({_NOT_SPOKEN_TO})"
     return said.strip()

@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
 from bridge.cursor_topic import CursorTopic
 from bridge.ends import Ends
-from bridge.error_table import Kind, advice, kind_of
+from bridge.error_table import Kind, kind_of
 from bridge.errors import DestinationError, Fenced, NotIsolated
 from bridge.kafka import Cluster, Failed, Put, with_names
 from bridge.lane import NO_PARTITION, Refusal
@@ -515,9 +515,10 @@ class TransactionalCluster(Cluster):
         kind, reason = kind_of(error.name()), _reason(error)
         self._fenced = self._fenced or kind is Kind.FENCED
         if kind is Kind.LOCKED_OUT:
+            reason = self._words(error)
             if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                 reason = f"{reason} ({self._name.transactional_id})"
-            reason = self.forbidden = f"{reason}: {advice(error.name())}"
+            self.forbidden = reason
         if kind in {Kind.LOCKED_OUT, Kind.TOPIC_FORBIDDEN}:
             return Broke(reason, error.name())
         if kind in {Kind.NO_TRANSACTIONS, Kind.TRANSACTION_SETTING}:

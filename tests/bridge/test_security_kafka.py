@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -244,3 +245,47 @@ def test_a_server_with_a_strangers_certificate_gets_nothing(
     assert "_SSL" in last["error"]
     assert "certificate verify failed" in last["error"]
     assert consume(server.bootstrap_servers, topic, 1) == []
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_wrong_password_is_logged_once_and_so_is_its_end(
+    forward: Callable[..., tuple[Process, str]], tmp_path: Path, delivery: str
+) -> None:
+    settings = SASL.format(mechanism="PLAIN", user="alice", password='{file = "wrong"}')
+    process, _ = forward("SASL", settings, "--delivery", delivery)
+    process.until(lambda s: s["error"] and "AUTHENTICATION" in s["error"])
+    time.sleep(12.0)  # it tries again some five times
+    assert process.stderr.count("AUTHENTICATION") == process.stderr.count("connecting anew") == 1
+    (tmp_path / "wrong").write_text(PASSWORD)
+    process.popen.send_signal(signal.SIGHUP)
+    process.until(lambda s: s["acknowledged"] == 100 and s["error"] is None)
+    assert process.terminate() == 0
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("listener", ["SASL", "TLS"])
+def test_a_plain_client_of_another_listener_is_told_to_check_the_protocol(
+    forward: Callable[..., tuple[Process, str]], listener: str, delivery: str
+) -> None:
+    process, _ = forward(listener, "", "--delivery", delivery)
+    last = refused(process)
+    assert "security.protocol, which is PLAINTEXT" in last["error"]
+    assert "check security.protocol" in process.stderr
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_trusted_certificate_of_another_host_is_told_from_one_that_is_not_trusted(
+    forward: Callable[..., tuple[Process, str]],
+    secured: tuple[KafkaServer, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    delivery: str,
+) -> None:
+    server, directory = secured
+    port = server.bootstrap_of("TLS").rpartition(":")[2]
+    monkeypatch.setattr(server, "bootstrap_of", lambda _: f"localhost:{port}")
+    process, _ = forward("TLS", TLS.format(ca=directory / "server.pem"), "--delivery", delivery)
+    process.until(lambda s: s["error"] and "does not name the host 'localhost'" in s["error"])
+    assert process.terminate() == 0
+    assert "does not name the host 'localhost'" in process.stderr
+    process, _ = forward("TLS", TLS.format(ca=directory / "stranger.pem"), "--delivery", delivery)
+    assert "certificate verify failed" in refused(process)["error"]
