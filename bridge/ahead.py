@@ -206,8 +206,7 @@ class Ahead:
                 ready.refuse(i, refusal)
                 break
             else:
-                lane = self._topic_of(messages.topics[i]) or "", NO_PARTITION
-                asides.append(Aside(ready.position(i), lane, refusal))
+                asides.append(Aside(ready.position(i), self._lane_of(messages, i), refusal))
         ready.keep(kept)
         if asides:
             wanted = {aside.position.address for aside in asides}
@@ -217,6 +216,14 @@ class Ahead:
     def _topic_of(self, named: str | None) -> str | None:
         to = self._routing.of(named)
         return None if to is None else to.topic
+
+    def _lane_of(self, messages: Messages, i: int) -> LaneKey:
+        """Where the record was to go; without a partition if its topic was not found."""
+        topic = self._topic_of(messages.topics[i])
+        if topic is None or topic not in self._partitions.topics:
+            return topic or "", NO_PARTITION
+        (lane,) = self._lanes_of(messages.topics[i], [messages.keys[i]], [messages.addresses[i]])
+        return lane
 
     def _ours(self, batch: Batch) -> Ready:
         """Without records that go to another cluster."""

@@ -197,6 +197,7 @@ def _tell_range(begin: int, end: int, topics: dict[str, int], *, as_json: bool) 
 
 def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
     from bridge.dead_letter import read_dead_letter
+    from bridge.lane import NO_PARTITION
     from bridge.names import REPLAY
     from bridge.replaying import dead_letters_of
 
@@ -210,10 +211,12 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
             if letter is None:
                 continue
             letters += 1
+            partition = None if letter.partition == NO_PARTITION else letter.partition
+            lane = letter.topic if partition is None else f"{letter.topic}/{partition}"
             told = {
                 "address": record.address,
                 "topic": letter.topic,
-                "partition": letter.partition,
+                "partition": partition,
                 "origin": letter.origin.address,
                 "code": letter.code,
                 "reason": letter.reason,
@@ -223,7 +226,7 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
             else:
                 out.line(
                     one_line(
-                        f"{letter.topic}/{letter.partition}  from address {letter.origin.address}"
+                        f"{lane}  from address {letter.origin.address}"
                         f"  {letter.code}: {letter.reason}"
                     )
                 )

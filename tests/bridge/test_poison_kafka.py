@@ -15,6 +15,7 @@ import pytest
 from aolog import Reader, Writer
 from bridge import topic_settings
 from bridge.dead_letter import read_dead_letter
+from bridge.routing import partition_of_key
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import Process, Run, append, assert_arrived, records_of
 
@@ -184,3 +185,22 @@ def test_a_topic_whose_settings_cannot_be_read_is_named_once(
     told = [line for line in caplog.messages if "DescribeConfigs" in line]
     assert len(told) == 1
     check(log, poison, committed_in(kafka, name), name, "INVALID_RECORD")
+
+
+@DELIVERIES
+def test_a_dry_run_names_the_partition_that_a_dead_letter_was_to_go_to(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
+    bridge: Callable[..., Process], delivery: str,
+) -> None:  # fmt: skip  # as it is called
+    name = topic(3, {"message.timestamp.before.max.ms": str(30 * 86_400_000)})
+    with Writer(log) as writer:
+        for number in range(20):
+            writer.append(b"too old", key=b"k%d" % number, timestamp=1_000_000)
+    forward_to(name, poison="dead-letter", delivery=delivery).end()
+    partitions = [partition_of_key(b"k%d" % number, 3) for number in range(20)]
+    assert [letter.partition for letter in letters(log)] == partitions
+    shown = bridge(
+        "replay", log, "--dead-letter", "--dry-run", "--bootstrap-servers", kafka.bootstrap_servers
+    )
+    assert shown.end() == 0
+    assert [line.partition(" ")[0] for line in shown.lines] == [f"{name}/{p}" for p in partitions]
