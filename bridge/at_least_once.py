@@ -156,6 +156,7 @@ class AtLeastOnce:
         self._too_few: str | None = None
         self._stalls = Stalls()
         self._trouble = TroubleLog()
+        self._named: str | None = None  # the last failure that was logged with its topic or its log
 
     def _distrust_rerouted(self, routing: Routing, position: int) -> set[LaneKey]:
         """Records that waited may go to other lanes now. What such a lane holds from the cursor on
@@ -377,6 +378,8 @@ class AtLeastOnce:
             reason = f"{refusal.reason}: {advice(refusal.code)}"
             if event.topic is None:
                 reason = self._cluster.forbidden or reason
+            else:
+                self._named = reason
             self._do(engine.failed(reason, now_s=time.monotonic()))
         elif event.suspect:
             self._suspect(event)
@@ -411,7 +414,7 @@ class AtLeastOnce:
         except SyncFailed:
             raise
         except StorageError as error:
-            reason = f"no record can be set aside: {error}"
+            reason = self._named = f"no record can be set aside: {error}"
             self._do(self._engine.failed(reason, now_s=time.monotonic()))
             return
         self._engine.set_aside(aside.position.address for aside in command.records)
@@ -468,8 +471,8 @@ class AtLeastOnce:
 
     def _disconnect(self) -> None:
         engine = self._engine
-        # Without attempts it is a record that was refused, and a forbidden topic is named already.
-        if engine.failure is not None and engine.attempts and not engine.over:
-            self._trouble.say(engine.failure, time.monotonic())
+        failed = engine.attempts and not engine.over  # otherwise a record was refused, or it stops
+        if failed and engine.failure not in {None, self._named}:
+            self._trouble.say(str(engine.failure), time.monotonic())
         self._cluster.disconnect()
         self._feed.forget()

@@ -452,6 +452,15 @@ class Engine:
                 return [Commit(position)]
         return []
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was read is acknowledged, and the cursor is durable there."""
+        return self.committed.address >= self.frontier.address == self.position.address
+
+    def commit_soon(self, *, now_s: float) -> None:
+        """A commit is due."""
+        self._commit_due_s = min(self._commit_due_s, now_s)
+
     def committed_at(self, position: Position) -> None:
         """The cursor is durable there."""
         self.committed = position

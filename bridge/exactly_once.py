@@ -38,7 +38,7 @@ from bridge.delivery import (
     undeliverable,
 )
 from bridge.engine import Poison, Position
-from bridge.error_table import Kind, advice, kind_of, names_records
+from bridge.error_table import UNKNOWN_TOPIC, Kind, advice, kind_of, names_records
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import Failed, Put
 from bridge.lane import NO_PARTITION, Refusal
@@ -166,6 +166,7 @@ class ExactlyOnce:
         self._refusal = Refusal("", "")  # the last
         self._waits: Refusal | None = None  # for what is not a record's fault, until it goes on
         self._too_few: str | None = None
+        self._unanswered_s: float | None = None  # since when a commit or an abort is not answered
         self._stalls = Stalls()
         self._trouble = TroubleLog()
         self._draining = False
@@ -299,6 +300,7 @@ class ExactlyOnce:
         """As Delivery says."""
         engine, cluster = self._engine, self._cluster
         stalled = self._stalls.now(time.monotonic())
+        waits = None if self._waits is None else self._waits.reason
         late = f"no acknowledgement from {in_words(stalled)}" if stalled else engine.failure
         return Progress(
             state=self._state(),
@@ -308,7 +310,7 @@ class ExactlyOnce:
             acknowledged=engine.acknowledged,
             skipped=self._skipped,
             outstanding=engine.outstanding,
-            error=cluster.trouble(self._too_few or late),
+            error=cluster.trouble(self._too_few or waits or late),
             dead_lettered=self._dead.set_aside,
             dropped=self._dead.dropped,
             stalled=tuple(stalled),
@@ -356,6 +358,7 @@ class ExactlyOnce:
         engine, now_s = self._engine, time.monotonic()
         if isinstance(event, Found):
             self._unsure = self._unsure or self._connections > 0
+            self._unanswered_s = None
             self._connections += 1
             self._do(engine.found(self._resume(event.record), now_s=now_s))
         elif isinstance(event, Looked):
@@ -363,11 +366,12 @@ class ExactlyOnce:
         elif isinstance(event, Proven):
             self._do(engine.proven(now_s=now_s, twice=event.twice))
         elif isinstance(event, Committed):
-            self._waits = self._too_few = None
+            self._waits = self._too_few = self._unanswered_s = None
             self._trouble.over()
             self._do(engine.committed(now_s=now_s, twice=event.twice))
             self._ahead.passed(engine.position.address)
         elif isinstance(event, Aborted):
+            self._unanswered_s = None
             self._do(engine.aborted(now_s=now_s))
         elif isinstance(event, Impossible):
             self._error = event.error
@@ -382,7 +386,7 @@ class ExactlyOnce:
                 self._trouble.say(event.reason, now_s, what="the transaction is aborted")
                 self._do(engine.failed(event.reason, now_s=now_s))
         else:
-            self._do(engine.unanswered(event.reason))
+            self._do(engine.unanswered(self._what_waits(event.reason, now_s)))
 
     def _suspect(self, event: Failed) -> None:
         """Something in the transaction was refused: see AtLeastOnce._suspect."""
@@ -411,6 +415,19 @@ class ExactlyOnce:
             self._too_few = None
         elif self._cluster.reachable:
             self._too_few = self._topic_settings.too_few_in_sync(topics, now_s)
+            if (gone := self._partitions.gone(now_s)) is not None:
+                self._take_broken(Broke(gone, UNKNOWN_TOPIC))
+
+    def _what_waits(self, reason: str, now_s: float) -> str:
+        """Of a commit or an abort that is not answered: what of it, and for how long."""
+        self._unanswered_s = self._unanswered_s or now_s
+        records = counted(self._engine.outstanding, "record", ",")
+        what = f"the end of a transaction of {records} is not answered by its coordinator"
+        if self._cluster.unacknowledged:
+            topics = ", ".join(self._partitions.topics)
+            left = min(self._cluster.unacknowledged, self._engine.outstanding)
+            what = f"{left:,} of a transaction's {records} are not acknowledged by the leaders of {topics}"
+        return f"{what}, for {now_s - self._unanswered_s:.0f} s: {reason.partition(': ')[0]}"
 
     def _take_broken(self, event: Broke) -> None:
         """The producer is of no use. Without a right to a topic a drain ends, as it does before a

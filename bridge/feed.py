@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from aolog.errors import StorageError, SyncFailed
 from bridge import error_table
+from bridge.delivery import BUSY_S
 from bridge.engine import Command, Engine, LaneKey, Planned
 from bridge.error_table import UNKNOWN_TOPIC, row_of
 from bridge.lane import NO_PARTITION, Refusal
@@ -100,6 +101,9 @@ class Feed:
         raises."""
         engine, source, now_s = self._engine, self._source, time.monotonic()
         at = engine.read_to
+        if self._topics.settles and engine.next_read.address >= engine.frontier.address:
+            self._cluster.serve(BUSY_S)
+            return []
         begin = engine.begin()
         if begin.address != at.address:
             source.go_to(begin)

@@ -506,14 +506,14 @@ class Cluster:
 
     # --- looking ------------------------------------------------------------------------------
 
-    def partitions(self, topic: str) -> int:
+    def partitions(self, topic: str, answer_s: float = ANSWER_S) -> int:
         """How many partitions a topic has; 0 if there is no such topic: `missing` says why, and it
         may have been asked for meanwhile. Raises NotReachable, OtherCluster, and Refused for what
         can be no topic's name."""
         no_name = Refused(f"{topic!r} is no name for a topic", "TOPIC_EXCEPTION")
         if not is_topic_name(topic):
             raise no_name
-        found = self._look_for(topic)
+        found = self._look_for(topic, answer_s)
         if found.error is None:
             self.reachable = True
             self._away = None
@@ -535,14 +535,14 @@ class Cluster:
         """Why there is no such topic, in words."""
         return self._creation.reason(topic)
 
-    def _look_for(self, topic: str) -> TopicMetadata:
+    def _look_for(self, topic: str, answer_s: float = ANSWER_S) -> TopicMetadata:
         """What the cluster says of it. A new client is asked twice: an idempotent one wants an id,
         of a broker that it is connected to, and looks for one with each answer that it gets and
         each half second. What the first answer comes through it drops, and connects anew only to
         ask the second: then the first record arrives after 85 ms instead of 1,060, where a broker
         is 10 ms away (measured). Raises NotReachable, of the first question, and OtherCluster."""
         try:
-            found = self._ask_for(topic, ANSWER_S)
+            found = self._ask_for(topic, answer_s)
         except KafkaException as error:
             raise NotReachable(f"{self._servers}: {words(error)}") from error
         if not self._met:

@@ -57,7 +57,8 @@ class LaneNotes:
     bounds how far to read back. delivery: whose records may be under way unless clean. unsure:
     the cluster may have left something open (see left_open). cluster: whose lanes these are.
     aside_from: from this address of the dead-letter log on its letters are of that cluster.
-    routing: its fingerprint when records were last sent, "" where that is not known."""
+    routing: its fingerprint when records were last sent, "" where that is not known. partitions: how
+    many of a topic's partitions are in use; fewer than it has, where it grew."""
 
     path: Inside
     storage: Storage
@@ -70,6 +71,7 @@ class LaneNotes:
     cluster: Identity = field(default_factory=Identity)
     aside_from: int = 0
     routing: str = ""
+    partitions: dict[str, int] = field(default_factory=dict)
     # How often it was said what to save, and the last of those that is saved.
     _told: int = field(default=0, init=False, repr=False, compare=False)
     _saved: int = field(default=0, init=False, repr=False, compare=False)
@@ -125,8 +127,16 @@ class LaneNotes:
                 cluster=Identity(path, cluster, name),
                 aside_from=int(saved.get("aside_from", 0)),
                 routing=str(saved.get("routing") or ""),
+                partitions={str(t): int(n) for t, n in saved.get("partitions", {}).items()},
             )
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             _log.warning("%s is unreadable (%s): destinations are read back whole", path, error)
             fresh.lost = True
             return fresh
@@ -186,6 +196,7 @@ class LaneNotes:
             "cluster_name": self.cluster.name,
             "aside_from": self.aside_from,
             "routing": self.routing,
+            "partitions": self.partitions,
             "lanes": lanes,
         }
         return json.dumps(saved, separators=(",", ":")).encode()

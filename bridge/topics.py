@@ -4,6 +4,12 @@ What is not there yet closes its lanes and no others: a topic that is missing or
 lane without a partition, a partition that does not answer, or may not be read, its own. It is
 asked for again now and then, in a question short enough that the client's queue does not run dry
 meanwhile.
+
+Topics in use are asked for again each minute, and sooner where they take nothing. One that is gone
+ends the connection; the next one finds it missing. One that has grown goes on with as many partitions
+as it had until nothing is under way: otherwise records of one key could change their order, and a
+restart would look for records in lanes to which they were not sent. So reading pauses, for ten seconds
+at most, until all that was read is acknowledged and the cursor is durable there.
 """
 
 from __future__ import annotations
@@ -12,11 +18,13 @@ import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from aolog.notices import counted
 from bridge.arrivals import Arrivals, forbidden, read_back, silence
 from bridge.error_table import UNKNOWN_TOPIC, advice
 from bridge.lane import NO_PARTITION, Refusal
 from bridge.lanes import LaneNote, LaneNotes
-from bridge.librdkafka import NoAnswer, Refused
+from bridge.librdkafka import NoAnswer, NotReachable, Refused
+from bridge.stalls import STALLED_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -34,6 +42,9 @@ TOPIC_PAUSE_S = 0.2  # before one that is waited for is asked for again
 REFUSED_PAUSE_S = 10.0  # and one that is missing for long
 FORBIDDEN_PAUSE_S = 60.0  # asking for rights means to send a record, and a new connection if not
 SILENT_PAUSE_S = 5.0
+REREAD_S = 60.0  # topics in use
+STUCK_REREAD_S = 10.0  # those that take nothing
+SETTLE_S = 10.0  # how long reading pauses for new partitions, each minute
 SILENT_ANSWER_S = 2.0  # a question may need a connection first; what is queued goes on meanwhile
 
 
@@ -68,10 +79,15 @@ class Topics:
         self._partitions: dict[str, int] = {}
         self._missing: dict[str, _Missing] = {}
         self._silent: dict[LaneKey, float] = {}
+        self._reread_s: dict[str, float] = {}  # when topics in use were last asked for
+        self._reread_due_s = 0.0
+        self._grown: dict[str, int] = {}  # how many partitions those have that use fewer
+        self._settle_until_s = 0.0
 
     def forget(self) -> None:
         """A new connection may find other partitions."""
         self._partitions.clear()
+        self._grown.clear()
 
     def partitions(self, topic: str) -> int | None:
         """How many a topic that was found has; else None."""
@@ -96,6 +112,13 @@ class Topics:
         silent = [key for key, again_s in self._silent.items() if again_s <= now_s]
         if silent:
             self._ask_again(silent)
+        self._reread(now_s)
+        self._settle(now_s)
+
+    @property
+    def settles(self) -> bool:
+        """Whether nothing more is to be read until all that was read is acknowledged."""
+        return bool(self._grown) and time.monotonic() < self._settle_until_s
 
     def __contains__(self, key: LaneKey) -> bool:
         """Whether the lane is closed here, and so is opened here."""
@@ -105,6 +128,8 @@ class Topics:
         """Somebody may have made, or allowed, what was missing: it is asked for at once."""
         self._missing = {topic: m._replace(again_s=0.0) for topic, m in self._missing.items()}
         self._silent = dict.fromkeys(self._silent, 0.0)
+        self._reread_s.clear()
+        self._reread_due_s = 0.0
 
     def forbid(self, topic: str, refusal: Refusal) -> None:
         """A record was refused for all of the topic."""
@@ -131,10 +156,64 @@ class Topics:
 
     # --- inside -------------------------------------------------------------------------------
 
+    def _reread(self, now_s: float) -> None:
+        """Asks for one of the topics in use, if it is time to. Raises NotReachable where it is gone."""
+        if now_s < self._reread_due_s or not self._cluster.reachable:
+            return
+        self._reread_due_s = now_s + 1.0
+        lanes = self._engine.lanes.items()
+        stuck = {key[0] for key, lane in lanes if lane.stuck_s(now_s) > STALLED_S}
+        for topic in self._partitions:
+            pause_s = STUCK_REREAD_S if topic in stuck else REREAD_S
+            if now_s - self._reread_s.get(topic, float("-inf")) >= pause_s:
+                break
+        else:
+            return
+        self._reread_s[topic] = now_s
+        try:
+            partitions = self._cluster.partitions(topic, SILENT_ANSWER_S)
+        except NotReachable:  # the next record finds out more
+            return
+        if partitions == 0:
+            raise NotReachable(self._cluster.missing(topic))
+        in_use = self._partitions[topic]
+        if partitions < in_use:
+            raise NotReachable(f"topic {topic!r} has been made anew, with fewer partitions")
+        if partitions > in_use:
+            self._grow(topic, in_use, partitions, now_s)
+
+    def _grow(self, topic: str, in_use: int, partitions: int, now_s: float) -> None:
+        if self._grown.get(topic) != partitions:
+            _log.info(
+                "topic %s has %s now, and %d of them in use: the others are used once all that was "
+                "read is delivered",
+                topic, counted(partitions, "partition"), in_use,
+                extra={"event": "topic_grown"},
+            )  # fmt: skip  # one call
+        self._grown[topic] = partitions
+        lanes = self._engine.lanes.values()
+        if not any(lane.closed is not None and lane.behind is not None for lane in lanes):
+            self._settle_until_s = now_s + SETTLE_S
+
+    def _settle(self, now_s: float) -> None:
+        """Takes new partitions into use, where nothing is under way."""
+        engine = self._engine
+        if not self._grown or engine.position.address < engine.frontier.address:
+            return
+        if not engine.is_settled:
+            engine.commit_soon(now_s=now_s)
+            return
+        for topic, partitions in list(self._grown.items()):
+            self._note(topic, partitions)
+            self._partitions[topic] = partitions
+            del self._grown[topic]
+            _log.info("topic %s: %s in use", topic, counted(partitions, "partition"))
+
     def _find(self, topic: str, now_s: float) -> None:
         since_s = self._missing[topic].since_s if topic in self._missing else now_s
         try:
-            partitions = self._in_use(topic, self._cluster.partitions(topic))
+            found = self._cluster.partitions(topic)
+            partitions = self._in_use(topic, found)
         except Refused as error:
             refusal, pause_s = Refusal(str(error), error.code), REFUSED_PAUSE_S
             partitions = 0
@@ -145,8 +224,13 @@ class Topics:
         if not partitions:
             self._close(topic, _Missing(refusal, since_s, now_s + pause_s))
             return
+        if topic in self._missing:
+            self._shorten(topic)
         self._note(topic, partitions)
         self._partitions[topic] = partitions
+        self._reread_s[topic] = now_s
+        if partitions < found:
+            self._grow(topic, partitions, found, now_s)
         self._missing.pop(topic, None)
         self._engine.open((topic, NO_PARTITION))
 
@@ -166,18 +250,50 @@ class Topics:
         """Into how many lanes the topic's records are cut. Where one has records that the cursor
         has not passed, as many as they were cut into: in a topic that has grown since, they would
         be looked for in other lanes, and missing ones be taken for held."""
-        noted = sum(name == topic for name, _ in self._notes.lanes)
+        noted = self._notes.partitions.get(topic)
+        if noted is None:  # notes of an earlier version
+            noted = sum(name == topic for name, _ in self._notes.lanes)
         position = self._engine.position.address
         lanes = self._engine.lanes.items()
         ahead = any(name == topic and lane.last_address >= position for (name, _), lane in lanes)
         return noted if ahead and 0 < noted < partitions else partitions
 
     def _note(self, topic: str, partitions: int) -> None:
-        """Before a lane is first used it is durable from where to read it back."""
+        """Before a lane is first used it is durable from where to read it back, and into how many
+        lanes the topic's records are cut."""
         notes = self._notes
+        before = notes.partitions.get(topic)
+        if before != partitions:
+            notes.partitions[topic] = partitions
+            try:
+                notes.save()
+            except BaseException:
+                if before is None:
+                    del notes.partitions[topic]
+                else:
+                    notes.partitions[topic] = before
+                raise
         new = [key for p in range(partitions) if (key := (topic, p)) not in notes.lanes]
         if new:
             self._ask(new, None)
+
+    def _shorten(self, topic: str) -> None:
+        """A topic that was missing may be a new one: offsets that were noted of the old one would
+        hide from reading back what arrives now."""
+        noted = [key for key in self._notes.lanes if key[0] == topic]
+        if not noted:
+            return
+        reader = self._cluster.reader(self._give_up)
+        try:
+            for key in noted:
+                note = self._notes.lanes[key]
+                try:
+                    _, end = reader.ends(key, SILENT_ANSWER_S)
+                except (NoAnswer, Refused):
+                    end = 0
+                note.offset = min(note.offset, end)
+        finally:
+            reader.close()
 
     def _ask_again(self, keys: list[LaneKey]) -> None:
         """What lies in lanes that did not answer before."""

@@ -24,12 +24,14 @@ from bridge.routing import partition_of_key
 from tests.bridge.against_kafka import (
     Budget,
     Start,
+    committed_in,
     fill_mixed,
     kill_over_and_over,
     messages_in,
     set_limit,
 )
 from tests.bridge.conftest import (
+    Process,
     Run,
     append,
     assert_arrived,
@@ -379,3 +381,58 @@ def test_a_topic_that_grew_while_lanes_were_uneven_gets_every_record_once(
     assert {m.address for m in messages} == {r.address for r in records_of(log)}
     assert len(messages) == 1400
     assert {m.partition for m in messages} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_topic_that_is_deleted_under_way_is_named_within_seconds_and_used_when_it_is_back(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
+    delivery: str,
+) -> None:  # fmt: skip  # as it is called
+    name, cursors = topic(2), topic(1, {"cleanup.policy": "compact"})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    with Writer(log) as writer:
+        append(writer, range(100))
+        writer.flush()
+        run = forward_to(
+            name, delivery=delivery, create_topics="never", drain=False, cursor_topic=cursors
+        )
+        run.until(lambda s: s.acknowledged == 100)
+        admin.delete_topics([name], operation_timeout=30)[name].result(30)
+        append(writer, range(100, 200))
+    run.until(lambda s: s.error is not None and f"there is no topic '{name}'" in s.error, 20)
+    kafka.create_topic(name, 2)
+    run.until(lambda s: s.acknowledged == 200 and s.error is None, 60)
+    run.stop()
+    assert_arrived(records_of(log)[100:], committed_in(kafka, name, 2), topic=name)
+
+
+def test_new_partitions_are_used_once_what_was_read_is_delivered_also_over_a_kill(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Callable[..., Process]
+) -> None:
+    name = topic(2)
+
+    def of_new_partitions() -> int:
+        return sum(m.partition > 1 for m in messages_in(kafka, name, 4))
+
+    process = start(name)
+    with Writer(log) as writer:
+        append(writer, range(1000))
+        writer.flush()
+        process.until(lambda s: s["acknowledged"] == 1000)
+        grow(kafka, name, 4)
+        process.popen.send_signal(signal.SIGHUP)
+        until_s, number = time.monotonic() + 40.0, 1000
+        while of_new_partitions() < 1000:  # records are under way all the time
+            assert time.monotonic() < until_s
+            append(writer, range(number, number + 500))
+            writer.flush()
+            number += 500
+        process.kill()
+        append(writer, range(number, number + 500))
+    start(name, "--drain").end()
+    records, messages = records_of(log), messages_in(kafka, name, 4)
+    cut = min(m.address for m in messages if m.partition > 1)
+    for in_use, begin, end in ((2, 0, cut), (4, cut, 1 << 62)):
+        part = [m for m in messages if begin <= m.address < end]
+        assert_arrived([r for r in records if begin <= r.address < end], part, topic=name)
+        assert all(m.partition == partition_of_key(m.key or b"", in_use) for m in part)
