@@ -21,15 +21,15 @@ from aolog.errors import __all__ as _errors
 TYPE_CHECKING = False  # as typing's, which takes longer to import than all that is imported here
 
 if TYPE_CHECKING:
-    from aolog.batch import Batch
-    from aolog.cursor import Cursor
-    from aolog.reader import Reader
+    from aolog.format.native.speed import backend
+    from aolog.log.cursor_file import Cursor
+    from aolog.log.retention import Retention
+    from aolog.maintenance.repair import Repaired, repair
+    from aolog.maintenance.verify import Report, cursors, verify
+    from aolog.read.batch import Batch
+    from aolog.read.reader import Reader
     from aolog.record import Gap, Lag, Record
-    from aolog.repairing import Repaired, repair
-    from aolog.retention import Retention
-    from aolog.speed import backend
-    from aolog.verifying import Report, cursors, verify
-    from aolog.writer import Writer
+    from aolog.write.writer import Writer
 
 __version__ = "0.1.0"
 
@@ -52,20 +52,20 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Batch": "batch",
-    "Cursor": "cursor",
+    "Batch": "read.batch",
+    "Cursor": "log.cursor_file",
     "Gap": "record",
     "Lag": "record",
-    "Reader": "reader",
+    "Reader": "read.reader",
     "Record": "record",
-    "Repaired": "repairing",
-    "Report": "verifying",
-    "Retention": "retention",
-    "Writer": "writer",
-    "backend": "speed",
-    "cursors": "verifying",
-    "repair": "repairing",
-    "verify": "verifying",
+    "Repaired": "maintenance.repair",
+    "Report": "maintenance.verify",
+    "Retention": "log.retention",
+    "Writer": "write.writer",
+    "backend": "format.native.speed",
+    "cursors": "maintenance.verify",
+    "repair": "maintenance.repair",
+    "verify": "maintenance.verify",
 }
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from aolog.batch import Batch
+    from aolog.read.batch import Batch
 
 __all__ = ["AGAIN", "BATCH_BYTES", "LOGS", "ROWS", "Content", "as_source", "missing", "proof_of",
            "session", "total"]  # fmt: skip  # names

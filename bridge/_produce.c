@@ -3,7 +3,7 @@
  * makes public: `rd_kafka_producev`, in which the client's own `produce` ends, and interceptors, by
  * which a plugin hears of a producer that is made. This module is such a plugin.
  */
-#include "../aolog/_sink.h"
+#include "../aolog/format/native/_sink.h"
 
 #include <string.h>
 

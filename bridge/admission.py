@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from aolog.speed import total
+from aolog.format.native.speed import total
 from bridge.error_table import TOO_LARGE
 from bridge.lane import Refusal
 from bridge.stamp import HEADER_NAME, STAMP

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
-from aolog.speed import total
+from aolog.format.native.speed import total
 from bridge.engine import Aside, Position
 from bridge.feed import NO_TOPIC, first_ordinal, no_partition
 from bridge.lane import NO_PARTITION, Refusal
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aolog import Record
-    from aolog.batch import Batch
-    from aolog.speed import Rows
+    from aolog.format.native.speed import Rows
+    from aolog.read.batch import Batch
     from bridge.admission import Admission
     from bridge.engine import LaneKey
     from bridge.kafka import Cluster

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog import Gap, Reader, Retention, Writer
-from aolog.cursor import cursor_names, read_position
 from aolog.errors import AddressPruned, AologError, NotALog, UsageError
-from aolog.reader import resume_at
-from aolog.retention import check_retention, prune
-from aolog.storage import DIRECTORY_MODE, Storage
+from aolog.log.cursor_file import cursor_names, read_position
+from aolog.log.retention import check_retention, prune
+from aolog.read.reader import resume_at
+from aolog.storage.files import DIRECTORY_MODE, Storage
 from bridge.losses import LogLosses
 from bridge.provider import Message
 

@@ -11,9 +11,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, get_args
 
-from aolog.checks import check_mode, check_record, check_topic, too_large
 from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
-from aolog.storage import DIRECTORY_MODE, Storage, absolute
+from aolog.storage.files import DIRECTORY_MODE, Storage, absolute
+from aolog.write.validate import check_mode, check_record, check_topic, too_large
 from bridge.backlog import MAX_RECORD_BYTES, Backlog, require_own
 from bridge.dead_letter import require_dead_letters
 from bridge.errors import NotDelivered

@@ -25,10 +25,10 @@ from pydantic import (
     field_validator,
 )
 
-from aolog.checks import check_mode, read_mode
 from aolog.errors import AologError
-from aolog.retention import Retention
-from aolog.storage import DIRECTORY_MODE
+from aolog.log.retention import Retention
+from aolog.storage.files import DIRECTORY_MODE
+from aolog.write.validate import check_mode, read_mode
 from bridge.errors import WrongSetting
 from bridge.names import check_cursor, check_servers
 from bridge.routing import TOPIC_NAME, PartitionRule, Rule

@@ -52,7 +52,7 @@ class CursorName(NamedTuple):
 
 
 class CursorRecord(NamedTuple):
-    """What the cursor record says: see aolog.cursor for the position, the module for the rest.
+    """What the cursor record says: see aolog.log.cursor_file for the position, the module for the rest.
     last: None if it does not say."""
 
     address: int

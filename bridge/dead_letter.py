@@ -23,17 +23,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Reader, Writer
-from aolog.checks import RECORD_BYTES_MAX
 from aolog.errors import NotALog, StorageError, UsageError
 from aolog.notices import counted
-from aolog.storage import DIRECTORY_MODE, Inside
+from aolog.storage.files import DIRECTORY_MODE, Inside
+from aolog.write.validate import RECORD_BYTES_MAX
 from bridge.stamp import Stamp, decode_stamp, encode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aolog import Record
-    from aolog.storage import Storage
+    from aolog.storage.files import Storage
     from bridge.engine import Aside
     from bridge.lane import Refusal
 

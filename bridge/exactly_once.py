@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aolog import Reader
-from aolog.cursor import Position as CursorPosition
 from aolog.errors import (
     AddressBeyondEnd,
     AddressPruned,
@@ -23,8 +22,9 @@ from aolog.errors import (
     StorageError,
     SyncFailed,
 )
+from aolog.log.cursor_file import Position as CursorPosition
 from aolog.notices import counted
-from aolog.reader import position_at, resume_at
+from aolog.read.reader import position_at, resume_at
 from bridge.ahead import Ahead, Ready
 from bridge.committer import Committer
 from bridge.cursor_record import CursorName, CursorRecord

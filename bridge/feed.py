@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aolog import Record
-    from aolog.batch import Batch
+    from aolog.read.batch import Batch
     from bridge.admission import Admission
     from bridge.kafka import Cluster
     from bridge.messages import Callback

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from aolog.reader import lag_from
+from aolog.read.reader import lag_from
 from aolog.record import Lag
-from aolog.storage import DIRECTORY_MODE
+from aolog.storage.files import DIRECTORY_MODE
 from bridge.at_least_once import AtLeastOnce
 from bridge.dead_letter import dead_letter_path
 from bridge.delivery import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog import Reader, Record
-    from aolog.retention import Retention
-    from aolog.storage import Storage
+    from aolog.log.retention import Retention
+    from aolog.storage.files import Storage
     from bridge.delivery import Progress
     from bridge.engine import Position
     from bridge.losses import LogLosses

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
-    from aolog.speed import Rows
+    from aolog.format.native.speed import Rows
     from bridge.admission import Bounds
     from bridge.lane import LaneKey
     from bridge.messages import Callback

@@ -16,8 +16,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aolog.cursor import NOTES_SUFFIX, cursor_path
 from aolog.errors import StorageError, SyncFailed
+from aolog.log.cursor_file import NOTES_SUFFIX, cursor_path
 from bridge.identity import Identity
 from bridge.notes_file import NotesFile
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog import Reader
-    from aolog.storage import Inside, Storage
+    from aolog.storage.files import Inside, Storage
     from bridge.engine import LaneKey
 
 __all__ = ["LaneNote", "LaneNotes", "notes_path"]

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np  # here: to load it takes 150 ms, for which no record is to wait
 
-from aolog.columns import BinaryColumn, lone
-from aolog.speed import Rows
+from aolog.format.columns import BinaryColumn, lone
+from aolog.format.native.speed import Rows
 from bridge.stamp import HEADER_NAME, STAMP, encode_stamp, encode_stamps, stamp_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aolog import Record
-    from aolog.batch import Batch, RecordFrame
+    from aolog.read.batch import Batch, RecordFrame
     from bridge.lane import LaneKey
 
 __all__ = ["Callback", "Messages", "messages_of", "milliseconds"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from aolog.cursor import check_name
 from aolog.errors import UsageError
+from aolog.log.cursor_file import check_name
 from bridge.errors import WrongSetting
 
 __all__ = ["REPLAY", "check_cursor", "check_servers"]

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from aolog.errors import StorageFull
-from aolog.storage import Inside
+from aolog.storage.files import Inside
 
 if TYPE_CHECKING:
-    from aolog.storage import File, Storage
+    from aolog.storage.files import File, Storage
 
 __all__ = ["NotesFile"]
 

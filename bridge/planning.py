@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.speed import groups, total
+from aolog.format.native.speed import groups, total
 from bridge.engine import Aside, Planned
 from bridge.lane import Lane, LaneKey, Mark, Position
 

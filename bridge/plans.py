@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aolog.cursor import cursor_path
-from aolog.storage import Storage
+from aolog.log.cursor_file import cursor_path
+from aolog.storage.files import Storage
 from bridge.errors import OtherCluster
 from bridge.forwarder import OPTIONS, Forwarder
 from bridge.lanes import LaneNotes

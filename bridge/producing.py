@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer
 
-from aolog.speed import backend
+from aolog.format.native.speed import backend
 from bridge.librdkafka import CLIENT_LOG
 
 if TYPE_CHECKING:
-    from aolog.speed import Rows
+    from aolog.format.native.speed import Rows
 
 __all__ = ["RowProducer"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
 from aolog.errors import StorageError
-from aolog.inside import beside
-from aolog.storage import Storage
+from aolog.storage.files import Storage
+from aolog.storage.inside import beside
 
 if TYPE_CHECKING:
     import os

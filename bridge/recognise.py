@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog import Record
-    from aolog.storage import Storage
+    from aolog.storage.files import Storage
 
 __all__ = ["Claims", "Recogniser"]
 

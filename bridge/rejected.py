@@ -15,7 +15,7 @@ from bridge.lane import NO_PARTITION, Refusal
 from bridge.stamp import encode_stamp
 
 if TYPE_CHECKING:
-    from aolog.storage import Storage
+    from aolog.storage.files import Storage
     from bridge.provider import Message
 
 __all__ = ["RejectedMessages"]

@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aolog import Reader, Record
-from aolog.cursor import cursor_path, read_position
 from aolog.errors import UsageError
-from aolog.storage import Storage
+from aolog.log.cursor_file import cursor_path, read_position
+from aolog.storage.files import Storage
 from bridge.dead_letter import ORIGIN, dead_letter_path, first_dead_letter, read_dead_letter
 from bridge.forwarder import Forwarder
 from bridge.lanes import notes_path

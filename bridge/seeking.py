@@ -11,9 +11,9 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Reader
-from aolog.cursor import cursor_names, read_position
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
-from aolog.storage import Storage
+from aolog.log.cursor_file import cursor_names, read_position
+from aolog.storage.files import Storage
 from bridge.dead_letter import dead_letter_path, end_of_dead_letters
 from bridge.errors import DestinationError
 from bridge.lanes import LaneNotes, notes_path
@@ -22,7 +22,7 @@ from bridge.read_back import ReadBack
 
 if TYPE_CHECKING:
     from aolog import Gap
-    from aolog.reader import Start
+    from aolog.read.reader import Start
 
 __all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "seek"]
 

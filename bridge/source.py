@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned
-from aolog.reader import prepare_commit, pruned_from, return_to
-from aolog.retention import Retention, prune
-from aolog.storage import DIRECTORY_MODE, Storage
+from aolog.log.retention import Retention, prune
+from aolog.read.reader import prepare_commit, pruned_from, return_to
+from aolog.storage.files import DIRECTORY_MODE, Storage
 from bridge.engine import Position
 from bridge.losses import LogLosses
 from bridge.pace import Paces
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog import Gap
-    from aolog.batch import Batch
+    from aolog.read.batch import Batch
 
 __all__ = ["READ_BYTES_MAX", "Source"]
 

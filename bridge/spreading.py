@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.speed import groups
+from aolog.format.native.speed import groups
 from bridge.routing import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """The stamp: where a record came from, in a Kafka header named "aolog". Its 36 bytes are those of
-aolog/stamp.py. Pure.
+aolog/format/origin.py. Pure.
 
 An address is never used twice in a log, so a stamp names one record for ever: what arrived
 before a crash is recognised and not sent again, and Kafka's milliseconds lose nothing.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aolog.stamp import HEADER_NAME, NO_TIMESTAMP, STAMP, encode_stamps, stamp_in
+from aolog.format.origin import HEADER_NAME, NO_TIMESTAMP, STAMP, encode_stamps, stamp_in
 
 __all__ = [
     "HEADER_NAME",

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aolog import Reader
-from aolog.cursor import read_position
 from aolog.errors import (
     AologError,
     CorruptionError,
@@ -26,9 +25,10 @@ from aolog.errors import (
     NotALog,
     UsageError,
 )
-from aolog.reader import pruned_from, resume_at
-from aolog.retention import prune
-from aolog.storage import Storage
+from aolog.log.cursor_file import read_position
+from aolog.log.retention import prune
+from aolog.read.reader import pruned_from, resume_at
+from aolog.storage.files import Storage
 from bridge.errors import OtherCluster
 from bridge.lanes import LaneNotes
 from bridge.loglines import naming

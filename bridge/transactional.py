@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from aolog.speed import Rows
+    from aolog.format.native.speed import Rows
     from bridge.identity import Identity
     from bridge.lane import LaneKey
     from bridge.messages import Callback

@@ -15,9 +15,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError
-from aolog.listing import PENDING_SUFFIX
-from aolog.slab import slab_base, slab_name
-from aolog.storage import Storage
+from aolog.format.slab import slab_base, slab_name
+from aolog.log.listing import PENDING_SUFFIX
+from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,7 @@ def _published(path: str, pending: list[str]) -> dict[int, str]:
     AologError."""
     if not pending:
         return {}
-    from aolog.manifest import resolve
+    from aolog.log.manifest import resolve
 
     return resolve(path, pending, Storage())
 

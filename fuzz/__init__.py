@@ -14,5 +14,5 @@
     corpus/             cases that are replayed by the tests: small ones, and each failure found
 
 A case is decided by target, seed and number alone. The tests of the damage matrix use the same
-oracle (tests/aolog/test_damage_matrix.py).
+oracle (tests/aolog/damage/test_damage_matrix.py).
 """

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
-import aolog.frame
-import aolog.log
-import aolog.opening
-import aolog.scan
-import aolog.walk
-from aolog.frame import FRAME_HEADER_LEN, Frame, decode_header
-from aolog.storage import File
+import aolog.format.frame
+import aolog.log.directory
+import aolog.log.walk
+import aolog.read.scan
+import aolog.write.opening
+from aolog.format.frame import FRAME_HEADER_LEN, Frame, decode_header
+from aolog.storage.files import File
 from fuzz.disk import Disk
 from fuzz.shapes import quiet
 from fuzz.target import draw
@@ -52,10 +52,12 @@ def _trusts_headers(original: Any) -> Any:
     """Fields without a look at their hash."""
 
     def decode(buffer: Any, at: int, offset: int, salt: int) -> Any:
-        fields = aolog.frame._HEADER.unpack_from(buffer, at)  # noqa: SLF001 -- a defect is made
+        fields = aolog.format.frame._HEADER.unpack_from(buffer, at)  # noqa: SLF001 -- a defect is made
         right = original(buffer, at, offset, salt)
-        wrong = aolog.frame.FrameHeader(*fields[1:9])
-        return right or (wrong if fields[0] == aolog.frame.MAGIC and wrong.kind == 1 else None)
+        wrong = aolog.format.frame.FrameHeader(*fields[1:9])
+        return right or (
+            wrong if fields[0] == aolog.format.frame.MAGIC and wrong.kind == 1 else None
+        )
 
     return decode
 
@@ -103,9 +105,9 @@ def _cuts_at_the_first_damage(_: Any) -> Any:
     def end_of_frames(slab: Any) -> tuple[int, int, int, bool]:
         walker, records, sealed = slab.walker(), 0, False
         begin = walker.offset
-        while isinstance(found := walker.next(), aolog.frame.Frame):
+        while isinstance(found := walker.next(), aolog.format.frame.Frame):
             records, begin = found.header.ordinal + found.header.records, found.end
-            sealed = found.header.kind == aolog.frame.KIND_SEAL
+            sealed = found.header.kind == aolog.format.frame.KIND_SEAL
         return begin, records, 0, sealed
 
     return end_of_frames
@@ -119,21 +121,21 @@ def _counts_one_less(original: Any) -> Any:
 
 
 CANARIES = (
-    Canary("a header is believed before its hash is right", "recovery", aolog.walk,
+    Canary("a header is believed before its hash is right", "recovery", aolog.log.walk,
            "decode_header", _trusts_headers),
-    Canary("a body is believed before its hash is right", "recovery", aolog.walk,
+    Canary("a body is believed before its hash is right", "recovery", aolog.log.walk,
            "intact_frames", _believes_bodies),
-    Canary("a header's hash knows neither place nor salt", "recovery", aolog.frame,
+    Canary("a header's hash knows neither place nor salt", "recovery", aolog.format.frame,
            "_seed", lambda _: lambda _offset, _salt: 0),
     Canary("the last bytes of a write are forgotten", "log", File, "pwrite_all", _cuts_short),
-    Canary("recovery cuts at the first bad frame", "recovery", aolog.opening,
+    Canary("recovery cuts at the first bad frame", "recovery", aolog.write.opening,
            "_end_of_frames", _cuts_at_the_first_damage),
-    Canary("a loss is counted one too low", "recovery", aolog.scan, "Gap", _counts_one_less),
+    Canary("a loss is counted one too low", "recovery", aolog.read.scan, "Gap", _counts_one_less),
     Canary("a cursor's copy is believed before its hash is right", "cursor", xxhash,
            "xxh32_intdigest", lambda _: lambda _bytes, _seed=0: 0),
-    Canary("a length is not held against the file's size", "frame", aolog.walk.Walker,
+    Canary("a length is not held against the file's size", "frame", aolog.log.walk.Walker,
            "_end", lambda _: lambda _self: 1 << 40),
-    Canary("a slab of another log is taken for ours", "recovery", aolog.log.Log,
+    Canary("a slab of another log is taken for ours", "recovery", aolog.log.directory.Log,
            "_is_ours", lambda _: lambda _self, _base, _header: True),
 )  # fmt: skip  # a table
 

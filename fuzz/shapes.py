@@ -11,8 +11,8 @@ import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
-from aolog import codec as codec_module
-from aolog import lifetime
+from aolog.format import compression as codec_module
+from aolog.log import lifetime
 from aolog.record import Record
 from fuzz.layout import DATA_BEGIN, Known, know, read_files
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
 from aolog.record import Gap, Record
-from aolog.storage import File, Inside, Storage
+from aolog.storage.files import File, Inside, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aolog.system import RealSystem
+from aolog.storage.system import RealSystem
 
 __all__ = ["StallingSystem"]
 

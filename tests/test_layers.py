@@ -18,25 +18,25 @@ pytestmark = pytest.mark.xdist_group("layers")
 
 ROOT = Path(__file__).parents[1]
 
-# aolog.speed is as good as pure: it asks the environment once which half of it to use. So is
-# aolog.codec, which imports a codec's package when it is used.
+# aolog.format.native.speed is as good as pure: it asks the environment once which half of it to use. So is
+# aolog.format.compression, which imports a codec's package when it is used.
 PURE = {
-    "aolog.checks",
-    "aolog.columns",
-    "aolog.codec",
+    "aolog.write.validate",
+    "aolog.format.columns",
+    "aolog.format.compression",
     "aolog.errors",
     "aolog.extras",
-    "aolog.frame",
-    "aolog.gather",
-    "aolog.inside",
-    "aolog.mending",
-    "aolog.mounts",
-    "aolog.quantity",
-    "aolog.queuefka",
+    "aolog.format.frame",
+    "aolog.write.open_batch",
+    "aolog.storage.inside",
+    "aolog.maintenance.mending",
+    "aolog.storage.mounts",
+    "aolog.log.quantity",
+    "aolog.format.format1",
     "aolog.record",
-    "aolog.recovery",
-    "aolog.slab",
-    "aolog.stamp",
+    "aolog.write.recovery",
+    "aolog.format.slab",
+    "aolog.format.origin",
     "bridge.admission",
     "bridge.cursor_record",
     "bridge.engine",
@@ -58,7 +58,7 @@ IMPURE_LIBRARIES = {
     "subprocess", "tempfile", "threading", "time",
 }  # fmt: skip  # a table
 # Modules, and packages by their dotted prefix, that may touch files.
-FILES_ALLOWED = ("aolog.system", "aolog.cli", "aolog.spark.java", "aolog.spark.examples", "bridge.cli", "bridge.configfile", "bridge.demo",
+FILES_ALLOWED = ("aolog.storage.system", "aolog.cli", "aolog.spark.java", "aolog.spark.examples", "bridge.cli", "bridge.configfile", "bridge.demo",
                  "bridge.sample", "bridge.settings", "bridge.tree")  # fmt: skip  # one thing, one line
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
 OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getcwd", "getpid", "register_at_fork", "strerror",
@@ -219,7 +219,7 @@ def test_the_checker_tells_imports_for_types_and_in_functions_apart():
 
 
 def test_the_sources_are_found():
-    assert {"aolog", "aolog.frame", "aolog.writer", "bridge.engine"} <= trees().keys()
+    assert {"aolog", "aolog.format.frame", "aolog.write.writer", "bridge.engine"} <= trees().keys()
     assert trees().keys() >= PURE
 
 
@@ -233,7 +233,7 @@ def test_only_the_system_module_touches_files():
         if not is_in(module, *FILES_ALLOWED) and (touches := file_touches(tree))
     }
     assert touching == {}
-    assert file_touches(trees()["aolog.system"]), "the checker is blind"
+    assert file_touches(trees()["aolog.storage.system"]), "the checker is blind"
 
 
 @pytest.mark.parametrize("module", sorted(PURE))
@@ -241,7 +241,7 @@ def test_a_pure_module_imports_nothing_that_acts_on_the_world(module):
     libraries = {i.name.partition(".")[0] for i in imports()[module] if i.at_run_time}
     assert libraries & IMPURE_LIBRARIES == set()
     ours = {target for target in edges(module, module_level=False) if target != "aolog"}
-    assert ours <= {*PURE, "aolog.speed"}, "what a pure module imports is pure"
+    assert ours <= {*PURE, "aolog.format.native.speed"}, "what a pure module imports is pure"
 
 
 def test_the_log_knows_nothing_of_the_bridge_or_of_kafka():
@@ -263,8 +263,8 @@ def test_only_what_speaks_to_a_cluster_imports_the_kafka_client():
 
 
 def test_only_the_arrow_module_imports_pyarrow():
-    allowed = {module for module in trees() if is_in(module, "aolog.arrow", "aolog.spark")}
-    assert "aolog.arrow" in importers("pyarrow")
+    allowed = {module for module in trees() if is_in(module, "aolog.read.arrow", "aolog.spark")}
+    assert "aolog.read.arrow" in importers("pyarrow")
     assert importers("pyarrow") <= allowed
 
 
@@ -277,7 +277,9 @@ def test_only_the_spark_package_imports_spark_and_nothing_else_imports_that():
 
 
 def test_numpy_is_imported_only_where_it_is_used():
-    light = {m for m in trees() if is_in(m, "aolog") and not is_in(m, "aolog.arrow", "aolog.spark")}
+    light = {
+        m for m in trees() if is_in(m, "aolog") and not is_in(m, "aolog.read.arrow", "aolog.spark")
+    }
     assert importers("numpy", module_level=True) & light == set()
 
 
@@ -304,7 +306,7 @@ def test_the_log_and_the_bridge_know_nothing_of_what_measures_and_attacks_them()
 def test_no_public_name_is_a_module_s_too():
     """Importing the module would put it in the name's place."""
     modules = {name.partition(".")[2] for name in trees() if is_in(name, "aolog")}
-    assert "writer" in modules
+    assert "write.writer" in modules
     assert modules.isdisjoint(aolog.__all__)
 
 
@@ -324,8 +326,10 @@ def test_only_command_lines_import_the_command_line():
 
 
 def test_only_storage_and_the_simulation_know_the_system():
-    knowing = {"aolog.storage", "aolog.system"}
-    assert {m for m in importers("aolog.system") if not is_in(m, "aolog.testing")} <= knowing
+    knowing = {"aolog.storage.files", "aolog.storage.system"}
+    assert {
+        m for m in importers("aolog.storage.system") if not is_in(m, "aolog.testing")
+    } <= knowing
 
 
 def test_a_directory_inside_a_log_is_opened_by_a_path_that_says_so():
@@ -349,38 +353,38 @@ def test_nothing_that_runs_imports_the_simulation():
 
 def test_readers_do_not_import_what_writes():
     reading = {
-        "aolog.walk",
-        "aolog.log",
-        "aolog.listing",
-        "aolog.manifest",
-        "aolog.scan",
-        "aolog.seek",
-        "aolog.reader",
-        "aolog.batch",
-        "aolog.audit",
-        "aolog.verifying",
-        "aolog.salvage",
-        "aolog.ranges",
+        "aolog.log.walk",
+        "aolog.log.directory",
+        "aolog.log.listing",
+        "aolog.log.manifest",
+        "aolog.read.scan",
+        "aolog.read.seek",
+        "aolog.read.reader",
+        "aolog.read.batch",
+        "aolog.maintenance.audit",
+        "aolog.maintenance.verify",
+        "aolog.maintenance.salvage",
+        "aolog.read.ranges",
     }
     writing = {
-        "aolog.writer",
-        "aolog.appending",
-        "aolog.upkeep",
-        "aolog.chain",
-        "aolog.opening",
-        "aolog.holding",
+        "aolog.write.writer",
+        "aolog.write.appending",
+        "aolog.write.background",
+        "aolog.write.rolling",
+        "aolog.write.opening",
+        "aolog.log.lock",
         "aolog.publish.pending",
         "aolog.publish.completion",
         "aolog.publish.publication",
-        "aolog.publish.forward",
+        "aolog.log.forward",
         "aolog.publish.leftovers",
-        "aolog.active",
-        "aolog.gather",
-        "aolog.retention",
-        "aolog.repairing",
-        "aolog.replacing",
-        "aolog.fresh",
-        "aolog.aside",
+        "aolog.write.active_slab",
+        "aolog.write.open_batch",
+        "aolog.log.retention",
+        "aolog.maintenance.repair",
+        "aolog.maintenance.replacing",
+        "aolog.maintenance.copy",
+        "aolog.maintenance.aside",
     }
     for module in reading:
         assert edges(module, module_level=False) & writing == set(), module
@@ -427,9 +431,11 @@ def test_a_public_name_is_loaded_when_it_is_asked_for():
         return {name for name in modules_after(statement) if is_in(name, "aolog")}
 
     assert ours("import aolog") == {"aolog", "aolog.errors"}
-    assert {"aolog.writer", "aolog.chain"}.isdisjoint(ours("from aolog import Reader"))
-    assert {"aolog.reader", "aolog.scan"}.isdisjoint(ours("from aolog import Writer"))
-    assert "aolog.verifying" not in ours("from aolog import Reader, Writer")
+    assert {"aolog.write.writer", "aolog.write.rolling"}.isdisjoint(
+        ours("from aolog import Reader")
+    )
+    assert {"aolog.read.reader", "aolog.read.scan"}.isdisjoint(ours("from aolog import Writer"))
+    assert "aolog.maintenance.verify" not in ours("from aolog import Reader, Writer")
 
 
 def test_dir_of_the_package_shows_only_public_names():

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from aolog.appending import BATCH_BYTES
 from aolog.cli.options import has_options, in_options, said_in_options
 from aolog.cli.output import counted, json_option, out, progress, tell_pruned, to_stderr
 from aolog.cli.parse import DURATION, MODE, SIZE, SIZE_OR_ZERO, log_argument
@@ -33,16 +32,17 @@ from aolog.errors import (
     SyncFailed,
     UsageError,
 )
-from aolog.log import Log
-from aolog.pruned import pruned_to_json
-from aolog.retention import Retention
-from aolog.storage import DIRECTORY_MODE, Storage
-from aolog.writer import MAX_RECORD_BYTES, SLAB_BYTES, Writer
+from aolog.log.directory import Log
+from aolog.log.pruned import pruned_to_json
+from aolog.log.retention import Retention
+from aolog.storage.files import DIRECTORY_MODE, Storage
+from aolog.write.appending import BATCH_BYTES
+from aolog.write.writer import MAX_RECORD_BYTES, SLAB_BYTES, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aolog.codec import Compression
+    from aolog.format.compression import Compression
 
 __all__ = ["append"]
 

@@ -15,7 +15,6 @@ from aolog.cli.holder import Holders, require_log
 from aolog.cli.output import counted, fields, json_option, out, table, to_stderr
 from aolog.cli.parse import WHERE, Where, cursor_argument, log_argument
 from aolog.cli.positions import HEAD, Standing, row, standing, standings
-from aolog.cursor import cursor_names, cursor_path, read_position
 from aolog.errors import (
     CursorCorrupt,
     CursorDiverged,
@@ -24,9 +23,10 @@ from aolog.errors import (
     NoSuchCursor,
     UsageError,
 )
-from aolog.log import CURSOR_DIRECTORY
-from aolog.reader import Reader
-from aolog.storage import Inside, Storage
+from aolog.log.cursor_file import cursor_names, cursor_path, read_position
+from aolog.log.directory import CURSOR_DIRECTORY
+from aolog.read.reader import Reader
+from aolog.storage.files import Inside, Storage
 
 __all__ = ["cursor"]
 

@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from aolog.log import Log
-from aolog.storage import Storage
+from aolog.log.directory import Log
+from aolog.storage.files import Storage
 
 __all__ = ["Holder", "Holders", "require_log"]
 

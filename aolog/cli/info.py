@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import aolog
-from aolog import seek
 from aolog.cli.distributions import warn_of_conflict
 from aolog.cli.holder import Holders
 from aolog.cli.output import counted, human_bytes, iso_time, json_option, one_line, out, table
 from aolog.cli.parse import log_argument
 from aolog.cli.positions import HEAD, Standing, row, standings
 from aolog.errors import AddressPruned, CodecUnavailable
-from aolog.log import ASIDE_DIRECTORY, Log, Slab
-from aolog.mounts import limits_of
-from aolog.reader import Reader
-from aolog.slab import NO_TIMESTAMP
-from aolog.storage import Storage
-from aolog.verifying import find_leftovers
+from aolog.format.slab import NO_TIMESTAMP
+from aolog.log.directory import ASIDE_DIRECTORY, Log, Slab
+from aolog.maintenance.verify import find_leftovers
+from aolog.read import seek
+from aolog.read.reader import Reader
+from aolog.storage.files import Storage
+from aolog.storage.mounts import limits_of
 
 if TYPE_CHECKING:
     from aolog.cli.holder import Holder
+    from aolog.format.slab import SlabHeader
     from aolog.record import Record
-    from aolog.slab import SlabHeader
 
 __all__ = ["info"]
 

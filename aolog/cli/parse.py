@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from aolog.checks import read_mode
-from aolog.cursor import check_name, cursor_names
 from aolog.errors import AologError, UsageError
-from aolog.quantity import duration_seconds, size_bytes
-from aolog.reader import Reader
-from aolog.storage import Storage
+from aolog.log.cursor_file import check_name, cursor_names
+from aolog.log.quantity import duration_seconds, size_bytes
+from aolog.read.reader import Reader
+from aolog.storage.files import Storage
+from aolog.write.validate import read_mode
 
 if TYPE_CHECKING:
-    from aolog.reader import Start
+    from aolog.read.reader import Start
 
     ParamType = click.ParamType[Any]
 else:

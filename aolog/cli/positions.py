@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.cli.output import human_bytes, human_seconds, iso_time
-from aolog.cursor import cursor_names, cursor_path, read_position
 from aolog.errors import AologError
+from aolog.log.cursor_file import cursor_names, cursor_path, read_position
 from aolog.notices import records_lost
-from aolog.reader import Reader, resume_at
-from aolog.storage import Storage
+from aolog.read.reader import Reader, resume_at
+from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
     from aolog.cli.holder import Holders
-    from aolog.cursor import Position
+    from aolog.log.cursor_file import Position
     from aolog.record import Gap, Lag
 
 __all__ = ["HEAD", "Standing", "row", "standing", "standings"]

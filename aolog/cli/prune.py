@@ -9,15 +9,15 @@ import click
 from aolog.cli.holder import require_log
 from aolog.cli.output import counted, human_bytes, json_option, one_line, out, tell_pruned
 from aolog.cli.parse import DURATION, SIZE, log_argument
-from aolog.cursor import cursor_names, read_position
 from aolog.errors import RetentionFull
-from aolog.pruned import pruned_to_json
-from aolog.retention import Retention
-from aolog.retention import prune as prune_log
-from aolog.storage import Storage
+from aolog.log.cursor_file import cursor_names, read_position
+from aolog.log.pruned import pruned_to_json
+from aolog.log.retention import Retention
+from aolog.log.retention import prune as prune_log
+from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
-    from aolog.retention import Pruned
+    from aolog.log.retention import Pruned
 
 __all__ = ["prune"]
 

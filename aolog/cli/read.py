@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import click
 
-from aolog import seek
 from aolog.cli.output import OutputClosed, json_option, out, record_to_json, tell_gap
 from aolog.cli.parse import CURSOR_NAME, WHERE, Where, log_argument
-from aolog.cursor import cursor_names, read_position
 from aolog.errors import AddressPruned
-from aolog.log import Log
+from aolog.log.cursor_file import cursor_names, read_position
+from aolog.log.directory import Log
 from aolog.losses import Losses
-from aolog.reader import Reader, resume_at
-from aolog.storage import Storage
+from aolog.read import seek
+from aolog.read.reader import Reader, resume_at
+from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 import aolog
-from aolog.audit import audit
 from aolog.cli.output import counted, human_bytes, json_option, one_line, out, progress
 from aolog.cli.parse import log_argument
 from aolog.cli.verify import total_bytes
 from aolog.errors import CorruptionError
-from aolog.inside import beside
-from aolog.log import Log
-from aolog.salvage import write_salvage
-from aolog.storage import Storage
+from aolog.log.directory import Log
+from aolog.maintenance.audit import audit
+from aolog.maintenance.salvage import write_salvage
+from aolog.storage.files import Storage
+from aolog.storage.inside import beside
 
 if TYPE_CHECKING:
-    from aolog.repairing import Repaired
+    from aolog.maintenance.repair import Repaired
 
 __all__ = ["repair"]
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import aolog
-from aolog.aside import recorded_gaps
 from aolog.cli.output import counted, human_bytes, json_option, one_line, out, progress, table
 from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError
-from aolog.log import Log
-from aolog.storage import Storage
-from aolog.verifying import GAP_CAUSES
+from aolog.log.directory import Log
+from aolog.maintenance.aside import recorded_gaps
+from aolog.maintenance.verify import GAP_CAUSES
+from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
-    from aolog.verifying import Report
+    from aolog.maintenance.verify import Report
 
 __all__ = ["report_to_json", "total_bytes", "verify"]
 

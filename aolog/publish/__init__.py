@@ -6,6 +6,6 @@
     forward.py      what a killed publication left is finished by the next holder of the log's lock
     leftovers.py    what dead tasks left is removed
 
-What is published, and which transactions it was, stands in aolog/manifest.py's file; FORMAT.md says
+What is published, and which transactions it was, stands in aolog/log/manifest.py's file; FORMAT.md says
 the rules. Spark's sink is made of this; it needs no Spark.
 """

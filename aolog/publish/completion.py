@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog import clock
 from aolog.errors import StorageFailed
-from aolog.frame import KIND_SEAL, Frame
-from aolog.inside import Inside
-from aolog.opening import Predecessor, header_behind, reach_behind
+from aolog.format.frame import KIND_SEAL, Frame
+from aolog.format.slab import TRAILER_LEN, decode_seal_body, decode_trailer, encode_seal
+from aolog.log.walk import Walker
 from aolog.publish.pending import log_path
-from aolog.slab import TRAILER_LEN, decode_seal_body, decode_trailer, encode_seal
-from aolog.walk import Walker
+from aolog.storage import clock
+from aolog.storage.inside import Inside
+from aolog.write.opening import Predecessor, header_behind, reach_behind
 
 if TYPE_CHECKING:
+    from aolog.format.slab import Seal
     from aolog.publish.pending import PendingSlab
-    from aolog.slab import Seal
-    from aolog.storage import File, Storage
+    from aolog.storage.files import File, Storage
 
 __all__ = ["complete"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog import clock
-from aolog.listing import PENDING_SUFFIX, holds_slabs
-from aolog.manifest import job_of, read_manifest, root_of
+from aolog.log.listing import PENDING_SUFFIX, holds_slabs
+from aolog.log.manifest import job_of, read_manifest, root_of
 from aolog.publish.pending import log_path
-from aolog.storage import Inside, Storage, absolute
+from aolog.storage import clock
+from aolog.storage.files import Inside, Storage, absolute
 
 if TYPE_CHECKING:
     import os

@@ -10,25 +10,25 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from aolog import clock
-from aolog.active import FormatTwoSlab
-from aolog.batch import load_arrow
-from aolog.checks import check_mode, check_options
-from aolog.codec import packer
 from aolog.errors import StorageError, UsageError
-from aolog.listing import PENDING_SUFFIX, UNBORN_SUFFIX
-from aolog.log import MANIFEST_NAME
-from aolog.manifest import DEPTH_MAX, pending_name
-from aolog.opening import reach_behind
-from aolog.slab import DATA_BEGIN, NO_BASE, SlabHeader, slab_base
-from aolog.storage import DIRECTORY_MODE, Inside, Storage, absolute
+from aolog.format.compression import packer
+from aolog.format.slab import DATA_BEGIN, NO_BASE, SlabHeader, slab_base
+from aolog.log.directory import MANIFEST_NAME
+from aolog.log.listing import PENDING_SUFFIX, UNBORN_SUFFIX
+from aolog.log.manifest import DEPTH_MAX, pending_name
+from aolog.read.batch import load_arrow
+from aolog.storage import clock
+from aolog.storage.files import DIRECTORY_MODE, Inside, Storage, absolute
+from aolog.write.active_slab import FormatTwoSlab
+from aolog.write.opening import reach_behind
+from aolog.write.validate import check_mode, check_options
 
 if TYPE_CHECKING:
     import os
 
     import pyarrow as pa
 
-    from aolog.codec import Compression
+    from aolog.format.compression import Compression
 
 __all__ = ["PendingLog", "PendingSlab", "depth_of", "log_path"]
 

@@ -19,25 +19,25 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, LogLocked, UsageError
-from aolog.holding import lock_log, refuse_foreign
-from aolog.listing import is_log, list_slabs
-from aolog.log import MANIFEST_NAME, Log
-from aolog.manifest import Manifest, Place, encode_manifest, lock_root, read_manifest
+from aolog.log.directory import MANIFEST_NAME, Log
+from aolog.log.forward import roll_forward
+from aolog.log.listing import is_log, list_slabs
+from aolog.log.lock import lock_log, refuse_foreign
+from aolog.log.manifest import Manifest, Place, encode_manifest, lock_root, read_manifest
 from aolog.notices import warn
-from aolog.opening import open_for_append
 from aolog.publish.completion import complete
-from aolog.publish.forward import roll_forward
 from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
 from aolog.publish.pending import log_path
-from aolog.storage import DIRECTORY_MODE, Inside, Storage, absolute, parent_of
+from aolog.storage.files import DIRECTORY_MODE, Inside, Storage, absolute, parent_of
+from aolog.write.opening import open_for_append
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
-    from aolog.manifest import Transaction
+    from aolog.log.manifest import Transaction
     from aolog.publish.pending import PendingSlab
-    from aolog.storage import Directory
+    from aolog.storage.files import Directory
 
 __all__ = ["Published", "check_free", "publish"]
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from aolog.storage import absolute
-from aolog.writer import Writer
+from aolog.storage.files import absolute
+from aolog.write.writer import Writer
 
 if TYPE_CHECKING:
     import os

@@ -13,19 +13,19 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aolog import seek
 from aolog.errors import NotALog, UsageError
-from aolog.frame import Frame
-from aolog.listing import holds_slabs
-from aolog.log import Log
-from aolog.manifest import steadily
-from aolog.storage import Storage, parent_of
+from aolog.format.frame import Frame
+from aolog.log.directory import Log
+from aolog.log.listing import holds_slabs
+from aolog.log.manifest import steadily
+from aolog.read import seek
+from aolog.storage.files import Storage, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from aolog.scan import Place
+    from aolog.read.scan import Place
     from aolog.spark.options import Options
 
 __all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "steadily_all"]

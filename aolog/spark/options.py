@@ -11,8 +11,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from aolog.cursor import check_name
 from aolog.errors import UsageError
+from aolog.log.cursor_file import check_name
 from aolog.spark.asking import directory, naming, refused, size, unknown, whole_number
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from aolog.listing import is_log
-from aolog.log import Log
-from aolog.resume import identity
-from aolog.stamp import NO_TIMESTAMP, encode_stamps, stamp_in
-from aolog.storage import Storage
+from aolog.format.origin import NO_TIMESTAMP, encode_stamps, stamp_in
+from aolog.log.directory import Log
+from aolog.log.listing import is_log
+from aolog.read.cursor import identity
+from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
     from types import TracebackType

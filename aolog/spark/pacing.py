@@ -10,11 +10,11 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from aolog import seek
 from aolog.errors import AddressBeyondEnd, UsageError
-from aolog.log import Log
-from aolog.scan import Scan
-from aolog.storage import Storage
+from aolog.log.directory import Log
+from aolog.read import seek
+from aolog.read.scan import Scan
+from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

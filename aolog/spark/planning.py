@@ -2,7 +2,7 @@
 here but where a place has to be looked for.
 
 A load's end is a number for each log; it does not move while the load is used. Its addresses are
-cut into ranges (aolog.ranges) of about `maxPartitionBytes`, where a slab begins if one begins near;
+cut into ranges (aolog.read.ranges) of about `maxPartitionBytes`, where a slab begins if one begins near;
 small ranges are put together, so that a thousand small logs are not a thousand tasks. A new epoch
 begins far above the slab before it, terabytes in a log that was copied: addresses behind a file's end
 count for nothing.
@@ -15,14 +15,14 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog import seek
 from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
-from aolog.log import Log
+from aolog.format.slab import NO_TIMESTAMP, slab_name
+from aolog.log.directory import Log
 from aolog.notices import warn
-from aolog.ranges import Range
-from aolog.slab import NO_TIMESTAMP, slab_name
+from aolog.read import seek
+from aolog.read.ranges import Range
 from aolog.spark.options import EARLIEST, LATEST
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from aolog.arrow import to_arrow
-from aolog.batch import RecordFrame
 from aolog.errors import GapFound, NotALog
-from aolog.log import Log
+from aolog.log.directory import Log
 from aolog.notices import counted, records_lost, warn
-from aolog.ranges import read_range
+from aolog.read.arrow import to_arrow
+from aolog.read.batch import RecordFrame
+from aolog.read.ranges import read_range
 from aolog.record import Gap
 from aolog.spark.filters import ALL, Bounds
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from aolog.checks import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic, read_mode
-from aolog.codec import CODECS, packer
 from aolog.errors import CodecUnavailable, UsageError
-from aolog.listing import is_log
+from aolog.format.compression import CODECS, packer
+from aolog.log.listing import is_log
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
 from aolog.spark.asking import directory, naming, refused, size, unknown, whole_number
-from aolog.storage import DIRECTORY_MODE, Storage
+from aolog.storage.files import DIRECTORY_MODE, Storage
+from aolog.write.validate import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic, read_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from aolog.codec import Compression
+    from aolog.format.compression import Compression
 
 __all__ = ["DEFAULT_LOG", "SinkOptions", "check_columns", "read_sink_options"]
 

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
 from aolog.notices import warn
-from aolog.reader import Reader
+from aolog.read.reader import Reader
 from aolog.spark.datasource import partition_of, pieces_in
 from aolog.spark.offsets import Offset, Stand, as_json, from_json, stand_in
 from aolog.spark.pacing import share

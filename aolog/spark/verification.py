@@ -143,10 +143,10 @@ def _check(piece: Piece) -> Iterator[tuple[Any, ...]]:
     """Rows of _FOUND: one an hour, and one with the gaps if there are any."""
     import numpy as np
 
-    from aolog.batch import RecordFrame
-    from aolog.log import Log
-    from aolog.ranges import read_range
-    from aolog.storage import Storage
+    from aolog.log.directory import Log
+    from aolog.read.batch import RecordFrame
+    from aolog.read.ranges import read_range
+    from aolog.storage.files import Storage
 
     hours: dict[int | None, list[int]] = defaultdict(lambda: [0, 0, 0])
     gaps = []

@@ -11,12 +11,12 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog import seek
 from aolog.errors import AologError, NotALog
-from aolog.log import MANIFEST_NAME, Log
-from aolog.slab import slab_name
+from aolog.format.slab import slab_name
+from aolog.log.directory import MANIFEST_NAME, Log
+from aolog.read import seek
 from aolog.spark.listing import Found, find_logs, look, steadily_all
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

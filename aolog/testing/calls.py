@@ -12,7 +12,7 @@ import stat
 import threading
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from aolog.system import LOCK_NB, LOCK_UN
+from aolog.storage.system import LOCK_NB, LOCK_UN
 from aolog.testing.disk import DirectoryNode, Disk, Node
 from aolog.testing.faults import Call, Effect
 from aolog.testing.inode import FileNode
@@ -21,7 +21,7 @@ from aolog.testing.outcomes import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aolog.frame import Buffer
+    from aolog.format.frame import Buffer
 
 __all__ = ["BLOCK", "Killed", "Machine", "SimulatedCalls", "SimulatedStatus"]
 

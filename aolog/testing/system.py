@@ -1,6 +1,6 @@
 """A process on a simulated disk: how it begins, what it sees, and the ways in which it ends.
 
-It is an `aolog.system.System`; its calls are in calls.py. Paths are absolute; there are no links,
+It is an `aolog.storage.system.System`; its calls are in calls.py. Paths are absolute; there are no links,
 owners or modes. Thread-safe.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog import lifetime
+from aolog.log import lifetime
 from aolog.testing.calls import BLOCK, Machine, SimulatedCalls
 from aolog.testing.disk import Disk
 from aolog.testing.faults import Call, Effect, Fault, Faults, as_faults

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import aolog
-from aolog.storage import File, Inside, Storage
+from aolog.storage.files import File, Inside, Storage
 from bench.measure import Contender, Group, Promise, Skipped, Target, Wrong
 from bench.payloads import Proof, prove
 from bench.peers.aolog_log import log_path

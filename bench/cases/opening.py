@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aolog
-from aolog.storage import Directory, File, Inside, Storage
+from aolog.storage.files import Directory, File, Inside, Storage
 from bench import limits
 from bench.measure import Contender, Group, Promise, Target, Wrong
 from bench.payloads import make_payloads, prove

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aolog
-from aolog.retention import Known, prune
-from aolog.storage import Storage
+from aolog.log.retention import Known, prune
+from aolog.storage.files import Storage
 from bench.cases.opening import Unsynced, listing, open_to_read
 from bench.measure import Contender, Group, Promise, Target, Wrong
 from bench.payloads import Proof, make_payloads, prove

@@ -10,7 +10,7 @@ import aolog
 from aolog import Reader
 from aolog.cli.output import json_option, out
 from aolog.notices import records_lost
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 
 __all__ = ["cursors"]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from aolog.cli.parse import where
-from aolog.cursor import read_position
 from aolog.errors import UsageError
-from aolog.storage import Storage
+from aolog.log.cursor_file import read_position
+from aolog.storage.files import Storage
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import click
 import aolog
 from aolog import Reader
 from aolog.cli.output import counted, json_option, one_line, out
-from aolog.cursor import read_position
 from aolog.errors import UsageError
-from aolog.storage import Storage
+from aolog.log.cursor_file import read_position
+from aolog.storage.files import Storage
 from bridge.cli.options import (
     PLACES,
     address_of,

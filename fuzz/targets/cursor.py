@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
-from aolog.cursor import CursorFile, Position
-from aolog.reader import return_to
-from aolog.retention import prune
-from aolog.storage import Storage
+from aolog.log.cursor_file import CursorFile, Position
+from aolog.log.retention import prune
+from aolog.read.reader import return_to
+from aolog.storage.files import Storage
 from fuzz.check import Mismatch
 from fuzz.layout import base_of, parse_slab, read_files
 from fuzz.shapes import abandon

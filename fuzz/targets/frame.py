@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING
 import xxhash
 
 import aolog
-from aolog.batch import RecordFrame
-from aolog.columns import Malformed, decode_frame
-from aolog.frame import KIND_RECORDS, decode_header, encode_frame
-from aolog.frame import Frame as LogFrame
-from aolog.log import Log
-from aolog.scan import Scan
-from aolog.seek import earliest
-from aolog.slab import Seal, SlabHeader, encode_seal
-from aolog.storage import Inside, Storage
-from aolog.walk import Damage as WalkDamage
-from aolog.walk import QueuefkaWalker, Tail, Walker
+from aolog.format.columns import Malformed, decode_frame
+from aolog.format.frame import KIND_RECORDS, decode_header, encode_frame
+from aolog.format.frame import Frame as LogFrame
+from aolog.format.slab import Seal, SlabHeader, encode_seal
+from aolog.log.directory import Log
+from aolog.log.walk import Damage as WalkDamage
+from aolog.log.walk import QueuefkaWalker, Tail, Walker
+from aolog.read.batch import RecordFrame
+from aolog.read.scan import Scan
+from aolog.read.seek import earliest
+from aolog.storage.files import Inside, Storage
 from fuzz.check import Mismatch
 from fuzz.layout import DATA_BEGIN, FRAME_HEADER_LEN
 from fuzz.shapes import CODECS

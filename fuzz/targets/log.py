@@ -12,9 +12,9 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import aolog
+from aolog.log.retention import prune
+from aolog.maintenance.verify import verify
 from aolog.record import Record
-from aolog.retention import prune
-from aolog.verifying import verify
 from fuzz.check import Mismatch
 from fuzz.machine import MACHINES
 from fuzz.shapes import CODECS

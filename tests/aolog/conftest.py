@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import pytest
 
 import aolog
-from aolog.log import Log
+from aolog.log.directory import Log
+from aolog.log.walk import Tail
+from aolog.maintenance.verify import verify
 from aolog.record import Record
-from aolog.storage import Directory, File, Storage
-from aolog.verifying import verify
-from aolog.walk import Tail
+from aolog.storage.files import Directory, File, Storage
 from fuzz import shapes, ways
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from aolog.frame import Buffer
+    from aolog.format.frame import Buffer
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(aolog.__file__).parent)

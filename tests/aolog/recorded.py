@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import aolog
-from aolog.retention import prune
-from aolog.storage import Storage
-from aolog.system import RealSystem
+from aolog.log.retention import prune
+from aolog.storage.files import Storage
+from aolog.storage.system import RealSystem
 from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import kill
 

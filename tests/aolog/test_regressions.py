@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog import verifying
 from aolog.cli.pick import pick, timestamp_us
-from aolog.cursor import CursorFile, Position, read_position
 from aolog.errors import (
     AddressBeyondEnd,
     CursorLocked,
@@ -22,10 +20,12 @@ from aolog.errors import (
     StorageFailed,
     SyncFailed,
 )
-from aolog.frame import FRAME_HEADER_LEN
-from aolog.reader import return_to
-from aolog.retention import Retention, prune
-from aolog.storage import File, Storage
+from aolog.format.frame import FRAME_HEADER_LEN
+from aolog.log.cursor_file import CursorFile, Position, read_position
+from aolog.log.retention import Retention, prune
+from aolog.maintenance import verify
+from aolog.read.reader import return_to
+from aolog.storage.files import File, Storage
 from tests.aolog.commands import answer, fill, well
 from tests.aolog.conftest import frames_of, in_thread, kill, slab_files, snapshot, values
 
@@ -453,7 +453,7 @@ def test_the_cursors_are_told_though_one_is_deleted_meanwhile(
             raise NoSuchCursor("deleted")
         return read_position(path, name, storage)
 
-    monkeypatch.setattr(verifying, "read_position", read)
+    monkeypatch.setattr(verify, "read_position", read)
     assert [cursor.name for cursor in aolog.cursors(log_path)] == ["a", "c"]
 
 

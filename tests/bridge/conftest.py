@@ -20,8 +20,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from aolog import Reader, Record, Retention, Writer
-from aolog.cursor import read_position
-from aolog.storage import Storage
+from aolog.log.cursor_file import read_position
+from aolog.storage.files import Storage
 from bridge import arrivals, kafka, provider, read_back
 from bridge.embedded import EmbeddedBroker
 from bridge.forwarder import Forwarder

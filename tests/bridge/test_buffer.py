@@ -28,8 +28,8 @@ from aolog.errors import (
     SyncFailed,
     UsageError,
 )
-from aolog.storage import Storage
-from aolog.system import RealSystem
+from aolog.storage.files import Storage
+from aolog.storage.system import RealSystem
 from bridge import store_forward
 from bridge.buffer import Buffer
 from bridge.errors import NotDelivered

@@ -14,9 +14,9 @@ from typing import Any, cast
 import pytest
 
 from aolog import Reader
-from aolog.cursor import read_position
 from aolog.errors import StorageFull, SyncFailed
-from aolog.storage import Storage
+from aolog.log.cursor_file import read_position
+from aolog.storage.files import Storage
 from bridge import committer, loglines
 from bridge.at_least_once import AtLeastOnce
 from bridge.embedded import EmbeddedBroker

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 import aolog
 from aolog import Reader, Writer
 from aolog.errors import CursorDiverged, CursorForeign
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 from bridge.cursor_record import CursorRecord, decode_cursor, encode_cursor
 from bridge.dead_letter import DeadLetters, read_dead_letter
 from bridge.delivery import BUSY_S

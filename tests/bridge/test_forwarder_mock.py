@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aolog import Gap, Reader, Retention, Writer
-from aolog.retention import prune
-from aolog.storage import Storage
+from aolog.log.retention import prune
+from aolog.storage.files import Storage
 from bridge import source as source_module
 from bridge import topics
 from bridge.engine import Engine, Position, State

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from aolog import Writer
-from aolog.retention import Retention, prune
-from aolog.storage import Storage
+from aolog.log.retention import Retention, prune
+from aolog.storage.files import Storage
 from bridge import kafka
 from bridge.cli import main
 from bridge.embedded import EmbeddedBroker, EmbeddedBrokerRefused

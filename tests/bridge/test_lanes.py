@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aolog.errors import StorageFull
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 from bridge.lanes import LaneNote, LaneNotes
 
 UUID = bytes(range(16))

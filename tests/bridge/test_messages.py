@@ -20,7 +20,7 @@ from bridge.messages import messages_of, milliseconds
 from bridge.stamp import HEADER_NAME, encode_stamp
 
 if TYPE_CHECKING:
-    from aolog.batch import Batch
+    from aolog.read.batch import Batch
     from bridge.messages import Messages
 
 UUID = bytes(range(16))

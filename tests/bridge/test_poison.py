@@ -14,7 +14,7 @@ import pytest
 import aolog
 from aolog import Reader, Writer
 from aolog.errors import StorageFull
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 from bridge import dead_letter, topics
 from bridge.dead_letter import DeadLetters, read_dead_letter
 from bridge.embedded import EmbeddedBroker

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from aolog.columns import BinaryColumn
-from aolog.speed import Rows
+from aolog.format.columns import BinaryColumn
+from aolog.format.native.speed import Rows
 from bridge import producing
 from bridge.embedded import EmbeddedBroker
 from bridge.lane import LaneKey

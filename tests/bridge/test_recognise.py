@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aolog import Reader, Writer
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 from bridge.recognise import Recogniser
 from bridge.stamp import HEADER_NAME, encode_stamp
 

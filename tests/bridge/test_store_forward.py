@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from aolog import Retention
 from aolog.errors import StorageFull
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 from aolog.testing import SimulatedSystem
 from bridge.backlog import Backlog
 from bridge.errors import NotDelivered

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.retention import Retention, prune
-from aolog.storage import Storage
+from aolog.log.retention import Retention, prune
+from aolog.storage.files import Storage
 from tests.aolog.conftest import in_thread, open_below
 from tests.crash.killing import Killer
 from tests.crash.ledger import Id, check, value_of

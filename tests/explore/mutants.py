@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from aolog import cursor, opening, recovery, retention
-from aolog.chain import SlabChain
-from aolog.committing import Commits
-from aolog.storage import Directory, File, Storage
-from aolog.walk import Damage, Frame, Tail
+from aolog.log import cursor_file, retention
+from aolog.log.walk import Damage, Frame, Tail
+from aolog.read.committing import Commits
+from aolog.storage.files import Directory, File, Storage
+from aolog.write import opening, recovery
+from aolog.write.rolling import SlabChain
 
 
 class Mutant(NamedTuple):
@@ -41,7 +42,7 @@ def _forget_rest_of_short_write() -> None:
 
 
 def _unlink_before_cursor_is_durable() -> None:
-    real = cursor.read_position
+    real = cursor_file.read_position
 
     def not_durable(path: str, name: str, files: Storage, *, durable: bool = False) -> Any:
         return real(path, name, files, durable=False)

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import aolog
-from aolog import clock
-from aolog.active import FormatTwoSlab
-from aolog.cursor import Position
-from aolog.retention import prune
-from aolog.slab import slab_base
-from aolog.storage import Storage
+from aolog.format.slab import slab_base
+from aolog.log.cursor_file import Position
+from aolog.log.retention import prune
+from aolog.storage import clock
+from aolog.storage.files import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
+from aolog.write.active_slab import FormatTwoSlab
 from tests.explore.history import Case
 
 LOG = "/data/log"

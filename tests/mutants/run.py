@@ -56,7 +56,8 @@ def test_path(short: str) -> str:
     file, _, test = short.partition("::")
     if "/" in file:
         return f"tests/{file}.py::{test}"
-    return f"tests/aolog/test_{file}.py::{test}"
+    (path,) = ROOT.glob(f"tests/aolog/**/test_{file}.py")
+    return f"{path.relative_to(ROOT)}::{test}"
 
 
 def changed_text(mutant: Mutant, root: Path = ROOT) -> dict[str, str]:

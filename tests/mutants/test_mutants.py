@@ -84,12 +84,12 @@ from tests.mutants.run import run_all
 
 def mutant(name, new):
     tests = ("frame::test_a_truncated_frame_is_not_intact",)
-    return Mutant(name, "", tests, (Edit("aolog/frame.py", "MAGIC = 0xF2A0\\n", new),))
+    return Mutant(name, "", tests, (Edit("aolog/format/frame.py", "MAGIC = 0xF2A0\\n", new),))
 
 made = [mutant("nothing", "MAGIC = 0xF2A0  # as it was\\n"), mutant("import", "MAGIC = unknown\\n")]
 assert [one.caught for one in run_all(made)] == [False, False]
 try:
-    list(run_all([mutant("none", "")._replace(edits=(Edit("aolog/frame.py", "no such text", ""),))]))
+    list(run_all([mutant("none", "")._replace(edits=(Edit("aolog/format/frame.py", "no such text", ""),))]))
 except LookupError:
     print("as it should be")
 """

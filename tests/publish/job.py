@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 import aolog
-from aolog.manifest import Transaction
+from aolog.log.manifest import Transaction
 from aolog.publish.pending import PendingLog, PendingSlab
 from aolog.publish.publication import Published, publish
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 from aolog.testing import Call, SimulatedSystem
 
 ROOT = "/data/root"

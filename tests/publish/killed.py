@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import aolog
-from aolog.manifest import Transaction
+from aolog.log.manifest import Transaction
 from aolog.publish.pending import PendingLog, PendingSlab
 from aolog.publish.publication import publish
 from tests.publish.killing import kill_before

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from aolog.system import RealSystem
+from aolog.storage.system import RealSystem
 from tests.publish.job import CHANGES
 
 

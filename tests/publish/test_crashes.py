@@ -13,9 +13,9 @@ from unittest import mock
 import pytest
 
 import aolog
-from aolog import clock
-from aolog.manifest import Transaction
-from aolog.storage import Storage
+from aolog.log.manifest import Transaction
+from aolog.storage import clock
+from aolog.storage.files import Storage
 from aolog.testing import Killed, SimulatedSystem
 from tests.publish.job import (
     FIRST,

@@ -17,10 +17,10 @@ import pytest
 import xxhash
 
 import aolog
-from aolog import manifest
 from aolog.errors import CorruptionError, NewerFormat
-from aolog.log import MANIFEST_NAME, Log
-from aolog.manifest import (
+from aolog.log import manifest
+from aolog.log.directory import MANIFEST_NAME, Log
+from aolog.log.manifest import (
     Manifest,
     Place,
     Transaction,
@@ -31,13 +31,13 @@ from aolog.manifest import (
     read_manifest,
     root_of,
 )
+from aolog.log.retention import Retention, prune
 from aolog.publish import publication
 from aolog.publish.leftovers import abort, sweep
 from aolog.publish.pending import PendingLog, depth_of
 from aolog.publish.publication import check_free, publish
-from aolog.retention import Retention, prune
-from aolog.storage import Storage
-from aolog.system import REAL, RealSystem
+from aolog.storage.files import Storage
+from aolog.storage.system import REAL, RealSystem
 from aolog.testing import Fault, Killed, SimulatedSystem
 from bridge.tree import Tree, find_logs, growth, is_gone
 from tests.aolog.conftest import SOON_S

@@ -12,11 +12,11 @@ import pytest
 
 import aolog
 from aolog.errors import LogLocked
-from aolog.holding import lock_log
-from aolog.log import Log
-from aolog.manifest import Transaction, steadily
+from aolog.log.directory import Log
+from aolog.log.lock import lock_log
+from aolog.log.manifest import Transaction, steadily
 from aolog.publish.publication import publish
-from aolog.storage import Storage
+from aolog.storage.files import Storage
 from aolog.testing import Call, SimulatedSystem
 from tests.publish.job import (
     CHANGES,

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import aolog
+from aolog.format.origin import HEADER_NAME
 from aolog.spark.kafka_sink import _messages
 from aolog.spark.origins import Origins
-from aolog.stamp import HEADER_NAME
 from bridge.stamp import decode_stamp
 
 

@@ -483,7 +483,7 @@ def test_logs_of_both_formats_are_read_together_where_only_one_has_timestamps(tm
 
 def test_a_log_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     write(tmp_path / "log", 1)
-    from aolog import system
+    from aolog.storage import system
 
     def refuse(path, *args, **options):
         raise PermissionError(13, "denied", path)

@@ -15,7 +15,7 @@ from aolog.spark.listing import list_logs
 from aolog.spark.options import Options
 from aolog.spark.planning import partitions, spans
 from aolog.spark.verification import _check_all
-from tests.aolog.test_ranges import damage, make_log
+from tests.aolog.read.test_ranges import damage, make_log
 
 
 @pytest.mark.parametrize("seed", range(12))

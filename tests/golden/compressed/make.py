@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import aolog
-from aolog.codec import CODECS
+from aolog.format.compression import CODECS
 from tests.golden.format2.make import HEADERS, Clock, GoldenStorage, Recorder, as_json, fixed
 
 

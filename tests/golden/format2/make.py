@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import aolog
-from aolog import clock as aolog_clock
-from aolog.storage import File, Stat, Storage
+from aolog.storage import clock as aolog_clock
+from aolog.storage.files import File, Stat, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

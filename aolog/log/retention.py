@@ -1,0 +1,316 @@
+"""Which slabs may go. `plan` is pure; `prune` carries a plan out under the log's retention lock.
+
+Slabs go from the front, whole, and never the one that is being written. Age and count never
+take what a protecting cursor has not passed; the total does only where `when_full` says so, and
+then the outcome names each cursor that lost unread records, and how many.
+A cursor is made durable before the slab that it frees is unlinked; each unlink is durable
+before the next, so that what is left has no hole.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeAlias
+
+from aolog.errors import NoSuchCursor, UsageError
+from aolog.format.slab import slab_name
+from aolog.log.cursor_file import cursor_names, read_position
+from aolog.log.directory import RETENTION_LOCK, Log
+from aolog.log.listing import list_slabs
+from aolog.log.pruned import pruned_before
+from aolog.record import Gap
+from aolog.storage.inside import Inside
+
+if TYPE_CHECKING:
+    from types import UnionType
+
+    from aolog.log.cursor_file import Position
+    from aolog.storage.files import Storage
+
+__all__ = [
+    "Known",
+    "Plan",
+    "Pruned",
+    "Retention",
+    "SlabSize",
+    "check_retention",
+    "plan",
+    "prune",
+]
+
+
+class _Bounds(NamedTuple):
+    max_bytes: int | None = None
+    max_age_s: float | None = None
+    max_slabs: int | None = None
+    when_full: Literal["prune", "block", "error"] = "prune"
+
+
+class Retention(_Bounds):
+    """What a log keeps. All bounds are off by default.
+
+    max_bytes: of all slab files together, a number or text such as "1GB" or "64M"; a writer begins
+    no slab that would pass it.
+    max_age_s: since a slab was last written. max_slabs: how many, the open one included.
+    when_full: what happens when max_bytes is reached and protecting cursors still need the
+    oldest slab. "prune" (the default) deletes it: UNREAD RECORDS ARE LOST. The writer logs a
+    warning with their number at once, then once a minute; `Writer.pruned_unread` and `aolog cursor
+    list` say the same; readers get a gap with the count. "block" makes appends wait until the
+    cursors have passed it, "error" makes them raise RetentionFull: these two lose nothing.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        max_bytes: int | str | None = None,
+        max_age_s: float | None = None,
+        max_slabs: int | None = None,
+        when_full: Literal["prune", "block", "error"] = "prune",
+    ) -> Self:
+        """Raises UsageError for a bound that nothing could keep."""
+        size = max_bytes
+        if isinstance(size, str):
+            from aolog.log.quantity import size_bytes
+
+            size = size_bytes(size)
+            if not size:
+                raise _refused("max_bytes", max_bytes, 'use bytes, or text such as "1GB" or "64M"')
+        if not _is_bound(size, int):
+            raise _refused("max_bytes", max_bytes, 'use a positive integer, or text such as "1GB"')
+        if not _is_bound(max_age_s, int | float):
+            raise _refused("max_age_s", max_age_s, "use a positive number of seconds")
+        if not _is_bound(max_slabs, int):
+            raise _refused("max_slabs", max_slabs, "use a positive integer")
+        if when_full not in ("prune", "block", "error"):
+            raise _refused("when_full", when_full, 'use "prune", "block" or "error"')
+        return super().__new__(cls, size, max_age_s, max_slabs, when_full)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether anything ever goes."""
+        return not (self.max_bytes is self.max_age_s is self.max_slabs is None)
+
+
+def _is_bound(value: Any, kind: type | UnionType) -> bool:
+    """Whether a bound is none, or a positive number of this kind."""
+    is_number = isinstance(value, kind)
+    return value is None or (is_number and value > 0)
+
+
+def _refused(name: str, value: object, hint: str) -> UsageError:
+    return UsageError(f"Retention({name}={value!r})", hint=hint)
+
+
+def check_retention(retention: object) -> Retention:
+    """The argument `retention`, which None leaves without bounds. Raises UsageError."""
+    if retention is None:
+        return Retention()
+    if isinstance(retention, Retention):
+        return retention
+    raise UsageError(
+        f"retention={retention!r}",
+        hint="use aolog.Retention, for instance Retention(max_bytes=...)",
+    )
+
+
+class SlabSize(NamedTuple):
+    """A slab as retention sees it. end: where its successor begins; the last has none, and is
+    never asked."""
+
+    base: int
+    end: int
+    bytes: int
+    changed_s: float
+
+
+class Slabs(Protocol):
+    """A log's slabs in order. Looking at one may cost a system call."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int, /) -> SlabSize: ...
+
+
+class Plan(NamedTuple):
+    """drop: how many slabs go from the front. room: False if protecting cursors hold slabs that
+    would have to go for the total's sake."""
+
+    drop: int
+    room: bool
+
+
+def plan(
+    slabs: Slabs,
+    retention: Retention,
+    *,
+    protected_from: int | None,
+    now_s: float,
+    needed: int = 0,
+) -> Plan:
+    """How many slabs go, oldest first; never the last. Looks at all of them only for the total.
+
+    protected_from: the least address that a protecting cursor still needs. needed: bytes that a
+    slab about to begin may take; 0 if none is.
+    """
+    drop = 0
+    total = needed
+    if retention.max_bytes is not None:
+        total += sum(slabs[i].bytes for i in range(len(slabs)))
+    count = len(slabs) + (needed > 0)
+    held = False
+    for i in range(len(slabs) - 1):
+        slab = slabs[i]
+        over_bytes = retention.max_bytes is not None and total > retention.max_bytes
+        over_age = retention.max_age_s is not None and now_s - slab.changed_s > retention.max_age_s
+        over_count = retention.max_slabs is not None and count > retention.max_slabs
+        free = protected_from is None or slab.end <= protected_from
+        if not over_bytes and not (free and (over_age or over_count)):
+            break
+        if not free and retention.when_full != "prune":
+            held = True
+            break
+        drop += 1
+        count -= 1
+        total -= slab.bytes
+    return Plan(drop, not held)
+
+
+class Pruned(NamedTuple):
+    """What went. room: as in Plan. end: address before which everything is gone. unread: by
+    protecting cursor, the records that went and that it had not read; as a gap of reason "pruned"."""
+
+    slabs: int
+    bytes: int
+    end: int
+    room: bool
+    unread: dict[str, Gap]
+
+
+def protecting(path: str, storage: Storage) -> dict[str, Position]:
+    """The protecting cursors by name, durable. A damaged cursor raises: nothing may go that it
+    might need."""
+    found = {}
+    for name in cursor_names(path, storage):
+        try:
+            position = read_position(path, name, storage, durable=True)
+        except NoSuchCursor:  # deleted since the listing
+            continue
+        if position.protects:
+            found[name] = position
+    return found
+
+
+Known: TypeAlias = dict[int, SlabSize]
+
+
+def prune(
+    path: str,
+    storage: Storage,
+    retention: Retention,
+    *,
+    needed: int = 0,
+    dry_run: bool = False,
+    known: Known | None = None,
+) -> Pruned:
+    """Removes what retention lets go, under the retention lock; durable on return.
+
+    Any process may call it, beside a writer and readers: the last slab stays. dry_run: only says
+    what would go, and touches nothing. known: slabs by their base, filled and used by each call of
+    one writer, whose lock keeps repair away: so each slab is looked at once, however often the
+    writer rolls. Without it each call looks at all, if there is a total.
+    """
+    known = {} if known is None else known
+    if dry_run:
+        return _decide(path, storage, retention, needed, known)[1]
+    lock = storage.open_lock(Inside(path, RETENTION_LOCK))
+    try:
+        lock.lock()
+        going, pruned = _decide(path, storage, retention, needed, known)
+        if going:  # whoever removed the one before may have been killed before it was durable
+            storage.sync_directory(path)
+        published = list_slabs(path, storage).published if going else {}
+        if published:
+            from aolog.log.manifest import sync_roots
+
+            sync_roots(path, published.values(), storage)
+        for slab in going:
+            if slab.base in published:  # first under the name that it has, or had just now
+                storage.unlink(Inside(path, published[slab.base]))
+            storage.unlink(Inside(path, slab_name(slab.base)))
+            storage.sync_directory(path)
+    finally:
+        lock.close()
+    return pruned
+
+
+class _Listed:
+    """The listed slabs, each looked at when it is asked for. One that has a successor does not
+    change, and is known from then on."""
+
+    def __init__(self, log: Log, known: Known) -> None:
+        self._log = log
+        self._known = known
+
+    def __len__(self) -> int:
+        return len(self._log.bases)
+
+    def __getitem__(self, i: int) -> SlabSize:
+        bases = self._log.bases
+        found = self._known.get(bases[i])
+        if found is not None:
+            return found
+        file = self._log.storage.open_read(self._log.slab_path(bases[i]))
+        stat = file.stat()
+        file.close()
+        is_last = i + 1 == len(bases)
+        end = 0 if is_last else bases[i + 1]
+        found = SlabSize(bases[i], end, stat.size, stat.mtime_ns / 1e9)
+        if not is_last:
+            self._known[bases[i]] = found
+        return found
+
+
+def _newly_lost(log: Log, at: Position, drop: int) -> Gap | None:
+    """The unread records of the cursor in the first `drop` slabs: what it will have lost then, less
+    what it has lost already."""
+    if not drop or (after := pruned_before(log, at.address, at.ordinal, first=drop)) is None:
+        return None
+    before = pruned_before(log, at.address, at.ordinal)
+    if before is None:
+        return after
+    known = after.records_lost is not None and before.records_lost is not None
+    lost = (after.records_lost or 0) - (before.records_lost or 0) if known else None
+    return None if lost == 0 else Gap(before.end, after.end, "pruned", lost)
+
+
+def _decide(
+    path: str, storage: Storage, retention: Retention, needed: int, known: Known
+) -> tuple[list[SlabSize], Pruned]:
+    """Which slabs are to go, and what that comes to."""
+    log = Log(path, storage)
+    try:
+        slabs = _Listed(log, known)
+        cursors = protecting(path, storage)
+        needed_from = min((at.address for at in cursors.values()), default=None)
+
+        def look() -> tuple[list[SlabSize], Pruned]:
+            decided = plan(
+                slabs, retention, protected_from=needed_from, now_s=time.time(), needed=needed
+            )
+            going = [slabs[i] for i in range(decided.drop)]
+            first = log.bases[0] if log.bases else 0
+            end = going[-1].end if going else first
+            size = sum(slab.bytes for slab in going)
+            unread = {
+                name: lost
+                for name, at in cursors.items()
+                if at.address < end and (lost := _newly_lost(log, at, decided.drop)) is not None
+            }
+            return going, Pruned(len(going), size, end, decided.room, unread)
+
+        going, pruned = log.listed(look)  # without the lock others may prune meanwhile
+    finally:
+        log.close()
+    for base in [base for base in known if base < pruned.end]:  # others prune too
+        del known[base]
+    return going, pruned

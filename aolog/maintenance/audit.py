@@ -1,0 +1,298 @@
+"""One pass over a whole log: every byte that a frame covers is read and hashed once.
+
+The gaps are a scan's, as every reader is told them. Beside them each slab is tallied frame by
+frame, as its writer did, so that what a seal says can be compared with what is there, and so
+that repair knows which bytes are intact. Reads only; what is found is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import xxhash
+
+from aolog.format.frame import (
+    CODEC_SHIFT,
+    FLAG_DURABLE,
+    KIND_RECORDS,
+    KIND_SEAL,
+    Frame,
+    FrameHeader,
+    encode_header,
+)
+from aolog.format.slab import (
+    HEADER_COPIES,
+    HEADER_LEN,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRAILER_LEN,
+    Index,
+    NewerVersion,
+    SlabHeader,
+    decode_seal_body,
+    decode_slab_header,
+    decode_trailer,
+)
+from aolog.read import seek
+from aolog.read.batch import RecordFrame
+from aolog.read.scan import Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aolog.format.columns import Columns
+    from aolog.log.directory import Log, Slab
+    from aolog.record import Gap
+    from aolog.storage.files import Inside, Stat
+
+__all__ = ["Audit", "SlabAudit", "audit", "least_of"]
+
+_TALLIED_AT_ONCE = 256
+_MIN_BY_NUMPY = 256  # timestamps; below it, min of a list is faster than numpy's calls
+
+
+class SlabAudit:
+    """What stands in a slab. Offsets are the slab's.
+
+    is_whole: whether frame follows frame from the first on, without damage between. frames: intact
+    ones before the seal. records: in them. next_ordinal: behind the last of them. codec: of the
+    last that has one, else 0. durable: up to where a frame says that all was. seal_at: the intact seal's frame, else None. differences: what the seal says and the
+    frames do not; only where every frame is there to compare with. copies: header copies as they
+    are. trailer: where it says that the seal begins, None without an intact one. is_emptied: no
+    header copy is there at all, only zeros behind the magic: so repair leaves what it can't read.
+    foreign: the UUID of another log, where no header copy is this log's.
+    """
+
+    frames: int = 0
+    records: int = 0
+    next_ordinal: int = 0
+    codec: int = 0
+    least_us: int = NO_TIMESTAMP
+    greatest_us: int = NO_TIMESTAMP
+    durable: int = 0
+    seal_at: int | None = None
+    seal_header: SlabHeader | None = None
+    seal_records: int | None = None
+    ordinals_skip: bool = False
+    copies: tuple[SlabHeader | NewerVersion | None, ...] = ()
+    trailer: int | None = None
+    is_emptied: bool = False
+    foreign: bytes | None = None
+    limit: int | None = None
+    stat: Stat | None = None
+    is_whole: bool = True
+    _begin: int = -1  # of the run that is not closed yet
+    _end: int = -1
+
+    def __init__(
+        self, base: int, path: Inside, of_format: int, header: SlabHeader | None, data_begin: int
+    ) -> None:
+        self.base = base
+        self.path = path
+        self.format = of_format
+        self.header = header
+        self.data_begin = data_begin
+        self.differences: list[str] = []
+        self.index = Index()
+        self._hash = xxhash.xxh3_64()
+        self._closed: list[tuple[int, int]] = []
+        self._shown: list[tuple[int, int, FrameHeader, int]] = []
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """Ranges of intact frames, the seal's too."""
+        return [*self._closed, (self._begin, self._end)] if self._begin >= 0 else []
+
+    @property
+    def headers_hash(self) -> int:
+        """Of all frames before the seal, as a seal has it."""
+        return int(self._hash.intdigest())
+
+    @property
+    def size(self) -> int:
+        """Of the file, as far as the successor's name lets it go."""
+        size = self.stat.size if self.stat is not None else 0
+        return size if self.limit is None else min(size, self.limit)
+
+    @property
+    def end(self) -> int:
+        """Behind the last intact frame."""
+        return self._end if self._begin >= 0 else self.data_begin
+
+    def show(self, frame: Frame, columns: Columns | None) -> None:
+        """The next intact frame. Tallied with others: code that is used between two bodies is
+        in no cache, and costs five times as much."""
+        offset, end, head, _ = frame
+        least_us = least_of(head, columns)
+        if columns is not None:
+            self.codec = head.flags >> CODEC_SHIFT or self.codec
+        self._shown.append((offset, end, head, least_us))
+        if head.kind == KIND_SEAL:
+            self.tally()
+            self._note_seal(frame)
+        elif len(self._shown) >= _TALLIED_AT_ONCE:
+            self.tally()
+
+    def tally(self) -> None:
+        """Takes in what was shown."""
+        shown, self._shown = self._shown, []
+        for each in shown:
+            self._note(*each)
+
+    def _note(self, offset: int, end: int, head: FrameHeader, least_us: int) -> None:
+        kind, flags, body_len, body_hash, timestamp_us, ordinal, records, _ = head
+        if offset != self._end:
+            if self._begin >= 0:
+                self._closed.append((self._begin, self._end))
+            self.is_whole = self._begin < 0 and offset == self.data_begin
+            self._begin = offset
+        self._end = end
+        if flags & FLAG_DURABLE:
+            self.durable = offset
+        if kind == KIND_SEAL:
+            return
+        header = self.header
+        if header is None:  # format 1: what there is of a header
+            self._hash.update(b"%d %d %d;" % (offset, body_len, body_hash))
+        else:
+            self._hash.update(encode_header(head, offset, header.salt))
+            self.index.note(offset, ordinal, self.greatest_us)
+            if ordinal != self.next_ordinal and self.is_whole:
+                self.ordinals_skip = True
+        if kind == KIND_RECORDS:
+            if least_us < self.least_us or not self.records:
+                self.least_us = least_us
+            self.greatest_us = max(self.greatest_us, timestamp_us)
+        self.frames += 1
+        self.records += records
+        self.next_ordinal = ordinal + records
+
+    def _note_seal(self, frame: Frame) -> None:
+        seal = decode_seal_body(frame.body)
+        self.durable = frame.end
+        self.next_ordinal = frame.header.ordinal
+        if seal is None or seal.header.base != self.base:
+            self.differences.append("its contents are nonsense")
+            return
+        self.seal_at, self.seal_header, self.seal_records = frame.offset, seal.header, seal.records
+        if self.is_whole:
+            said = {
+                "records": (seal.records, self.records),
+                "frames": (seal.frames, self.frames),
+                "least timestamp": (seal.least_us, self.least_us),
+                "greatest timestamp": (seal.greatest_us, self.greatest_us),
+                "hash of the frame headers": (seal.headers_hash, self.headers_hash),
+                "index entries": (len(seal.index.offsets), len(self.index.offsets)),
+            }
+            for what, (theirs, ours) in said.items():
+                if theirs != ours:
+                    self.differences.append(f"it says {what} {theirs}, the frames {ours}")
+            if not self.differences and seal.index != self.index:
+                self.differences.append("its index leads to other places than the frames'")
+        self.index = Index()  # not wanted any more, and the largest thing here
+
+
+def least_of(head: FrameHeader, columns: Columns | None) -> int:
+    """The least timestamp of a frame of records."""
+    if columns is None or columns.timestamps is None:
+        return head.timestamp_us
+    listed = columns.timestamps.cast("q")
+    if len(listed) < _MIN_BY_NUMPY:
+        return min(listed)
+    import numpy as np
+
+    return int(np.frombuffer(listed, np.int64).min())
+
+
+class Audit(NamedTuple):
+    """A log as it was found. slabs: in order. gaps: a reader's, from the beginning. end: address
+    behind the last intact frame. tail_bytes: behind that, where they are not only zeros."""
+
+    slabs: list[SlabAudit]
+    gaps: list[Gap]
+    frames: int
+    records: int
+    bytes: int
+    end: int
+    tail_bytes: int
+
+
+def audit(
+    log: Log, *, progress: Callable[[int, int], None] | None = None, resync: bool = False
+) -> Audit:
+    """Reads all of the log. May run beside a writer: what is not finished yet is no damage."""
+    storage = log.storage
+    entries = (storage.entry(log.slab_path(base)) for base in log.bases)
+    total = sum(entry.size for entry in entries if entry is not None)
+    slabs: dict[int, SlabAudit] = {}
+
+    def show(slab: Slab, frame: Frame, columns: Columns | None) -> None:
+        found = slabs.get(slab.base)
+        if found is None:
+            found = slabs[slab.base] = _begin(log, slab)
+        found.show(frame, columns)
+
+    records = frames = done = tail_bytes = 0
+    gaps: list[Gap] = []
+    scan = Scan(log, log.listed(lambda: seek.earliest(log)), resync=resync, audit=show)
+    try:
+        while (found := scan.next()) is not None:
+            if isinstance(found, RecordFrame):
+                records += found.columns.records
+                frames += 1
+                done += found.end - found.address
+            else:
+                gaps.append(found)
+                done += found.end - found.begin
+            if progress is not None:
+                progress(min(done, total), total)
+        end = scan.address
+        if scan.slab is not None and not scan.blank_tail:
+            tail_bytes = scan.slab.base + scan.slab.end_offset - end
+    finally:
+        scan.close()
+    listed = []
+    for i, base in enumerate(log.bases):
+        try:
+            slab = log.open_slab(i)
+        except FileNotFoundError:  # pruned meanwhile
+            continue
+        try:
+            listed.append(_finish(slabs.get(base) or _begin(log, slab), slab))
+        finally:
+            slab.close()
+    if progress is not None:
+        progress(total, total)
+    # What was pruned while it was read is not missed: nothing before the first slab is.
+    first = listed[0].base if listed else end
+    gaps = [gap for gap in gaps if gap.reason != "pruned" or gap.end > first]
+    size = sum(found.size for found in listed)
+    return Audit(listed, gaps, frames, records, size, end, max(0, tail_bytes))
+
+
+def _begin(log: Log, slab: Slab) -> SlabAudit:
+    path = log.slab_path(slab.base)
+    return SlabAudit(slab.base, path, slab.format, slab.header, slab.data_begin)
+
+
+def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
+    """What is to be known of a slab beside its frames."""
+    found.tally()
+    found.stat = slab.file.stat()
+    found.limit = slab.limit
+    found.foreign = slab.foreign
+    if found.format == 1:
+        return found
+    found.copies = tuple(
+        decode_slab_header(slab.file.pread(HEADER_LEN, at)) for at in HEADER_COPIES
+    )
+    if slab.header is None:
+        prelude = slab.file.pread(slab.data_begin, 0)
+        found.is_emptied = prelude == MAGIC[: len(prelude)].ljust(len(prelude), b"\0")
+    end = slab.end_offset
+    trailer = decode_trailer(slab.file.pread(TRAILER_LEN, max(0, end - TRAILER_LEN)))
+    if trailer is not None and slab.header is not None and trailer[1] == slab.header.salt:
+        found.trailer = trailer[0]
+    if found.seal_at is None and (seal := slab.seal()) is not None:  # sealed since it was walked
+        found.seal_at, found.seal_header, found.seal_records = end, seal.header, seal.records
+    return found

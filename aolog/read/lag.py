@@ -1,0 +1,78 @@
+"""What lies between a position and the end of a log, as it is now, and can still be read."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable
+from aolog.read import seek
+from aolog.read.scan import Scan
+from aolog.record import Lag
+
+if TYPE_CHECKING:
+    from aolog.log.directory import Log
+    from aolog.read.batch import RecordFrame
+
+__all__ = ["lag"]
+
+
+def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) -> Lag:
+    """See Lag. ordinal: records of the log before `address`, None if unknown. frame: that is at
+    hand and may hold it; else it is looked for. Raises FileNotFoundError if a slab is pruned
+    meanwhile."""
+    end = seek.latest(log)
+    here = max(address, log.bases[0])
+    if address < here:  # what was before the first slab was pruned: see pruned.py
+        ordinal = seek.earliest(log).ordinal
+    behind = _behind_hole(log, here)
+    if behind is not None:
+        ordinal = behind
+    records = None
+    if end.ordinal is not None and ordinal is not None:
+        records = max(0, end.ordinal - ordinal)
+    if end.address <= here or records == 0:
+        return Lag(0 if log.format == 2 else records, 0, 0.0)
+    size = 0
+    for i in range(max(log.position(here), 0), len(log.bases)):
+        slab = log.slab(i)
+        stop = end.offset if slab.base == end.slab and end.offset else slab.end_offset
+        size += max(0, stop - max(here - slab.base, 0))
+    if frame is None or not frame.address <= here < frame.end:
+        frame = _first_frame(log, here)
+    return Lag(records, size, None if frame is None else _age_s(frame, here))
+
+
+def _behind_hole(log: Log, address: int) -> int | None:
+    """Records of the log before an address that no slab holds, by the slab behind it: who came
+    there counted on another course, if the log was restored from a copy. Else None."""
+    i = log.position(address)
+    if not 0 <= i < len(log.bases) - 1 or address - log.bases[i] <= log.slab(i).end_offset:
+        return None
+    header = log.slab(i + 1).header
+    return None if header is None or header.ordinal_unsure else header.base_ordinal
+
+
+def _first_frame(log: Log, address: int) -> RecordFrame | None:
+    """At or behind an address."""
+    try:
+        scan = Scan(log, seek.at_address(log, address))
+    except (AddressPruned, AddressBeyondEnd):
+        return None
+    try:
+        return scan.first_frame()
+    except CodecUnavailable:  # records and bytes are known without; the age is not
+        return None
+    finally:
+        scan.close()
+
+
+def _age_s(frame: RecordFrame, address: int) -> float | None:
+    """Seconds since the timestamp of the record at `address`."""
+    stamp = frame.timestamp_us
+    if stamp is None:
+        return None
+    if frame.columns.timestamps is not None:
+        at = min(max(address - frame.address, 0), frame.columns.records - 1)
+        stamp = frame.columns.timestamps.cast("q")[at]
+    return max(0.0, time.time() - stamp / 1e6)

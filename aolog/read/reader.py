@@ -1,0 +1,517 @@
+"""Reader: records of a log, one by one, in batches, or as they come; from anywhere, over damage.
+
+A reader never blocks, disturbs or corrupts a writer: it reads files by position and holds no
+lock but its own cursor's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from aolog.epoch import microseconds
+from aolog.errors import (
+    AddressBeyondEnd,
+    AologError,
+    Forked,
+    GapFound,
+    LogClosed,
+    UsageError,
+)
+from aolog.log import lifetime
+from aolog.log.cursor_file import CursorFile, Position
+from aolog.log.directory import Log
+from aolog.log.pruned import both, pruned_before
+from aolog.notices import records_lost
+from aolog.read import seek
+from aolog.read.batch import Batch, FrameRecords, RecordFrame
+from aolog.read.committing import Commits
+from aolog.read.cursor import check_end, identity, resume
+from aolog.read.lag import lag
+from aolog.read.scan import Scan
+from aolog.storage.files import Storage, absolute
+from aolog.storage.watch import Watch, watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aolog.format.native.speed import Rows
+    from aolog.format.slab import SlabHeader
+    from aolog.read.scan import Place
+    from aolog.record import Gap, Lag, Record
+
+__all__ = [
+    "Reader",
+    "Start",
+    "lag_from",
+    "position_at",
+    "prepare_commit",
+    "pruned_from",
+    "resume_at",
+    "return_to",
+]
+
+Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
+
+BATCH_BYTES = 64 << 10  # frames are put together up to this: larger ones gain nothing
+
+
+class Reader:
+    """Reads a log. Begins at `start`, or where the named cursor stands if it was committed.
+
+    start: "earliest", "latest", an address (any; one inside a frame counts), or a datetime (the
+    first record as late as this). cursor: name of a durable position that `commit` sets; one
+    reader at a time may hold it. protect: whether retention keeps what the cursor has not
+    passed. on_gap: called with each Gap as it is met. strict: raise GapFound at a gap; reading
+    again goes on behind it. resync: format 1 only, search for frames behind a broken chain; what
+    it finds is a guess.
+
+    Where records come that cannot be decompressed here, what reads raises CodecUnavailable, each
+    time it is asked; `details["end"]` is behind them.
+
+    Not thread-safe; use one a thread. Closed by `close` or `with`. Raises NotALog, NewerFormat,
+    PermissionDenied, AddressPruned, AddressBeyondEnd, CursorLocked, CursorForeign,
+    CursorDiverged, CursorCorrupt.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        start: Start = "earliest",
+        *,
+        cursor: str | None = None,
+        on_gap: Callable[[Gap], None] | None = None,
+        strict: bool = False,
+        protect: bool = True,
+        resync: bool = False,
+        storage: Storage | None = None,
+    ) -> None:
+        self.path = absolute(path)  # slabs to come do not move with the process
+        self._storage = storage or Storage()
+        self._on_gap = on_gap
+        self._strict = strict
+        self._protect = protect
+        self._resync = resync
+        self._gaps: list[Gap] = []
+        self._refusal: LogClosed | Forked | None = None
+        self._watch: Watch | None = None
+        self._reading: FrameRecords | None = None  # a frame that is read record by record
+        self._held: RecordFrame | None = None
+        self._commits: Commits | None = None
+        self._log = Log(self.path, self._storage)
+        try:
+            self._log.require_slabs()
+            position = None
+            if cursor is not None:
+                self._commits = Commits(self._log, CursorFile(self.path, cursor, self._storage))
+                position = self._commits.position
+            if position is None:
+                place = self._place(start)
+            else:
+                place = self._log.listed(partial(resume, self._log, position))
+        except BaseException:
+            self._release()
+            raise
+        self._stand(place)
+        lifetime.opened(self, self._storage.system, Reader._after_fork_in_child)
+
+    # --- where ------------------------------------------------------------------------------
+
+    def _place(self, where: Start, ordinal: int | None = None) -> Place:
+        def look() -> Place:
+            log = self._log
+            log.require_slabs()
+            if ordinal is not None:
+                return seek.at_ordinal(log, ordinal)
+            if where == "earliest":
+                return seek.earliest(log)
+            if where == "latest":
+                return seek.latest(log)
+            if isinstance(where, datetime):
+                return seek.at_time(log, _microseconds(where))
+            if isinstance(where, bool) or not hasattr(where, "__index__"):
+                raise UsageError(
+                    f"start={where!r}",
+                    hint='use "earliest", "latest", an address or a datetime',
+                )
+            return seek.at_address(log, where.__index__())
+
+        self._log.refresh()
+        return self._log.listed(look)
+
+    def _stand(self, place: Place) -> None:
+        self._scan = Scan(self._log, place, resync=self._resync)
+        self._drop_frames()
+        self._address, self._ordinal = place.address, place.ordinal
+
+    def seek(self, where: Start | None = None, *, ordinal: int | None = None) -> int:
+        """Goes to a place as `start` names it, or to the record with `ordinal` records of the
+        log before it; the address. Errors as for the constructor, with the position kept."""
+        self._check()
+        if (where is None) == (ordinal is None):
+            raise UsageError("seek needs a place or an ordinal, and not both")
+        place = self._place("earliest" if where is None else where, ordinal)
+        self._scan.close()
+        self._stand(place)
+        return self._address
+
+    def tell(self) -> int:
+        """Address of the next record that `read` returns, or of where it will be."""
+        return self._address if self._reading is None else self._reading.address
+
+    @property
+    def ordinal(self) -> int | None:
+        """Records of the log before the next one; None in format 1, or behind damage that
+        nothing counts."""
+        return self._ordinal if self._reading is None else self._reading.ordinal
+
+    @property
+    def topic(self) -> str | None:
+        """The log's default topic."""
+        header = self._last_header()
+        return None if header is None else header.topic
+
+    @property
+    def topic_uuid(self) -> bytes | None:
+        """16 bytes that name the log; None in format 1."""
+        header = self._last_header()
+        return None if header is None else header.topic_uuid
+
+    @property
+    def epoch(self) -> int:
+        """Of the slab in which the position lies; 0 in format 1."""
+        slab = self._scan.slab
+        header = self._last_header() if slab is None else slab.header
+        return 0 if header is None else header.epoch
+
+    @property
+    def has_cursor_position(self) -> bool:
+        """Whether the named cursor was ever committed."""
+        return self._commits is not None and self._commits.position is not None
+
+    def _last_header(self) -> SlabHeader | None:
+        for i in reversed(range(len(self._log.bases))):
+            try:
+                header = self._log.slab(i).header
+            except FileNotFoundError:
+                continue
+            if header is not None:
+                return header
+        return None
+
+    def end(self) -> int:
+        """Address behind the last record that is there now."""
+        self._check()
+        self._log.refresh()
+        return self._log.listed(lambda: seek.latest(self._log)).address
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Gaps met so far, in order."""
+        return list(self._gaps)
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def read(self) -> Record | None:
+        """The next record; None: nothing more for now."""
+        while (reading := self._rows_of(RecordFrame.records)) is not None:
+            record: Record | None = next(reading.records, None)
+            if record is not None:
+                return record
+            self._end_frame()
+        return None
+
+    def __iter__(self) -> Iterator[Record]:
+        """Records up to the end as it is when it is reached."""
+        return chain.from_iterable(self._frames(RecordFrame.records))
+
+    def up_to(self, end: int) -> Iterator[Record]:
+        """As iteration over the reader, but nothing of frames that begin at `end` or behind it: up
+        to what `end()` said it comes to an end, however fast the writer is."""
+        self._held = self._end_frame() or self._held
+        return chain.from_iterable(self._frames(RecordFrame.records, end))
+
+    def values(self) -> Iterator[bytes | None]:
+        """As iteration over the reader, but only each record's value: up to half the time.
+
+        Position, gaps, commits and errors are the same after each value as after its record, and
+        records may be asked for in between: all go on from the one position.
+        """
+        return chain.from_iterable(self._frames(RecordFrame.values))
+
+    def _frames(
+        self, rows: Callable[[RecordFrame], Rows], end: int | None = None
+    ) -> Iterator[Iterator[Any]]:
+        """The rows of frame after frame, each asked for when the one before is read. Nothing of
+        ours is called between rows."""
+        while (end is None or self._is_before(end)) and (
+            reading := self._rows_of(rows)
+        ) is not None:
+            yield iter(reading.records)
+            if self._reading is reading:  # else the caller read on or sought: on from there
+                self._end_frame()
+
+    def _rows_of(self, rows: Callable[[RecordFrame], Rows]) -> FrameRecords | None:
+        """The frame that is read, as rows of this kind; None: nothing more for now."""
+        reading = self._reading
+        if reading is not None and reading.rows is rows:
+            return reading
+        frame = self._end_frame() or self._next_frame()
+        if frame is not None:
+            self._reading = FrameRecords(frame, rows)
+        return self._reading
+
+    def _end_frame(self) -> RecordFrame | None:
+        """Leaves the frame that is read record by record; what is left of it."""
+        reading, self._reading = self._reading, None
+        if reading is None:
+            return None
+        self._ordinal, self._address = reading.ordinal, max(self._address, reading.address)
+        return reading.end()
+
+    def _drop_frames(self) -> None:
+        self._end_frame()
+        self._held = None
+
+    def _next_frame(self) -> RecordFrame | None:
+        """The next frame; gaps on the way are told."""
+        self._check()
+        if self._held is not None:
+            frame, self._held = self._held, None
+            return frame
+        while (found := self._scan.next()) is not None:
+            if isinstance(found, RecordFrame):
+                return found
+            self._tell(found)
+        self._address = max(self._address, self._scan.address)
+        return None
+
+    def _is_before(self, end: int) -> bool:
+        """Whether the next frame begins before an address. Gaps on the way are told."""
+        self._check()
+        if self._reading is not None or self._address >= end:
+            return self.tell() < end
+        while (found := self._held or self._scan.peek()) is not None:
+            if isinstance(found, RecordFrame):
+                return found.address < end
+            if found.begin >= end:
+                return False
+            self._scan.next()
+            self._tell(found)
+        self._address = max(self._address, self._scan.address)
+        return False
+
+    def _tell(self, gap: Gap) -> None:
+        self._gaps.append(gap)
+        self._address = max(self._address, gap.end)
+        if gap.records_lost is not None and self._ordinal is not None:
+            self._ordinal += gap.records_lost
+        else:
+            self._ordinal = self._scan.ordinal
+        if self._on_gap is not None:
+            self._on_gap(gap)
+        if self._strict:
+            raise GapFound(
+                f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): "
+                f"{records_lost(gap.records_lost)}",
+                hint="read again to go on behind them"
+                + ("" if gap.reason == "pruned" else "; `aolog verify` shows all"),
+                path=self.path,
+                gap=gap,
+            )
+
+    def read_batch(self, max_bytes: int = BATCH_BYTES, timeout: float = 0.0) -> Batch | None:
+        """The next records as one batch; None if there is none within `timeout` seconds.
+
+        Whole frames, at least one; small ones are put together while they take no more than
+        `max_bytes` of their slabs. The position is behind all of them on return.
+        """
+        last = None if self._reading is None else self._end_frame()
+        if last is None:
+            last = self._next_frame()
+        if last is None and timeout > 0:
+            last = self._await_frame(time.monotonic() + timeout)
+        if last is None:
+            return None
+        frames, scan = [last], self._scan
+        room, epoch = max_bytes - last.size, last.epoch
+        while room > 0:  # a gap is told between batches, not inside one
+            try:
+                found = scan.peek()
+            except AologError:  # met again by the next call, which has no frames to lose
+                break
+            if not isinstance(found, RecordFrame) or found.size > room or found.epoch != epoch:
+                break
+            last = found
+            frames.append(found)
+            scan.next()
+            room -= found.size
+        self._address = last.end
+        self._ordinal = None if last.ordinal is None else last.ordinal + last.columns.records
+        return Batch(frames)
+
+    def _await_frame(self, until: float | None) -> RecordFrame | None:
+        """The next frame, for a caller that has just looked in vain."""
+        look = self._watch is None  # again: it may have come before the watch did
+        if self._watch is None:
+            self._watch = watch(self.path)
+        while True:
+            frame = self._next_frame() if look else None
+            if frame is not None:
+                return frame
+            look = True
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            self._watch.wait(left)
+
+    def follow(self, timeout: float | None = None) -> Iterator[Record]:
+        """Records as they come. Ends when none came for `timeout` seconds; None: never."""
+        while True:
+            yield from self
+            until = None if timeout is None else time.monotonic() + timeout
+            frame = self._await_frame(until)
+            if frame is None:
+                return
+            self._held = frame
+
+    # --- position ---------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """The position is durable in the cursor on return: a reader that names it begins there.
+
+        Where the log's writer syncs, what the cursor passes is made durable first, so that a
+        cursor is never ahead of its log. Raises UsageError without a cursor, StorageError.
+        """
+        prepare_commit(self, self.tell(), self.ordinal)()
+
+    def lag(self) -> Lag:
+        """What lies between the position and the end of the log as it is now."""
+        return lag_from(self, self.tell(), self.ordinal)
+
+    def pruned(self) -> Gap | None:
+        """What retention has removed of what this reader has not read, as a gap; None if it lost
+        nothing. The slab that the reader has open does not count: it can still be read to its
+        end."""
+        lost = None
+        for gap, _ in pruned_from(self, self.tell(), self.ordinal):
+            lost = both(lost, gap)
+        return lost
+
+    # --- closing ----------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+    def close(self) -> None:
+        """Gives files and cursor free; commits nothing. Idempotent."""
+        if self._refusal is None:
+            self._scan.close()
+            self._release()
+            self._refusal = LogClosed("the reader is closed", hint="open another", path=self.path)
+            lifetime.closed(self)
+
+    def _release(self) -> None:
+        self._drop_frames()  # what is asked next is refused
+        if self._commits is not None:
+            self._commits.close()
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        self._log.close()
+
+    def _after_fork_in_child(self) -> None:
+        """In a forked child: the cursor's lock is the parent's."""
+        self._scan.close()
+        self._release()
+        self._refusal = Forked(
+            "the reader was opened before a fork",
+            hint="open a Reader of its own in the child",
+            path=self.path,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<aolog.Reader {self.path} at {self.tell()}>"
+
+
+def _microseconds(moment: datetime) -> int:
+    if moment.tzinfo is None:
+        raise UsageError(
+            "a datetime without a time zone", hint="use datetime.now(timezone.utc) and the like"
+        )
+    return microseconds(moment)
+
+
+# --- internal: for the bridge and the command line -------------------------------------------
+
+
+def return_to(reader: Reader, address: int, ordinal: int | None) -> None:
+    """Moves back to a position that `tell` and `ordinal` returned earlier. Gaps after it are reported
+    again."""
+    reader._check()
+    try:
+        place = reader._place(address)
+    except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above it
+        place = reader._place("latest")
+    place = place._replace(address=address, ordinal=ordinal)
+    reader._scan.close()
+    reader._stand(place)
+
+
+def resume_at(reader: Reader, position: Position, *, kept_outside: bool = False) -> None:
+    """Moves to a cursor's position, without holding the cursor. kept_outside: the position was not
+    stored in the log's directory, so a restore of the log did not restore it. Raises
+    CursorForeign, CursorDiverged."""
+    reader._check()
+    place = reader._log.listed(lambda: resume(reader._log, position))
+    if kept_outside:
+        reader._log.listed(lambda: check_end(reader._log, position))
+    reader._scan.close()
+    reader._stand(place)
+
+
+def prepare_commit(reader: Reader, address: int, ordinal: int | None) -> Callable[[], None]:
+    """`Reader.commit` in two steps, for a position that the reader has passed: the call that this
+    returns commits it. Another thread may make that call while this one reads on; calls go one at
+    a time, in order, before `close`. ordinal: records of the log before it, None if unknown."""
+    reader._check()
+    if reader._commits is None:
+        raise UsageError("the reader has no cursor to commit", hint='open it with cursor="name"')
+    return reader._commits.prepare(position_at(reader, address, ordinal))
+
+
+def position_at(reader: Reader, address: int, ordinal: int | None) -> Position:
+    """The position as a cursor stores it: with the log's UUID and the epoch."""
+    reader._check()
+    uuid, epoch = reader._log.listed(lambda: identity(reader._log, address))
+    return Position(address, ordinal, uuid, epoch, reader._protect)
+
+
+def lag_from(reader: Reader, address: int, ordinal: int | None) -> Lag:
+    """As `lag`, from another position."""
+    reader._check()
+    reader._log.refresh()
+    frame = None if reader._reading is None else reader._reading.frame
+    return reader._log.listed(lambda: lag(reader._log, address, ordinal, frame))
+
+
+def pruned_from(reader: Reader, address: int, ordinal: int | None) -> list[tuple[Gap, int | None]]:
+    """As `Reader.pruned`, from any position: each gap by itself, with the number of records of the
+    log before it, None if unknown."""
+    reader._check()
+    reader._log.refresh()
+    if address == reader.tell():
+        return reader._log.listed(lambda: reader._scan.pruned(ordinal))
+    gap = reader._log.listed(lambda: pruned_before(reader._log, address, ordinal))
+    return [] if gap is None else [(gap, ordinal)]

@@ -1,0 +1,367 @@
+"""From slabs to frames of records, over every boundary and every kind of damage, in order.
+
+A scan stands at an address and knows the ordinal that it expects there. It answers with a frame
+of records, with a gap whose loss is counted from the next thing that is intact (a frame, a seal,
+the next slab's header), or with None: nothing more for now.
+
+What is not intact shows in two ways: as damage inside a slab (walk.py), and as a hole between
+the last intact byte of one slab and the place where the next slab's header says that its
+predecessor ended. A slab without any header, or of another log, is part of such a hole. Holes and
+damage that touch are one gap. A scan moves only forward; seek.py finds where it begins.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from aolog.errors import CodecUnavailable, StorageFailed
+from aolog.format.columns import decode_run
+from aolog.format.compression import check_codec, raw_len
+from aolog.format.frame import (
+    CODEC_SHIFT,
+    FLAGS_WITH_CODEC,
+    FRAME_HEADER_LEN,
+    KIND_RECORDS,
+    Frame,
+)
+from aolog.log.pruned import pruned_before
+from aolog.log.walk import Damage, QueuefkaWalker, Tail, Walker
+from aolog.read.batch import RecordFrame
+from aolog.record import Gap, GapReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aolog.format.columns import Columns
+    from aolog.log.directory import Log, Slab
+
+__all__ = ["Place", "Scan", "ScanOutcome"]
+
+ScanOutcome: TypeAlias = RecordFrame | Gap
+_RAW_BYTES = 4 << 20  # that are decompressed at once: a read may hold a thousand times as much
+_MILD_TO_GRAVE: tuple[GapReason, ...] = (
+    "torn", "torn_or_corrupt", "corrupt", "missing", "foreign", "pruned",
+)  # fmt: skip  # one thing, a line or two
+
+
+class Place(NamedTuple):
+    """Where a scan begins. address: the first that is wanted. slab: base of the slab to begin
+    in. offset: of a frame there, or where its damage or its end stands; None: its first frame.
+    ordinal: of the first record that is wanted, None if unknown."""
+
+    address: int
+    slab: int
+    offset: int | None
+    ordinal: int | None
+
+
+class _OpenGap(NamedTuple):
+    """A gap whose loss is not known yet. expected: ordinal of the first record it may hold."""
+
+    begin: int
+    end: int
+    reason: GapReason
+    expected: int | None
+
+
+_make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
+
+
+def _size(frame: Frame) -> int:
+    """What it takes in memory. Raises CodecUnavailable."""
+    size, flags = frame.end - frame.offset, frame.header.flags
+    if flags < FLAGS_WITH_CODEC:
+        return size
+    check_codec(flags >> CODEC_SHIFT)
+    return max(size, FRAME_HEADER_LEN + raw_len(frame.body))
+
+
+class Scan:
+    """Frames of a log from a place on. Not thread-safe. The log's listing is its own.
+
+    audit: is shown every intact frame, marks and seals too, before anything is made of it; with
+    its columns, if it has any that are not nonsense. `next` and `peek` raise CodecUnavailable, each
+    time, where records come that can't be decompressed here.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        place: Place,
+        *,
+        resync: bool = False,
+        audit: Callable[[Slab, Frame, Columns | None], None] | None = None,
+    ) -> None:
+        self.log = log
+        self.address = place.address
+        self.ordinal = place.ordinal
+        self.slab: Slab | None = None
+        self._walker: Walker | QueuefkaWalker | None = None
+        self._place: Place | None = place
+        self._next_base = place.slab
+        self._left_base: int | None = None
+        self._passed_foreign = False  # a slab of another log, since the last one with a header
+        self._gap: _OpenGap | None = None
+        self._out: deque[ScanOutcome] = deque()
+        self._intact: list[Frame] = []  # walked, and not decompressed yet
+        self._resync = resync
+        self._audit = audit
+        self.blank_tail = True  # whether only zeros stand behind the last intact frame
+
+    def close(self) -> None:
+        """Its slab is the log's again. Idempotent."""
+        if self.slab is not None:
+            self.log.give_back(self.slab)
+            self.slab = self._walker = None
+
+    def next(self) -> ScanOutcome | None:
+        """The next frame or gap; None: nothing more for now, ask again."""
+        if self._out:
+            return self._out.popleft()
+        return None if self.peek() is None else self._out.popleft()
+
+    def peek(self) -> ScanOutcome | None:
+        """What `next` will return."""
+        while not self._out:
+            if not (self._enter() if self.slab is None else self._step(self.slab)):
+                return None
+        return self._out[0]
+
+    def first_frame(self) -> RecordFrame | None:
+        """The next frame, over any gap."""
+        while (found := self.next()) is not None:
+            if isinstance(found, RecordFrame):
+                return found
+        return None
+
+    def pruned(self, ordinal: int | None) -> list[tuple[Gap, int | None]]:
+        """The losses to pruning that it has met and not yet returned, and the one that it will
+        meet; with each the records of the log before it, None if unknown. Of the log as it is
+        listed. ordinal: records before what it returns next. Raises FileNotFoundError."""
+        lost: list[tuple[Gap, int | None]] = []
+        for found in self._out:
+            if isinstance(found, RecordFrame):
+                at = found.ordinal
+                ordinal = None if at is None else at + found.columns.records
+                continue
+            if found.reason == "pruned" and found.records_lost != 0:
+                lost.append((found, ordinal))
+            known = ordinal is not None and found.records_lost is not None
+            ordinal = (ordinal or 0) + (found.records_lost or 0) if known else None
+        if self.slab is None or self.slab.base < self.log.bases[0]:
+            address, ordinal = self._needs_next()
+            if (ahead := pruned_before(self.log, address, ordinal)) is not None:
+                lost.append((ahead, ordinal))
+        return lost
+
+    def _needs_next(self) -> tuple[int, int | None]:
+        """(address, ordinal) of what it needs of the log's files next: what follows the slab that
+        it has open, which can be read to its end though it was removed."""
+        slab, gap = self.slab, self._gap
+        if slab is None:
+            return (self.address, self.ordinal) if gap is None else (gap.begin, gap.expected)
+        head = slab.header
+        if head is None:
+            return slab.base + slab.end_offset, None
+        end, records, _ = slab.end_of_frames()
+        return slab.base + end, head.base_ordinal + records
+
+    # --- within a slab: each step is True if it got further ----------------------------------
+
+    def _step(self, slab: Slab) -> bool:
+        walker = self._walker
+        if walker is None:
+            return self._leave(slab, None)
+        frames = self._intact or walker.run()
+        if not frames:
+            outcome = walker.next()
+            if isinstance(outcome, Tail):
+                return self._leave(slab, outcome)
+            if not isinstance(outcome, Frame):
+                begin, end = slab.base + outcome.begin, slab.base + outcome.end
+                self._open_gap(begin, end, self._reason(slab, outcome))
+                return True
+            frames = [outcome]
+        if slab.compressed:
+            frames = self._portion(slab, frames)
+        self._take(slab, frames)
+        return True
+
+    def _portion(self, slab: Slab, frames: list[Frame]) -> list[Frame]:
+        """The first of the frames, as many as can be decompressed and held; the others wait."""
+        self._intact, size = frames, 0
+        for i, frame in enumerate(frames):
+            try:
+                size += _size(frame)
+            except CodecUnavailable as error:
+                if i == 0:
+                    raise slab.located(error, frame) from None
+                size = _RAW_BYTES + 1
+            if i and size > _RAW_BYTES:
+                self._intact = frames[i:]
+                return frames[:i]
+        self._intact = []
+        return frames
+
+    def _take(self, slab: Slab, frames: list[Frame]) -> None:
+        """Frames of records go out, from the address that is wanted on; any frame closes a gap."""
+        base, header, compressed = slab.base, slab.header, slab.compressed
+        stamp = ordinal = None
+        for frame, columns in zip(frames, decode_run(frames, codecs=compressed), strict=True):
+            if self._audit is not None:
+                self._audit(slab, frame, columns)
+            offset, end, (kind, _, _, _, timestamp_us, before, records, _), _ = frame
+            begin, end_address = base + offset, base + end
+            if columns is None and kind == KIND_RECORDS:
+                # A right hash over nonsense is damage like any other.
+                self._open_gap(begin, end_address, "corrupt")
+                continue
+            if header is not None:
+                stamp, ordinal = timestamp_us, header.base_ordinal + before
+            if self._gap is not None:
+                self._close_gap(ordinal)
+            wanted = self.address
+            if end_address > wanted:
+                self.address = end_address
+            if columns is None:
+                continue
+            skip = wanted - begin if wanted > begin else 0
+            if skip < records:
+                epoch = 0 if header is None else header.epoch
+                size = _size(frame) if compressed else end - offset
+                fields = (begin, end_address, size, skip, stamp, ordinal, columns, epoch)
+                self._out.append(_make_frame(fields))
+            self.ordinal = None if ordinal is None else ordinal + records
+
+    def _reason(self, slab: Slab, damage: Damage) -> GapReason:
+        if damage.durable or self._was_sealed(slab):
+            return "corrupt"
+        return "torn_or_corrupt"
+
+    def _was_sealed(self, slab: Slab) -> bool:
+        """Whether the successor followed in the same epoch: a writer syncs a slab before that."""
+        i = self.log.position(slab.base)
+        if slab.header is None or i + 1 >= len(self.log.bases):
+            return False
+        try:
+            head = self.log.slab(i + 1).header
+        except FileNotFoundError:
+            return False
+        return head is not None and (head.predecessor_base, head.epoch) == (
+            slab.base,
+            slab.header.epoch,
+        )
+
+    # --- from slab to slab -------------------------------------------------------------------
+
+    def _leave(self, slab: Slab, tail: Tail | None) -> bool:
+        """Leaves the slab if another follows; else it may go on."""
+        if tail is not None and self._gap is None:
+            self.address = max(self.address, slab.base + tail.begin)
+            self.blank_tail = tail.blank
+        if slab.limit is None:
+            self.log.refresh()
+            successor = self.log.after(slab.base)
+            if successor is None:
+                return False
+            slab.limit = successor - slab.base
+            if self._walker is not None:
+                self._walker.limit = slab.limit
+                return True  # what was written since it was looked at last comes first
+        self._next_base = slab.base + slab.limit
+        self._left_base = slab.base
+        slab.close()
+        self.slab = self._walker = None
+        return True
+
+    def _enter(self) -> bool:
+        """Opens the slab that follows; False if there is none yet."""
+        self.log.refresh()
+        i = self.log.position(self._next_base)
+        if i < 0 or self.log.bases[i] != self._next_base:
+            i += 1  # it is gone: the next that is there
+        if i >= len(self.log.bases):
+            return False
+        try:
+            slab = self.log.open_slab(i)
+        except FileNotFoundError:  # pruned since the listing
+            if not self.log.refresh(force=True):  # it is still listed
+                raise StorageFailed(
+                    "listed, and not there",
+                    hint="where it is a symbolic link, bring back what it leads to",
+                    path=self.log.slab_path(self.log.bases[i]),
+                ) from None
+            return True
+        place, self._place = self._place, None
+        offset = None
+        if place is not None and place.slab == slab.base:
+            offset = place.offset
+        else:
+            self._bridge_hole(slab, first=i == 0)
+        self.slab = slab
+        self._passed_foreign |= slab.foreign is not None
+        if slab.header is not None or slab.format == 1:
+            self._walker = slab.walker(offset, resync=self._resync)
+        elif slab.limit is None:
+            # A header is durable before its slab has a name: it was there. If this is such a slab:
+            # of format 1, a power cut may take the first bytes and leave others.
+            reason: GapReason = "corrupt" if self.log.says_format else "torn_or_corrupt"
+            if slab.foreign is not None:
+                reason = "foreign"
+            end = max(self.address, slab.base + slab.end_offset)  # a cursor may be past the file's
+            self._open_gap(self.address, end, reason)
+            self.address = end
+            self._close_gap(None)
+        return True
+
+    def _bridge_hole(self, slab: Slab, *, first: bool) -> None:
+        """Accounts for what lies between the last intact byte and a slab entered anew."""
+        head = slab.header
+        if head is None and slab.format == 2:
+            return  # part of a hole itself: counted by the slab behind it
+        passed_foreign, self._passed_foreign = self._passed_foreign, False
+        end = slab.base if head is None else min(head.predecessor_end, slab.base)
+        gone = slab.base != self._next_base  # what should have come is not there
+        if gone and first:
+            self._open_gap(self.address, slab.base, "pruned")
+        elif end > self.address:
+            reason: GapReason = "missing"
+            if passed_foreign:
+                reason = "foreign"
+            elif head is None:
+                reason = "torn_or_corrupt"
+            elif head.predecessor_base == self._left_base:
+                reason = "corrupt"
+            elif first:  # the slab that was left was the last of what is gone
+                reason = "pruned"
+            self._open_gap(self.address, end, reason)
+        self._close_gap(None if head is None or head.ordinal_unsure else head.base_ordinal)
+        if head is not None and head.predecessor_cut:
+            behind = min(end + head.predecessor_cut, slab.base)  # what it says hides no slab
+            self._out.append(Gap(end, behind, "torn", None))
+        self.address = max(self.address, slab.base)
+        self.ordinal = None if head is None else head.base_ordinal
+
+    # --- gaps --------------------------------------------------------------------------------
+
+    def _open_gap(self, begin: int, end: int, reason: GapReason) -> None:
+        gap = self._gap
+        if gap is None:  # from where it is wanted on: the loss is counted from there
+            self._gap = _OpenGap(max(begin, self.address), end, reason, self.ordinal)
+        else:
+            worst = max(gap.reason, reason, key=_MILD_TO_GRAVE.index)
+            self._gap = _OpenGap(gap.begin, max(gap.end, end), worst, gap.expected)
+
+    def _close_gap(self, ordinal: int | None) -> None:
+        """Something intact was met, with so many records of the log before it."""
+        gap, self._gap = self._gap, None
+        if gap is None:
+            return
+        self.ordinal = ordinal  # what is lost behind this is counted from here
+        lost = None
+        if ordinal is not None and gap.expected is not None:
+            lost = max(0, ordinal - gap.expected)
+        self._out.append(Gap(gap.begin, gap.end, gap.reason, lost))
+        self.address = max(self.address, gap.end)

@@ -1,0 +1,214 @@
+"""Finding where a scan begins: by address, ordinal or time, at either end.
+
+Only a forward chain of frames is believed: from a slab's first frame, or from a mark of its
+index. Slabs are found by their names, or by binary search over their headers, which carry how
+many records and which greatest timestamp came before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable, UsageError
+from aolog.format.columns import Malformed, decode_frame
+from aolog.format.frame import KIND_RECORDS, Frame
+from aolog.format.slab import NO_PREDECESSOR
+from aolog.log.walk import Tail, Walker
+from aolog.read.scan import Place
+
+if TYPE_CHECKING:
+    from aolog.log.directory import Log, Slab
+
+__all__ = ["at_address", "at_ordinal", "at_time", "earliest", "latest"]
+
+
+def _first_ordinal(slab: Slab) -> int | None:
+    if slab.header is not None:
+        return slab.header.base_ordinal
+    return 0 if slab.format == 2 and slab.base == 0 else None
+
+
+def earliest(log: Log) -> Place:
+    """The first record that is still there."""
+    slab = log.slab(0)
+    return Place(slab.base, slab.base, None, _first_ordinal(slab))
+
+
+def latest(log: Log) -> Place:
+    """Behind the last intact frame."""
+    slab = log.slab(len(log.bases) - 1)
+    end, records = _end(slab)
+    first = _first_ordinal(slab)
+    ordinal = None if first is None or slab.format == 1 else first + records
+    return Place(slab.base + end, slab.base, end, ordinal)
+
+
+def _end(slab: Slab) -> tuple[int, int]:
+    """(offset behind the last intact frame, records before it)."""
+    if slab.format == 1:
+        walker = slab.walker()
+        while not isinstance(outcome := walker.next(), Tail):
+            pass
+        return outcome.begin, 0
+    if slab.header is None:
+        return slab.end_offset, 0
+    end, records, _ = slab.end_of_frames()
+    return end, records
+
+
+def at_address(log: Log, address: int) -> Place:
+    """The record at an address, or the first behind it. Raises AddressPruned, AddressBeyondEnd."""
+    i = log.position(address)
+    if i < 0:
+        slab = log.slab(0)
+        if slab.header is not None and slab.header.predecessor_base == NO_PREDECESSOR:
+            return earliest(log)
+        raise AddressPruned(
+            f"address {address} lies before the first slab, which begins at {log.bases[0]}",
+            hint='read from "earliest"',
+            path=log.path,
+            first=log.bases[0],
+        )
+    slab = log.slab(i)
+    offset = address - slab.base
+    last = i + 1 == len(log.bases)
+    if last and offset > _end(slab)[0]:
+        end = slab.base + _end(slab)[0]
+        raise AddressBeyondEnd(
+            f"address {address} lies beyond the end, {end}",
+            hint='read from "latest", or wait until it is written',
+            path=log.path,
+            end=end,
+        )
+    while i > 0 and slab.format == 2 and slab.header is None:
+        i -= 1  # a part of a hole, which is told, and counted, from the intact byte before it
+        slab = log.slab(i)
+    return _within(slab, address - slab.base)
+
+
+def _within(slab: Slab, offset: int) -> Place:
+    if slab.format == 1:
+        return _within_format_1(slab, offset)
+    if slab.header is None:
+        return Place(slab.base, slab.base, None, _first_ordinal(slab))
+    begin, ordinal, frame = slab.chain_before(offset)
+    ordinal += slab.header.base_ordinal
+    if frame is None:  # damage or the slab's end: told from there, so that the count is exact
+        address = slab.base + min(begin, max(offset, begin))
+        return Place(address, slab.base, begin, ordinal)
+    inside = min(max(offset - begin, 0), frame.header.records)
+    return Place(slab.base + max(offset, begin), slab.base, begin, ordinal + inside)
+
+
+def _within_format_1(slab: Slab, offset: int) -> Place:
+    """An address inside a frame is the next frame's, as for a batch of one."""
+    walker = slab.walker()
+    while walker.offset < offset:
+        begin = walker.offset
+        outcome = walker.next()
+        if not isinstance(outcome, Frame) and walker.offset > offset:
+            return Place(slab.base + begin, slab.base, begin, None)
+        if isinstance(outcome, Tail):
+            return Place(slab.base + begin, slab.base, begin, None)
+    return Place(slab.base + walker.offset, slab.base, walker.offset, None)
+
+
+def at_ordinal(log: Log, ordinal: int) -> Place:
+    """The record with so many records of the log before it. Raises AddressPruned,
+    AddressBeyondEnd, and UsageError in format 1, which does not count."""
+    _require_format_2(log, "ordinals")
+    i = log.find(lambda header: header.base_ordinal <= ordinal)
+    slab = log.slab(i)
+    first = _first_ordinal(slab)
+    if first is None:
+        return earliest(log)
+    if ordinal < first:
+        raise AddressPruned(
+            f"record {ordinal} lies before the first that is there, {first}",
+            hint='read from "earliest"',
+            path=log.path,
+            first=log.bases[0],
+        )
+    wanted = ordinal - first
+    if slab.header is None:
+        return Place(slab.base, slab.base, None, first)
+    if i + 1 == len(log.bases) and wanted > (there := _end(slab))[1]:
+        raise AddressBeyondEnd(
+            f"record {ordinal} lies beyond the last, {first + there[1]}",
+            hint='read from "latest"',
+            path=log.path,
+            end=slab.base + there[0],
+        )
+    mark = slab.index().at_ordinal(wanted)
+    hops = Walker(
+        slab.file,
+        slab.header.salt,
+        mark.offset if mark else slab.data_begin,
+        limit=slab.limit,
+        bodies=False,
+    )
+    before = mark.ordinal if mark else 0
+    while True:
+        begin = hops.offset
+        found = hops.next()
+        if isinstance(found, Tail):
+            return Place(slab.base + begin, slab.base, begin, first + before)
+        if not isinstance(found, Frame):
+            continue
+        head = found.header
+        if head.ordinal > wanted:  # it was in damage before this frame: told from there
+            return _within(slab, begin)
+        before = head.ordinal + head.records
+        if wanted < before:
+            skip = wanted - head.ordinal
+            return Place(slab.base + begin + skip, slab.base, begin, ordinal)
+
+
+def at_time(log: Log, timestamp_us: int) -> Place:
+    """The first record, in the order of the log, with this timestamp or a later one; the end if
+    there is none."""
+    _require_format_2(log, "timestamps")
+    i = log.find(lambda header: header.greatest_before_us < timestamp_us)
+    while i < len(log.bases):
+        place = _time_within(log.slab(i), timestamp_us)
+        if place is not None:
+            return place
+        i += 1
+    return latest(log)
+
+
+def _time_within(slab: Slab, timestamp_us: int) -> Place | None:
+    header = slab.header
+    if header is None:
+        return None
+    seal = slab.seal()
+    if seal is not None and seal.greatest_us < timestamp_us:
+        return None
+    mark = slab.index().at_time(timestamp_us)
+    at = mark.offset if mark else slab.data_begin
+    frames = Walker(slab.file, header.salt, at, limit=slab.limit)
+    while not isinstance(found := frames.next(), Tail):
+        if not isinstance(found, Frame):
+            continue
+        head = found.header
+        if head.kind != KIND_RECORDS or head.timestamp_us < timestamp_us:
+            continue
+        skip = 0
+        try:
+            stamps = decode_frame(found, codecs=header.compressed).timestamps
+        except Malformed:
+            continue
+        except CodecUnavailable as error:
+            raise slab.located(error, found) from None
+        if stamps is not None:
+            listed = stamps.cast("q").tolist()
+            skip = next((i for i, stamp in enumerate(listed) if stamp >= timestamp_us), 0)
+        address = slab.base + found.offset + skip
+        ordinal = header.base_ordinal + head.ordinal + skip
+        return Place(address, slab.base, found.offset, ordinal)
+    return None
+
+
+def _require_format_2(log: Log, what: str) -> None:
+    if log.format == 1:
+        raise UsageError(f"{log.path}: format 1 has no {what}", hint="seek by address", path=None)

@@ -1,0 +1,218 @@
+"""The system calls that storage is made of, and nothing else: one seam under everything.
+
+`System` is what `aolog.storage.files` asks for: the calls of `os` and `fcntl` with their own meaning,
+results and errors (`OSError` with its errno; interrupted calls are repeated as Python does). It
+keeps no policy: whole writes, error translation, temporary names and the order of syncs are
+storage's, so that they run unchanged on the simulation in `aolog.testing`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import stat
+import struct
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aolog.format.frame import Buffer
+
+__all__ = ["LOCK_EX", "LOCK_NB", "LOCK_UN", "REAL", "RealSystem", "Status", "System"]
+
+LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
+
+
+# FS_IOC_GETVERSION as most machines encode it: _IOR('v', 1, long), though it answers with an int.
+_GENERATION = 2 << 30 | struct.calcsize("l") << 16 | ord("v") << 8 | 1
+
+
+class Status(Protocol):
+    """What `fstat` tells, by the names of `os.stat_result`."""
+
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_ino(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_uid(self) -> int: ...
+    @property
+    def st_nlink(self) -> int: ...
+
+
+class System(Protocol):
+    """System calls. Each means what the function of the same name in `os` or `fcntl` does."""
+
+    def open(
+        self, path: str, flags: int, mode: int = 0o777, /, *, dir_fd: int | None = None
+    ) -> int: ...
+    def close(self, fd: int, /) -> None: ...
+    def pread(self, fd: int, size: int, offset: int, /) -> bytes: ...
+    def pwritev(self, fd: int, parts: Sequence[Buffer], offset: int, /) -> int: ...
+    def fdatasync(self, fd: int, /) -> None: ...
+    def fsync(self, fd: int, /) -> None: ...
+    def ftruncate(self, fd: int, size: int, /) -> None: ...
+    def fstat(self, fd: int, /) -> Status: ...
+    def flock(self, fd: int, operation: int, /) -> None: ...
+    def listdir(self, path: str | int, /) -> list[str]: ...
+    def replace(
+        self,
+        old: str,
+        new: str,
+        /,
+        *,
+        src_dir_fd: int | None = None,
+        dst_dir_fd: int | None = None,
+    ) -> None: ...
+    def unlink(self, path: str, /, *, dir_fd: int | None = None) -> None: ...
+    def mkdir(self, path: str, mode: int = 0o777, /, *, dir_fd: int | None = None) -> None: ...
+    def rmdir(self, path: str, /, *, dir_fd: int | None = None) -> None: ...
+    def lexists(self, path: str, /) -> bool: ...
+    def isdir(self, path: str, /) -> bool: ...
+    def lstat(self, path: str, /, *, dir_fd: int | None = None) -> Status: ...
+    def realpath(self, path: str, /) -> str: ...
+
+    def link(
+        self,
+        old: str,
+        new: str,
+        /,
+        *,
+        src_dir_fd: int | None = None,
+        dst_dir_fd: int | None = None,
+    ) -> None:
+        """os.link, symbolic links not followed."""
+
+    def fchmod(self, fd: int, mode: int, /) -> None: ...
+
+    def adopt(self, fd: int, other: int, /) -> None:
+        """Owner, mode and times become the other's."""
+
+    def euid(self) -> int:
+        """The user whose permissions the process has."""
+
+    def user_name(self, uid: int, /) -> str | None:
+        """A user's name, None if that has none."""
+
+    def free_bytes(self, path: str, /) -> int:
+        """Room for who may not use the reserve."""
+
+    def mounts(self, path: str, /) -> tuple[int, str]:
+        """Number of the path's mount, and Linux's mountinfo. Raises OSError, KeyError, ValueError
+        where nothing tells."""
+
+    def generation(self, fd: int, /) -> int:
+        """32 bits that differ between files that had the same inode number one after the other; 0
+        where nothing tells."""
+
+    def boot_id(self) -> bytes:
+        """16 bytes that differ after every boot: whether the page cache was lost in between."""
+
+    def random_bytes(self, size: int, /) -> bytes:
+        """What nobody can guess."""
+
+
+class RealSystem:
+    """The operating system."""
+
+    open = staticmethod(os.open)
+    close = staticmethod(os.close)
+    pread = staticmethod(os.pread)
+    pwritev = staticmethod(os.pwritev)
+    fdatasync = staticmethod(os.fdatasync)
+    fsync = staticmethod(os.fsync)
+    ftruncate = staticmethod(os.ftruncate)
+    fstat = staticmethod(os.fstat)
+    flock = staticmethod(fcntl.flock)
+    replace = staticmethod(os.replace)
+    unlink = staticmethod(os.unlink)
+    mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
+    lexists = staticmethod(os.path.lexists)
+    isdir = staticmethod(os.path.isdir)
+    lstat = staticmethod(os.lstat)
+    euid = staticmethod(os.geteuid)
+    fchmod = staticmethod(os.fchmod)
+
+    def listdir(self, path: str | int) -> list[str]:
+        return os.listdir(path)
+
+    def user_name(self, uid: int) -> str | None:
+        import pwd
+
+        try:
+            return pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return None
+
+    def realpath(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def link(
+        self,
+        old: str,
+        new: str,
+        *,
+        src_dir_fd: int | None = None,
+        dst_dir_fd: int | None = None,
+    ) -> None:
+        os.link(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=False)
+
+    def adopt(self, fd: int, other: int) -> None:
+        theirs, ours = os.fstat(other), os.fstat(fd)
+        if (theirs.st_uid, theirs.st_gid) != (ours.st_uid, ours.st_gid):
+            os.fchown(fd, theirs.st_uid, theirs.st_gid)
+        os.fchmod(fd, stat.S_IMODE(theirs.st_mode))
+        os.utime(fd, ns=(theirs.st_atime_ns, theirs.st_mtime_ns))
+
+    def free_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def mounts(self, path: str) -> tuple[int, str]:
+        fd = os.open(path, getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
+        try:
+            about = _text(f"/proc/self/fdinfo/{fd}")
+        finally:
+            os.close(fd)
+        fields = dict(line.split(":", 1) for line in about.splitlines())
+        return int(fields["mnt_id"]), _text("/proc/self/mountinfo")
+
+    def generation(self, fd: int) -> int:
+        """Of ext4, XFS, btrfs and f2fs, among others."""
+        try:
+            answer = fcntl.ioctl(fd, _GENERATION, bytes(8))
+        except OSError:  # tmpfs, overlay, a system that is not Linux
+            return 0
+        return int.from_bytes(answer[:4], sys.byteorder)
+
+    def boot_id(self) -> bytes:
+        """The kernel's."""
+        return _boot_id()
+
+    def random_bytes(self, size: int) -> bytes:
+        """The kernel's."""
+        return os.urandom(size)
+
+
+@functools.cache
+def _boot_id() -> bytes:
+    try:
+        return bytes.fromhex(_text("/proc/sys/kernel/random/boot_id").strip().replace("-", ""))
+    except (OSError, ValueError):
+        return os.urandom(16)  # no such file: every process counts as a boot of its own
+
+
+def _text(path: str) -> str:
+    with open(path, errors="surrogateescape") as file:  # noqa: PTH123 -- the seam knows no Path
+        return file.read()
+
+
+REAL: System = RealSystem()

@@ -1,0 +1,7 @@
+"""Writer: from `append` to the device.
+
+Read in this order: writer (what users call), validate, open_batch (records in memory), active_slab (frames
+in the slab that grows), rolling (one slab after another), group_commit (many callers, one sync), background
+(what is done when nobody calls); then opening and recovery (what is done with what a crash left). Nothing
+here returns a record that was written.
+"""

@@ -1,0 +1,94 @@
+"""The open batch: records gathered in memory until they become one frame. Pure.
+
+Its address is fixed when the first record is taken, so a record's address is known at once:
+the batch's, plus how many came before. Columns exist only once a record uses them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aolog.format.columns import encode_columns
+
+if TYPE_CHECKING:
+    from aolog.format.frame import Buffer
+    from aolog.record import Headers
+
+__all__ = ["OpenBatch"]
+
+
+class OpenBatch:
+    """Records not yet in a frame. Not thread-safe: the writer's lock is around it.
+
+    address: of the first. timestamp_us: of records that have none of their own. size: bytes
+    gathered, offsets included. plain: its records are only values, so that another value may
+    simply join the list.
+    """
+
+    __slots__ = ("address", "headers", "keys", "plain", "size", "timestamp_us", "timestamps",
+                 "topics", "values")  # fmt: skip  # one thing, one line
+
+    def __init__(self, address: int, timestamp_us: int) -> None:
+        self.address = address
+        self.timestamp_us = timestamp_us
+        self.size = 0
+        self.plain = True
+        self.values: list[bytes | None] = []
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[Headers] | None = None
+        self.timestamps: list[int] | None = None
+        self.topics: list[str | None] | None = None
+
+    def add(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        timestamp: int | None,
+        topic: str | None,
+        size: int,
+    ) -> None:
+        """Takes a record whose parts were checked. All of it or nothing, also where a signal's
+        handler raises (KeyboardInterrupt)."""
+        if self.plain and key is None and not headers and timestamp is None and topic is None:
+            self.size += size
+            self.values.append(value)
+            return
+        self.plain = False
+        before = len(self.values)
+        try:
+            if self.keys is not None or key is not None:
+                self.keys = [None] * before if self.keys is None else self.keys
+                self.keys.append(key)
+            if self.headers is not None or headers:
+                self.headers = [()] * before if self.headers is None else self.headers
+                self.headers.append(headers)
+            if self.timestamps is not None or timestamp is not None:
+                if self.timestamps is None:
+                    self.timestamps = [self.timestamp_us] * before
+                self.timestamps.append(self.timestamp_us if timestamp is None else timestamp)
+            if self.topics is not None or topic is not None:
+                self.topics = [None] * before if self.topics is None else self.topics
+                self.topics.append(topic)
+            self.values.append(value)
+            self.size += size
+        except BaseException:
+            for column in (self.values, self.keys, self.headers, self.timestamps, self.topics):
+                if column is not None:
+                    del column[before:]
+            raise
+
+    def encode(self) -> tuple[int, list[Buffer]]:
+        """The body: its columns' bits and its parts."""
+        if self.plain:
+            values = self.values
+            if len(values) == 1 and values[0] is not None:
+                return 0, [values[0]]
+            return encode_columns(values)
+        return encode_columns(
+            self.values,
+            timestamps=self.timestamps,
+            keys=self.keys,
+            topics=self.topics,
+            headers=self.headers,
+        )

@@ -1,0 +1,512 @@
+"""Opening a log for append: what was left behind is looked at, mended, and a slab is begun.
+
+`inspect` looks, `recovery.decide` says what to do, `carry_out` does it, `make_slab` and
+`name_slab` make the next slab. Each step may be killed and is repeated by the next opener with the same outcome:
+the tail is copied aside under a name of its own and durable before it is cut, and the new slab
+appears by a rename.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.errors import AologError, HeaderLost, StorageFull, TopicMismatch, UsageError
+from aolog.format.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, padding
+from aolog.format.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader, slab_name
+from aolog.log.cursor_file import cursor_names, read_position
+from aolog.log.directory import ASIDE_DIRECTORY, CURSOR_DIRECTORY
+from aolog.log.evidence import Headers, cursor_uuids, log_uuid
+from aolog.log.walk import QueuefkaWalker, Tail
+from aolog.notices import counted, warn
+from aolog.write.active_slab import FormatOneSlab, FormatTwoSlab
+from aolog.write.recovery import FOUND, Case, Decision, LastSlab, decide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aolog.log.directory import Log, Slab
+    from aolog.storage.files import Directory, File, Inside, Storage
+
+__all__ = [
+    "Opening",
+    "Predecessor",
+    "header_behind",
+    "open_for_append",
+    "reach_behind",
+]
+
+
+_STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
+
+# How far a new epoch may begin above what is known: two copies of one log meet only where their
+# appends together come near this, and 2^63 has room for half a million such openings.
+JUMP_MAX = 1 << 44
+_EPOCH_MAX = (1 << 32) - 1  # a header's field
+# What an address may exceed a slab's begin by, beside slab_bytes: one frame and the seal.
+_REACH_SPARE = (1 << 32) + (1 << 24)
+
+
+class Predecessor(NamedTuple):
+    """What the next slab's header says of the slabs before it."""
+
+    next_base: int
+    topic_uuid: bytes
+    topic: str | None
+    epoch: int
+    ordinal: int
+    ordinal_unsure: bool
+    base: int
+    end: int
+    cut: int
+    greatest_us: int
+
+
+class Opening(NamedTuple):
+    """How a log was found and what was done: `Writer.opening`.
+
+    case: the row of recovery's table. cut_bytes: of the torn tail, copied to aside_path.
+    """
+
+    case: str
+    epoch: int
+    next_base: int
+    cut_bytes: int = 0
+    aside_path: str | None = None
+
+
+class _Found(NamedTuple):
+    last: LastSlab
+    slab: Slab
+    ordinal: int
+    greatest_us: int
+    tail_end: int  # behind the last byte that is no zero, or else the end of the frames
+
+
+def _random_jump(storage: Storage) -> int:
+    return int.from_bytes(storage.random_bytes(8), "little") % JUMP_MAX // 8 * 8
+
+
+def _known_out(log: Log) -> list[int]:
+    """Addresses that cursors have passed. A damaged cursor is passed over: it says nothing."""
+    found = []
+    for name in cursor_names(log.path, log.storage):
+        try:
+            found.append(read_position(log.path, name, log.storage).address)
+        except AologError as error:
+            warn("cursor %s is passed over: %s", name, error)
+    return found
+
+
+def _inspect(log: Log) -> _Found | None:
+    """The last slab, made durable first, so that what is decided on cannot vanish."""
+    if not log.bases:
+        return None
+    slab = log.open_slab(len(log.bases) - 1)
+    slab.file.datasync()
+    stat = slab.file.stat()
+    if slab.format == 1:
+        return _inspect_format_1(slab, stat.size)
+    header = slab.header
+    end, records, greatest_us, sealed, marked = (
+        _end_of_frames(slab) if header else (slab.data_begin, 0, NO_TIMESTAMP, False, 0)
+    )
+    tail_end = end if header is None else _tail_end(slab, end, stat.size)
+    same_boot = header is not None and header.boot_id == log.storage.boot_id()
+    if same_boot and marked < end:
+        _write_again(log, slab, marked, end)
+    last = LastSlab(
+        format=2,
+        base=slab.base,
+        size=stat.size,
+        end_of_frames=end,
+        reach=header.reach if header else _REACH_SPARE * 2,
+        has_header=header is not None,
+        foreign=slab.foreign is not None,
+        has_predecessor=len(log.bases) > 1,
+        sealed=sealed,
+        blank=tail_end == end,
+        # The inode alone is what earlier releases wrote.
+        same_file=header is not None and header.inode in {slab.file.identity(), stat.inode},
+        same_boot=same_boot,
+    )
+    return _Found(last, slab, records, greatest_us, tail_end)
+
+
+def _write_again(log: Log, slab: Slab, begin: int, end: int) -> None:
+    """Writes the same bytes at the same place, durable on return: a sync that failed in another
+    process may have left pages that the system takes for clean, and that no later sync writes.
+    Only behind the last mark, which says that everything before it is durable.
+
+    Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC 2020.
+    """
+    file = log.storage.open_write(log.slab_path(slab.base))
+    try:
+        for at, piece in slab.file.pieces(begin, end):
+            file.pwrite_all([piece], at)
+        file.datasync()
+    finally:
+        file.close()
+
+
+def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool, int]:
+    """As `Slab.end_of_frames`, whether the last frame is a seal, and where the last frame stands
+    that says that everything before it is durable. Bodies are read too: after a crash a header
+    may be there without its body."""
+    if (seal := slab.seal()) is not None:
+        return slab.end_offset, seal.records, seal.greatest_us, True, slab.seal_offset
+    records, greatest_us, sealed, marked = 0, NO_TIMESTAMP, False, slab.data_begin
+    walker = slab.walker()
+    while True:
+        frames = walker.run()
+        if not frames:
+            found = walker.next()
+            if isinstance(found, Tail):
+                return found.begin, records, greatest_us, sealed, marked
+            frames = [found] if isinstance(found, Frame) else []
+        for frame in frames:
+            head = frame.header
+            records = head.ordinal + head.records
+            sealed = head.kind == KIND_SEAL
+            if head.kind == KIND_RECORDS and head.timestamp_us > greatest_us:
+                greatest_us = head.timestamp_us
+            if head.flags & FLAG_DURABLE:
+                marked = frame.offset
+
+
+def _tail_end(slab: Slab, begin: int, end: int) -> int:
+    """Behind the last byte in [begin, end) that is no zero; `begin` if all are."""
+    for at in reversed(range(begin, end, _STEP_BYTES)):  # backwards
+        piece = slab.file.pread(min(_STEP_BYTES, end - at), at).rstrip(b"\0")
+        if piece:
+            return at + len(piece)
+    return begin
+
+
+def _inspect_format_1(slab: Slab, size: int) -> _Found:
+    walker = slab.walker()
+    assert isinstance(walker, QueuefkaWalker)
+    while not isinstance(outcome := walker.next(), Tail):
+        pass
+    unfinished = outcome.begin < size and walker.claims_more_than_there_is(outcome.begin)
+    last = LastSlab(
+        format=1,
+        base=slab.base,
+        size=size,
+        end_of_frames=outcome.begin,
+        reach=0,
+        unfinished=unfinished,
+    )
+    return _Found(last, slab, 0, NO_TIMESTAMP, size)
+
+
+def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None, int]:
+    """Copies aside and cuts: where the copy is, and its bytes. Durable on return."""
+    storage, last = log.storage, found.last
+    kept = _kept_aside(log, last.base + last.end_of_frames)
+    if decision.cut_at is None:
+        if decision.case is Case.UNSEALED and len(kept) > 1:
+            return kept[-2], _size(storage, kept[-2])  # who cut was killed before the next slab
+        return None, 0
+    aside = kept[-1]
+    file = storage.open_write(log.slab_path(last.base))
+    try:
+        if decision.aside:
+            storage.make_directory(log.directory / ASIDE_DIRECTORY)
+            if len(kept) > 1 and _is_copy(storage, kept[-2], file, decision.cut_at, found.tail_end):
+                aside = kept[-2]  # who copied it was killed before the cut
+            pieces = file.pieces(decision.cut_at, found.tail_end)
+            storage.write_file(aside, (piece for _, piece in pieces))
+        file.truncate(decision.cut_at)
+        file.datasync()
+    finally:
+        file.close()
+    return (aside, found.tail_end - decision.cut_at) if decision.aside else (None, 0)
+
+
+def _kept_aside(log: Log, address: int) -> list[Inside]:
+    """What was cut at the address before, oldest first, and a free name: nothing is overwritten."""
+    stem = log.directory / ASIDE_DIRECTORY / f"{address:020d}"
+    paths = [stem + ".torn"]
+    while log.storage.exists(paths[-1]):
+        paths.append(stem + f".{len(paths) + 1}.torn")
+    return paths
+
+
+def _is_copy(storage: Storage, path: Inside, file: File, begin: int, end: int) -> bool:
+    """Whether the file at `path` holds [begin, end) of another."""
+    copy = storage.open_read(path)
+    try:
+        pairs = zip(copy.pieces(0, end - begin), file.pieces(begin, end), strict=True)
+        return copy.stat().size == end - begin and all(a == b for (_, a), (_, b) in pairs)
+    finally:
+        copy.close()
+
+
+def _size(storage: Storage, path: Inside) -> int:
+    file = storage.open_read(path)
+    try:
+        return file.stat().size
+    finally:
+        file.close()
+
+
+def open_for_append(
+    log: Log, *, first_base: int, fresh_uuid: Callable[[], bytes], topic: str | None
+) -> tuple[Opening, Predecessor, int | None]:
+    """Recovers the log and says what its next slab follows. The caller holds the writer's lock.
+
+    The third value is the offset at which a format-1 slab is continued, else None. Raises
+    HeaderLost where nothing says what the log is, IdentityUnclear where its parts say different
+    things, and TopicMismatch, before anything is changed.
+    """
+    if log.bases and log.format == 2:
+        log_uuid(log, Headers(log), to_write=True)
+    found = _inspect(log)
+    try:
+        decision = decide(
+            found.last if found else None,
+            first_base=first_base,
+            cursors=_known_out(log),
+            jump=lambda: _random_jump(log.storage),
+        )
+        if found is None:
+            _refuse_cursors(log)
+            fresh = Predecessor(
+                first_base, fresh_uuid(), topic, 1, 0, False, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP
+            )
+            return Opening(decision.case.value, 1, first_base), fresh, None
+        if decision.case is Case.ONLY_LOST:
+            raise HeaderLost(
+                "every copy of the only slab's header is damaged",
+                hint="move the directory aside and begin a new log; nothing was changed",
+                path=log.slab_path(found.slab.base),
+            )
+        header = found.slab.header
+        known, records, greatest_us = (header, found.ordinal, found.greatest_us)
+        if known is None:
+            known, records, greatest_us = _last_known(log)
+        if topic is not None and known is not None and topic != known.topic:
+            raise TopicMismatch(
+                f"the log's topic is {known.topic!r}, not {topic!r}",
+                hint="leave it out, or give records topics of their own",
+                path=log.path,
+            )
+        aside, cut = _carry_out(log, decision, found)
+    finally:
+        if found is not None:
+            found.slab.close()
+    last = found.last
+    end = last.end_of_frames if last.has_header else last.size
+    if last.format == 1:
+        offset = None if decision.next_base is not None else decision.cut_at or last.size
+        if decision.cut_at == 0:
+            offset = 0
+        next_base = last.base if offset is not None else decision.next_base or 0
+        opening = Opening(decision.case.value, 0, next_base, cut, aside)
+        return _report(log, opening), _format_1_predecessor(next_base), offset
+    assert decision.next_base is not None
+    if known is None:
+        raise HeaderLost(
+            "the last slab is of another log, and of another format"
+            if last.foreign
+            else "no slab's header is intact",
+            hint="move the slab elsewhere; nothing was changed"
+            if last.foreign
+            else "move the directory aside and begin a new log; nothing was changed",
+            path=log.path,
+        )
+    epoch = known.epoch + decision.new_epoch
+    next_base = decision.next_base
+    if not last.sealed:  # behind a seal stands nothing that was to be a record
+        next_base = max(next_base, last.base + end + cut + padding(end + cut))
+    predecessor = Predecessor(
+        next_base=next_base,
+        topic_uuid=known.topic_uuid,
+        topic=known.topic,
+        epoch=epoch,
+        ordinal=known.base_ordinal + records,
+        ordinal_unsure=known.ordinal_unsure or header is None,
+        base=last.base,
+        end=last.base + end,
+        cut=0 if last.sealed else cut,
+        greatest_us=max(known.greatest_before_us, greatest_us),
+    )
+    opening = Opening(decision.case.value, epoch, next_base, cut, aside)
+    return _report(log, opening), predecessor, None
+
+
+def _format_1_predecessor(next_base: int) -> Predecessor:
+    return Predecessor(next_base, bytes(16), None, 0, 0, True, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP)
+
+
+def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
+    """Of the last slab that has a header: that, its records and their greatest timestamp."""
+    for i in reversed(range(len(log.bases))):
+        slab = log.open_slab(i)
+        try:
+            if slab.header is not None:
+                _, records, greatest_us, _, _ = _end_of_frames(slab)
+                return slab.header, records, greatest_us
+        finally:
+            slab.close()
+    return None, 0, NO_TIMESTAMP
+
+
+def _refuse_cursors(log: Log) -> None:
+    """Raises HeaderLost where cursors are left of a log and no slab is: a new log there would be
+    another one, which they contradict."""
+    name = next((name for name, _ in cursor_uuids(log.path, log.storage)), None)
+    if name is not None:
+        raise HeaderLost(
+            f"all slabs are gone, and cursor {name!r} belongs to the log that they were",
+            hint=f"bring the slabs back, or remove {CURSOR_DIRECTORY}/ to begin a new log",
+            path=log.path,
+        )
+
+
+def _report(log: Log, opening: Opening) -> Opening:
+    for base in log.foreign_bases:
+        warn(
+            "%s: is of another log; readers get a gap in its place",
+            log.slab_path(base),
+        )
+    if opening.case not in {Case.SEALED.value, Case.QUEUEFKA.value}:
+        if opening.cut_bytes:
+            cut = f"{counted(opening.cut_bytes, 'byte')} {'was' if opening.cut_bytes == 1 else 'were'}"
+            cut += f" cut, kept in {opening.aside_path}"
+        else:
+            cut = "nothing was cut"
+        warn(
+            "%s: %s: addresses go on at %d%s; %s [%s]",
+            log.path,
+            FOUND[Case(opening.case)],
+            opening.next_base,
+            f", in epoch {opening.epoch}" if opening.epoch else "",
+            cut,
+            opening.case,
+        )
+    return opening
+
+
+def reach_behind(path: str, base: int, slab_bytes: int) -> int:
+    """How far the addresses of a slab that begins at `base` may go. Raises UsageError if they
+    would not stay below their end."""
+    reach = slab_bytes + slab_bytes // 8 + _REACH_SPARE
+    if base + reach > ADDRESS_END:
+        raise UsageError("addresses end at 2^63", hint="begin a new log", path=path)
+    return reach
+
+
+def header_behind(
+    before: Predecessor,
+    *,
+    salt: int,
+    now_us: int,
+    slab_bytes: int,
+    reach: int,
+    boot_id: bytes,
+    inode: int,
+    synced: bool,
+    compressed: bool,
+) -> SlabHeader:
+    """What the slab that follows says of itself. Raises UsageError where no header could."""
+    if before.ordinal >= ADDRESS_END or before.epoch > _EPOCH_MAX:
+        raise UsageError(
+            f"no slab can follow {before.ordinal} records and epoch {before.epoch}",
+            hint="no log comes so far: its headers are not a writer's; begin a new one",
+        )
+    return SlabHeader(
+        topic_uuid=before.topic_uuid,
+        base=before.next_base,
+        base_ordinal=before.ordinal,
+        salt=salt,
+        epoch=before.epoch,
+        created_us=now_us,
+        predecessor_base=before.base,
+        predecessor_end=before.end,
+        predecessor_cut=before.cut,
+        greatest_before_us=before.greatest_us,
+        slab_bytes=slab_bytes,
+        reach=reach,
+        boot_id=boot_id,
+        inode=inode,
+        synced=synced,
+        ordinal_unsure=before.ordinal_unsure,
+        topic=before.topic,
+        compressed=compressed,
+    )
+
+
+def make_slab(
+    directory: Directory,
+    storage: Storage,
+    before: Predecessor,
+    *,
+    salt: int,
+    now_us: int,
+    slab_bytes: int,
+    synced: bool,
+    preallocate: bool,
+    compressed: bool,
+) -> FormatTwoSlab:
+    """The slab that follows, its header durable, for `name_slab`: until then nobody sees it. After
+    an error the same may be asked again."""
+    reach = reach_behind(directory.path, before.next_base, slab_bytes)
+    temporary = directory / f"{slab_name(before.next_base)}.tmp"
+    file = storage.create(temporary)
+    try:
+        header = header_behind(
+            before,
+            salt=salt,
+            now_us=now_us,
+            slab_bytes=slab_bytes,
+            reach=reach,
+            boot_id=storage.boot_id(),
+            inode=file.identity(),
+            synced=synced,
+            compressed=compressed,
+        )
+        file.pwrite_all([header.encode_prelude()], 0)
+        if preallocate:
+            file.fill_zeros(slab_bytes)
+        file.datasync()
+    except BaseException as error:
+        file.close()
+        if isinstance(error, StorageFull):
+            storage.unlink(temporary)  # it would keep what room there is
+        raise
+    return FormatTwoSlab(file, header, slab_bytes if preallocate else 0)
+
+
+def is_there(directory: Directory, storage: Storage, slab: FormatTwoSlab) -> bool:
+    """Whether a slab that was made has its name, or the one before it, still."""
+    name = directory / slab_name(slab.base)
+    return any(storage.leads_to(one, slab.file) for one in (name, name + ".tmp"))
+
+
+def name_slab(directory: Directory, storage: Storage, slab: FormatTwoSlab, *, again: bool) -> None:
+    """Gives a slab that was made its name, durable on return. After an error, or an interrupt, the
+    same may be asked `again`, but for one of the directory's sync; never with a slab made anew: a
+    reader that follows may have this one open by then."""
+    name = directory / slab_name(slab.base)
+    if not (again and storage.leads_to(name, slab.file)):
+        storage.rename(name + ".tmp", name)
+    storage.sync_directory(directory)
+    slab.file.path = name
+
+
+def begin_format_1_slab(
+    directory: Directory, storage: Storage, base: int, offset: int | None, slab_bytes: int
+) -> FormatOneSlab:
+    """A new format-1 slab at `base`, its name durable; or the one there, from `offset` on."""
+    name = directory / slab_name(base)
+    if offset is not None:
+        storage.sync_directory(directory)  # its creator may have been killed before its sync
+        return FormatOneSlab(storage.open_write(name), base, offset, slab_bytes)
+    file = storage.create(name)
+    try:
+        storage.sync_directory(directory)
+    except BaseException:
+        file.close()
+        raise
+    return FormatOneSlab(file, base, 0, slab_bytes)

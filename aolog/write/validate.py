@@ -1,0 +1,212 @@
+"""What a writer may be asked: options and records, checked before anything is touched. Pure.
+
+Each check returns the value in the form that the rest of the package uses, or raises.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, cast
+
+from aolog.errors import RecordRefused, RecordTooLarge, UsageError
+from aolog.format.frame import BODY_LEN_MAX
+from aolog.format.native import speed
+from aolog.format.slab import TOPIC_LEN_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aolog.record import Headers
+
+__all__ = [
+    "OFFSET_BYTES",
+    "RECORD_BYTES_MAX",
+    "SLAB_BYTES_MAX",
+    "check_mode",
+    "check_options",
+    "check_record",
+    "check_topic",
+    "check_values",
+    "read_mode",
+]
+
+# What a record may take of a frame: the rest is for offsets and other columns.
+RECORD_BYTES_MAX = BODY_LEN_MAX - (64 << 10)
+BATCH_BYTES_MAX = 1 << 30
+SLAB_BYTES_MAX = 1 << 60
+_INT64 = range(-(1 << 63), 1 << 63)
+OFFSET_BYTES = 4  # what a variable-length entry costs beside its bytes
+
+BytesLike = bytes | bytearray | memoryview
+
+
+def check_options(
+    *,
+    slab_bytes: int,
+    batch_bytes: int,
+    max_record_bytes: int,
+    sync: str,
+    format: str,  # noqa: A002 -- the public option's name
+    **positive_or_none: float | None,
+) -> None:
+    """Raises UsageError naming the option."""
+    if format not in {"aolog", "queuefka"}:
+        raise UsageError(f"format={format!r}", hint='use "aolog" or "queuefka"')
+    if sync not in {"interval", "never", "flush"}:
+        raise UsageError(f"sync={sync!r}", hint='use "interval", "never" or "flush"')
+    sizes: dict[str, object] = {
+        "slab_bytes": slab_bytes,
+        "batch_bytes": batch_bytes,
+        "max_record_bytes": max_record_bytes,
+    }
+    counts = {name: positive_or_none[name] for name in ("flush_records", "flush_bytes")}
+    for name, size in (sizes | counts).items():
+        if not hasattr(size, "__index__") and (name in sizes or size is not None):
+            raise UsageError(f"{name}={size!r}", hint="use an integer")
+    if not 0 < slab_bytes <= SLAB_BYTES_MAX:
+        raise UsageError(f"slab_bytes={slab_bytes!r}", hint="use 1 to 2^60 bytes")
+    if not 0 <= batch_bytes <= BATCH_BYTES_MAX:
+        raise UsageError(f"batch_bytes={batch_bytes!r}", hint="use 0 (a frame a record) to 2^30")
+    if not 0 < max_record_bytes <= RECORD_BYTES_MAX:
+        raise UsageError(f"max_record_bytes={max_record_bytes!r}", hint=f"1 to {RECORD_BYTES_MAX}")
+    for name, value in positive_or_none.items():
+        if value is not None and not (isinstance(value, SupportsFloat) and value > 0):
+            raise UsageError(f"{name}={value!r}", hint="use a positive number, or None")
+
+
+def check_mode(mode: int) -> None:
+    """Of the directory of a log. Raises UsageError."""
+    if not hasattr(mode, "__index__") or not 0o700 <= mode <= 0o777:
+        raise UsageError(
+            f"mode={mode!r} is not one from 0o700 to 0o777",
+            hint="0o700 is for the owner alone; with 0o750 a group may read, with 0o770 write",
+        )
+
+
+def read_mode(text: str) -> int:
+    """Of the octal digits that chmod takes: "750". Raises UsageError."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and not set(text) & set("89")):
+        raise UsageError(f"{text!r} is no mode", hint="use octal digits, as chmod does: 750")
+    mode = int(text, 8)
+    if not 0o700 <= mode <= 0o777:
+        raise UsageError(
+            f"mode {text} is not one from 700 to 777",
+            hint="700 is for the owner alone; with 750 a group may read, with 770 write",
+        )
+    return mode
+
+
+def _as_bytes(value: object, what: str) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, BytesLike):
+        return bytes(value)
+    raise RecordRefused(
+        f"the {what} is {type(value).__name__}, not bytes or None",
+        hint="encode text first, for instance with .encode()" if isinstance(value, str) else None,
+    )
+
+
+def _as_text(text: object, what: str) -> tuple[str, int]:
+    """The text and its length in UTF-8."""
+    if not isinstance(text, str):
+        raise RecordRefused(f"{what} is {type(text).__name__}, not str")
+    try:
+        return text, len(text.encode())
+    except UnicodeEncodeError:
+        raise RecordRefused(f"{what} {text!r} has no UTF-8 form") from None
+
+
+def check_topic(topic: str | None) -> tuple[str | None, int]:
+    """The topic and its length in UTF-8."""
+    if topic is None:
+        return None, 0
+    text, length = _as_text(topic, "the topic")
+    if not 0 < length <= TOPIC_LEN_MAX:
+        raise RecordRefused(f"the topic has {length} bytes", hint=f"use 1 to {TOPIC_LEN_MAX}")
+    return text, length
+
+
+def _check_headers(headers: object) -> tuple[Headers, int]:
+    size = 0
+    checked = []
+    try:
+        pairs = [(name, value) for name, value in headers]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise RecordRefused("headers are no sequence of (name, value) pairs") from None
+    for name, value in pairs:
+        text, length = _as_text(name, "a header's name")
+        data = _as_bytes(value, f"value of header {text!r}")
+        size += length + len(data or b"") + 2 * OFFSET_BYTES
+        checked.append((text, data))
+    return tuple(checked), size
+
+
+def check_record(
+    value: object,
+    key: object,
+    headers: object,
+    timestamp: SupportsIndex | None,
+    topic: str | None,
+) -> tuple[bytes | None, bytes | None, Headers, int | None, str | None, int]:
+    """The parts, and the bytes that they take in a frame. Raises RecordRefused."""
+    if type(value) is bytes and key is None and not headers and timestamp is None and topic is None:
+        return value, None, (), None, None, len(value) + OFFSET_BYTES
+    data = _as_bytes(value, "value")
+    size = len(data or b"") + OFFSET_BYTES
+    key_data = _as_bytes(key, "key")
+    if key_data is not None:
+        size += len(key_data) + OFFSET_BYTES
+    pairs: Headers = ()
+    if headers:
+        pairs, headers_size = _check_headers(headers)
+        size += headers_size
+    moment = None
+    if timestamp is not None:
+        try:
+            moment = operator.index(timestamp)
+        except TypeError:
+            raise RecordRefused(
+                f"the timestamp is {type(timestamp).__name__}, not an integer",
+                hint="use microseconds since the epoch",
+            ) from None
+        if moment not in _INT64:
+            raise RecordRefused(f"the timestamp {moment} is no 64-bit integer")
+        size += 8
+    name, topic_len = check_topic(topic)
+    return data, key_data, pairs, moment, name, size + topic_len
+
+
+def check_values(values: Iterable[object], max_record_bytes: int) -> Sequence[bytes | None]:
+    """Values for one frame. Raises RecordRefused, or RecordTooLarge for one or for all."""
+    if isinstance(values, BytesLike | str) or not isinstance(values, Iterable):
+        raise RecordRefused(
+            f"append_many takes an iterable of values, not {type(values).__name__}",
+            hint="use append(value) for one value",
+        )
+    given = list(values)
+    listed = cast("list[bytes | None]", given)
+    measured = speed.measure(given)
+    if measured is None:  # None among them, or what can be made bytes
+        listed = [_as_bytes(value, "value") for value in given]
+        lengths = [len(value or b"") for value in listed]
+        measured = sum(lengths), max(lengths)
+    size, longest = measured
+    if longest > max_record_bytes:
+        raise too_large(longest, max_record_bytes)
+    size += OFFSET_BYTES * len(listed)
+    if size > RECORD_BYTES_MAX:
+        raise RecordTooLarge(
+            f"a batch of {size} bytes is over a frame's bound of {RECORD_BYTES_MAX}",
+            hint="split it; each append_many is one frame",
+        )
+    return listed
+
+
+def too_large(size: int, max_record_bytes: int) -> RecordTooLarge:
+    """The error for a record over the log's bound."""
+    return RecordTooLarge(
+        f"a record of {size} bytes is over max_record_bytes={max_record_bytes}",
+        hint="raise the bound when opening the Writer, or split the record",
+    )

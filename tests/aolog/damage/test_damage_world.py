@@ -1,0 +1,124 @@
+"""What happens around a log: thousands of rotations, clocks that jump, slabs that go while they
+are read. About 10 s."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.storage import clock
+from fuzz.disk import Disk
+from tests.aolog.conftest import assert_clean, open_below, slab_files
+
+
+@pytest.fixture
+def log_path() -> Iterator[str]:
+    """In memory, where there is such a file system: no device is asked here."""
+    with Disk() as disk:
+        yield disk.path
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.parametrize("rotations", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_descriptors_stay_flat_over_thousands_of_rotations(log_path: str, rotations: int) -> None:
+    """With a reader that follows over all of them, and retention that removes most."""
+    options = {"slab_bytes": 8193, "flush_seconds": None, "sync": "never"}
+    keep = aolog.Retention(max_slabs=4)
+    with aolog.Writer(log_path, retention=keep, **options) as writer:
+        writer.append(b"first")
+        writer.flush()
+        with aolog.Reader(log_path) as reader:
+            read, most = 0, 0
+            for i in range(rotations):
+                writer.append_many([b"%d" % i])
+                if i % 2 == 0:
+                    writer.flush()
+                    read += sum(1 for _ in reader)
+                if i % 100 == 0:
+                    most = max(most, len(open_below(log_path)))
+            writer.flush()
+            read += sum(1 for _ in reader)
+            lost = sum(gap.records_lost for gap in reader.gaps)
+            assert {gap.reason for gap in reader.gaps} <= {"pruned"}
+            assert read + lost == rotations + 1
+            assert len(slab_files(log_path)) <= 5
+            assert most <= 6
+    assert_clean(log_path)
+
+
+@pytest.mark.parametrize("jumps", [[0, -(10**15), 10**17, 5], [1 << 62, 0, -(1 << 62)]], ids=str)
+def test_a_clock_that_jumps_moves_timestamps_and_nothing_else(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, jumps: list[int]
+) -> None:
+    """Both ways, within a slab, from slab to slab, and between openings."""
+    now = [0]
+    monkeypatch.setattr(clock, "now_us", lambda: now[0])
+    addresses: list[int] = []
+    for begin in jumps:
+        now[0] = begin
+        with aolog.Writer(log_path, slab_bytes=8400, flush_seconds=None, sync="never") as writer:
+            for jump in jumps:
+                now[0] = jump
+                for i in range(3):
+                    addresses.append(writer.append(b"%d" % i))
+                    writer.flush()
+    assert addresses == sorted(set(addresses))
+    with aolog.Reader(log_path) as reader:
+        found = list(reader)
+        assert [record.address for record in found] == addresses
+        assert {record.timestamp for record in found} == set(jumps)
+        assert reader.gaps == []
+    assert_clean(log_path)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_readers_beside_rotation_and_pruning_count_every_record(log_path: str, seed: int) -> None:
+    """One by one and in batches; each record is read once or told as pruned."""
+    total = 1_500
+    keep = aolog.Retention(max_slabs=3)
+    begun, done = threading.Barrier(3, timeout=20), threading.Event()
+    counts: list[tuple[int, int, set[str]]] = []
+
+    def read(batches: bool) -> None:
+        with aolog.Reader(log_path) as reader:
+            begun.wait()
+            read = 0
+            while True:
+                last = done.is_set()
+                if batches:
+                    got = 0
+                    while (batch := reader.read_batch()) is not None:
+                        got += len(batch)
+                else:
+                    got = sum(1 for _ in reader)
+                read += got
+                if last:
+                    break
+            lost = sum(gap.records_lost for gap in reader.gaps)
+            counts.append((read, lost, {gap.reason for gap in reader.gaps}))
+
+    rng = random.Random(seed)
+    with aolog.Writer(
+        log_path, slab_bytes=8600, flush_seconds=None, sync="never", retention=keep
+    ) as writer:
+        writer.append(b"first")
+        writer.flush()
+        threads = [threading.Thread(target=read, args=(batches,)) for batches in (False, True)]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        for i in range(total):
+            writer.append(b"%d" % i)
+            if rng.random() < 0.3:
+                writer.flush()
+        writer.flush()
+        done.set()
+        for thread in threads:
+            thread.join(20)
+    assert [read + lost for read, lost, _ in counts] == [total + 1] * 2
+    assert all(reasons <= {"pruned"} for _, _, reasons in counts)

@@ -1,0 +1,286 @@
+"""Bodies to what is stored and back; hostile lengths and bombs to a plain refusal."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aolog.errors import UsageError
+from aolog.format.compression import (
+    CODECS,
+    EXPANSION_MAX,
+    RAW_LEN_MAX,
+    Malformed,
+    packer,
+    raw_len,
+    unpack,
+)
+from aolog.format.frame import FRAME_HEADER_LEN
+from tests.aolog.conftest import ROOT
+
+zstd = pytest.importorskip(
+    "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",
+    reason="the compression extra is not installed",
+)
+block = pytest.importorskip("lz4.block", reason="the compression extra is not installed")
+
+bounded = settings(deadline=None, max_examples=150)
+NAMES = sorted(CODECS)
+# What shrinks, what does not, and what is too short to try.
+BODIES = st.lists(
+    st.binary(max_size=300)
+    | st.builds(lambda unit, n: unit * n, st.binary(max_size=9), st.integers(0, 400)),
+    max_size=5,
+)
+
+
+def stored(name: str, raw: bytes, count: int = 1, level: int | None = None) -> tuple[int, bytes]:
+    codec, parts = packer(name, level)(count, [raw])
+    return codec, b"".join(parts)
+
+
+def unpacked(name: str, body: bytes) -> bytes:
+    return bytes(unpack(CODECS[name] << 4, memoryview(body)))
+
+
+# --- there and back -------------------------------------------------------------------------
+
+
+@bounded
+@given(BODIES, st.integers(0, 3000), st.sampled_from(NAMES))
+def test_what_is_stored_is_the_body_or_becomes_it_again(parts, count, name):
+    raw = b"".join(parts)
+    codec, kept = packer(name, None)(count, list(parts))
+    body = b"".join(kept)
+    if codec == 0:
+        assert kept == parts
+        return
+    assert codec == CODECS[name]
+    assert len(raw) >= 128
+    assert len(body) <= len(raw) - len(raw) // 8
+    assert unpacked(name, body) == raw
+    assert raw_len(memoryview(body)) == len(raw) <= EXPANSION_MAX * len(body)
+    assert FRAME_HEADER_LEN + len(body) >= count
+
+
+@pytest.mark.parametrize(("name", "levels"), [("zstd", (None, 1, 22)), ("lz4", (None, 1, 12))])
+def test_every_level_gives_the_same_back(name, levels):
+    raw = b"".join(b'{"user": %d, "path": "/a/%d"}' % (i, i % 7) for i in range(300))
+    for level in levels:
+        codec, body = stored(name, raw, 300, level)
+        assert codec == CODECS[name]
+        assert len(body) < len(raw) / 2
+        assert unpacked(name, body) == raw
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_short_or_does_not_shrink_is_stored_as_it_is(name):
+    noise = os.urandom(5000)
+    for raw in (b"", b"x" * 127, noise, noise + bytes(600)):
+        assert stored(name, raw) == (0, raw)
+    assert stored(name, b"x" * 128)[0] == CODECS[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("count", [1, 100, 1000, 3000])
+def test_zeros_keep_a_frame_as_long_as_its_count_and_its_body_within_bounds(name, count):
+    raw = bytes(1 << 20) if count == 1 else bytes(4 * count + 4)
+    codec, body = stored(name, raw, count)
+    assert codec == CODECS[name]
+    least = max(count - FRAME_HEADER_LEN, len(raw) // EXPANSION_MAX)
+    assert len(body) >= least
+    if count >= 1000 or name == "zstd":  # lz4 makes no more than 255 of one byte
+        assert len(body) == max(least, 8 + len(zstd.compress(raw)) if name == "zstd" else 0)
+    assert unpacked(name, body) == raw
+
+
+def test_more_records_than_a_shrunk_body_has_room_for_store_it_as_it_is():
+    raw = bytes(1000)
+    assert stored("zstd", raw, 875)[0] == CODECS["zstd"]  # an eighth is saved
+    assert stored("zstd", raw, 1040) == (0, raw)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_threads_share_a_packer(name):
+    pack = packer(name, None)
+    bodies = [(b"%d " % i) * 5000 for i in range(40)]
+    with ThreadPoolExecutor(4) as threads:
+        packed = list(threads.map(lambda raw: pack(1, [raw]), bodies * 3))
+    for raw, (codec, parts) in zip(bodies * 3, packed, strict=True):
+        assert codec == CODECS[name]
+        assert unpacked(name, b"".join(parts)) == raw
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [("gzip", None), ("", None), (None, None), (3, None), ("none", 3), ("zstd", 0), ("zstd", 23),
+     ("zstd", -1), ("zstd", "3"), ("zstd", 3.0), ("lz4", 0), ("lz4", 13)],
+)  # fmt: skip  # a table
+def test_a_codec_or_a_level_that_there_is_not_is_refused(name, level):
+    with pytest.raises(UsageError) as refused:
+        packer(name, level)
+    assert refused.value.code == "usage"
+
+
+# --- what no writer makes -------------------------------------------------------------------
+
+RAW = b"".join(b"record %05d " % i for i in range(400))
+
+
+def lengths(raw: int, packed: int) -> bytes:
+    return struct.pack("<II", raw, packed)
+
+
+def hostile(name: str) -> dict[str, bytes]:
+    compress = zstd.compress if name == "zstd" else lambda r: block.compress(r, store_size=False)
+    packed = compress(RAW)
+    n = len(packed)
+    bomb = compress(bytes(64 << 20))
+    bodies = {
+        "nothing": b"",
+        "half a length": b"\1\0\0\0\1\0",
+        "no bytes of the codec": lengths(100, 0) + bytes(40),
+        "no length": lengths(0, n) + packed,
+        "a length too short": lengths(len(RAW) - 1, n) + packed,
+        "a length too long": lengths(len(RAW) + 1, n) + packed,
+        "a length beyond the bound": lengths(RAW_LEN_MAX + 1, n) + packed,
+        "the greatest length": lengths(0xFFFFFFFF, n) + packed,
+        "more packed than there is": lengths(len(RAW), n + 1) + packed,
+        "packed without end": lengths(len(RAW), 0xFFFFFFFF) + packed,
+        "packed cut short": lengths(len(RAW), n - 1) + packed[:-1],
+        "a byte behind it": lengths(len(RAW), n) + packed + b"\0\0\1\0",
+        "a byte behind it, counted": lengths(len(RAW), n + 1) + packed + b"\0",
+        "twice": lengths(2 * len(RAW), 2 * n) + packed + packed,
+        "noise": lengths(500, 500) + bytes(range(250)) * 2,
+        "a bomb that says little": lengths(5000, len(bomb)) + bomb,
+        "a bomb that says what it may": lengths(min(8 + len(bomb), 4096) << 10, len(bomb)) + bomb,
+    }
+    if name == "zstd":
+        bodies["a bomb"] = lengths(64 << 20, len(bomb)) + bomb  # lz4 has none: 255 of one byte
+        options = {zstd.CompressionParameter.window_log: 27,
+                   zstd.CompressionParameter.content_size_flag: 0}  # fmt: skip  # one thing
+        compressor = zstd.ZstdCompressor(options=options)
+        window = compressor.compress(RAW) + compressor.flush()
+        bodies["a window of 128 MiB"] = lengths(len(RAW), len(window)) + window
+        bodies["an empty frame of zstd's"] = lengths(1, len(zstd.compress(b""))) + zstd.compress(
+            b""
+        )
+        checked = {zstd.CompressionParameter.checksum_flag: 1}
+        wrong = bytearray(zstd.compress(RAW, options=checked))
+        wrong[-1] ^= 1
+        bodies["a checksum of its own, wrong"] = lengths(len(RAW), len(wrong)) + bytes(wrong)
+    return bodies
+
+
+CASES = [(name, what) for name in NAMES for what in hostile(name)]
+
+
+@pytest.mark.parametrize(("name", "what"), CASES)
+def test_nonsense_is_malformed_and_takes_no_more_memory_than_it_may(name, what):
+    body = memoryview(hostile(name)[what])
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed):
+            unpack(CODECS[name] << 4, body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * max(raw_len(body), len(body)) + (64 << 10)
+
+
+def test_bombs_and_windows_take_no_memory_of_the_process_either():
+    """What the libraries take is not Python's to count: a process of its own is looked at. 2 s."""
+    code = (
+        "import resource\n"
+        "from tests.aolog.format.test_codec import *\n"
+        "cases = [(n, memoryview(b)) for n in NAMES for b in hostile(n).values()]\n"
+        "cases = [(n, b) for n, b in cases if raw_len(b) < 1 << 20]\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "for name, body in cases * 3:\n"
+        "    with pytest.raises(Malformed):\n"
+        "        unpack(CODECS[name] << 4, body)\n"
+        "print(len(cases), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    cases, grown_kib = map(int, done.stdout.split())
+    assert cases > 25
+    assert grown_kib < 16 << 10
+
+
+@pytest.mark.parametrize("knows_its_size", [True, False])
+@pytest.mark.parametrize("window_log", [10, 26])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_body_takes_at_most_twice_what_it_holds_while_it_is_unpacked(
+    name, window_log, knows_its_size
+):
+    """What the libraries take is not Python's to count: a process of its own is looked at."""
+    code = """
+import resource
+from tests.aolog.format.test_codec import *
+
+SIZE = 64 << 20
+name, window_log, knows_its_size = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
+if name == "lz4":
+    packed = block.compress(bytes(SIZE), store_size=False)
+else:
+    options = {zstd.CompressionParameter.window_log: window_log,
+               zstd.CompressionParameter.content_size_flag: knows_its_size}
+    compressor = zstd.ZstdCompressor(options=options)
+    if knows_its_size:
+        compressor.set_pledged_input_size(SIZE)
+    packed = b"".join(compressor.compress(bytes(1 << 20)) for _ in range(64)) + compressor.flush()
+    del compressor
+body = lengths(SIZE, len(packed)) + packed
+body = memoryview(body + bytes(max(0, SIZE // EXPANSION_MAX - len(body))))
+if not os.fork():  # the child's peak begins at what it has
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    raw = unpack(CODECS[name] << 4, body)
+    assert raw.nbytes == SIZE and not raw[-1]
+    print(SIZE, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, name, str(window_log), str(knows_its_size)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    size, grown = map(int, done.stdout.split())
+    assert size // 2 < grown <= 2 * size + (4 << 20)
+
+
+@bounded
+@given(st.binary(max_size=200), st.sampled_from(NAMES), st.integers(0, 3000), st.booleans())
+def test_arbitrary_bytes_are_unpacked_or_malformed(junk, name, raw, framed):
+    body = lengths(raw, len(junk)) + junk if framed else junk
+    try:
+        found = unpacked(name, body)
+    except Malformed:
+        return
+    assert len(found) == raw_len(memoryview(body)) > 0
+
+
+@bounded
+@given(st.data(), st.sampled_from(NAMES))
+def test_a_changed_byte_gives_other_bytes_of_the_same_length_or_is_malformed(data, name):
+    _, body = stored(name, RAW)
+    at = data.draw(st.integers(8, len(body) - 1))
+    changed = bytearray(body)
+    changed[at] ^= data.draw(st.integers(1, 255))
+    try:
+        assert len(unpacked(name, bytes(changed))) == len(RAW)
+    except Malformed:
+        return

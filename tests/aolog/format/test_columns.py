@@ -1,0 +1,342 @@
+"""Columns: records to bytes and back, and hostile bytes to a plain refusal."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from aolog.format import columns
+from aolog.format.columns import (
+    HEADER_NULLS,
+    HEADERS,
+    KEY_NULLS,
+    KEYS,
+    KNOWN,
+    TIMESTAMPS,
+    TOPIC,
+    TOPIC_NULLS,
+    TOPICS,
+    VALUE_NULLS,
+    VALUES,
+    BodyTooLarge,
+    Columns,
+    Malformed,
+    decode_columns,
+    encode_columns,
+)
+from aolog.format.frame import BODY_LEN_MAX, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader
+from aolog.format.native import speed
+from aolog.read.batch import RecordFrame
+from aolog.record import Record
+
+bounded = settings(deadline=None, max_examples=150)
+
+BYTES = st.none() | st.binary(max_size=20)
+PLAIN_TEXT = st.text(st.characters(codec="utf-8"), max_size=10)
+HEADER_PAIRS = st.lists(st.tuples(PLAIN_TEXT, BYTES), max_size=3).map(tuple)
+COUNTS = st.integers(1, 40)
+TIMESTAMP = st.integers(-(2**63), 2**63 - 1)
+
+
+@st.composite
+def batches(draw, count=COUNTS):
+    n = draw(count)
+
+    def column(entry, *, optional=True):
+        listed = st.lists(entry, min_size=n, max_size=n)
+        return draw(st.none() | listed if optional else listed)
+
+    return {
+        "values": column(BYTES, optional=False),
+        "timestamps": column(TIMESTAMP),
+        "keys": column(BYTES),
+        "topics": draw(
+            st.none()
+            | st.lists(st.none() | PLAIN_TEXT, min_size=n, max_size=n)
+            | PLAIN_TEXT.map(lambda name: [name] * n)
+        ),
+        "headers": column(HEADER_PAIRS),
+    }
+
+
+def join(parts) -> memoryview:
+    return memoryview(b"".join(parts))
+
+
+def records_of(decoded: Columns, *, skip: int = 0) -> list[Record]:
+    return list(RecordFrame(1000, 1008, 8, skip, -1, 0, decoded).records())
+
+
+def expected_records(batch) -> list[Record]:
+    n = len(batch["values"])
+    nothing = [None] * n
+    rows = zip(
+        batch["timestamps"] or [-1] * n,
+        batch["keys"] or nothing,
+        batch["values"],
+        batch["headers"] or [()] * n,
+        batch["topics"] or nothing,
+        strict=True,
+    )
+    return [Record(1000 + i, *row) for i, row in enumerate(rows)]
+
+
+@bounded
+@given(batches())
+def test_all_columns_come_back_as_they_went_in(batch):
+    bits, parts = encode_columns(**batch)
+    decoded = decode_columns(join(parts), len(batch["values"]), bits)
+    assert records_of(decoded) == expected_records(batch)
+
+
+@bounded
+@given(batches(), st.integers(0, 45))
+def test_reading_from_within_a_batch_gives_its_rest(batch, skip):
+    bits, parts = encode_columns(**batch)
+    n = len(batch["values"])
+    decoded = decode_columns(join(parts), n, bits)
+    assert records_of(decoded, skip=min(skip, n)) == expected_records(batch)[skip:]
+
+
+@bounded
+@given(batches())
+def test_every_part_begins_at_a_multiple_of_8_and_the_body_ends_with_the_last(batch):
+    bits, parts = encode_columns(**batch)
+    at = 0
+    for part in parts[:-1]:
+        assert at % 8 == 0 or not any(part), "a part that is not padding begins unaligned"
+        at += len(part)
+    if bits:
+        assert at % 8 == 0
+        values = b"".join(value or b"" for value in batch["values"])
+        offsets_len = 4 * len(batch["values"]) + 4
+        assert len(parts[-1]) == offsets_len + -offsets_len % 8 + len(values)
+        assert parts[-1].endswith(values)
+
+
+def test_more_entries_than_pay_for_numpy_come_back():
+    n = 3 * speed._NUMPY_PAYS
+    batch = {
+        "values": [b"v%d" % i if i % 7 else None for i in range(n)],
+        "timestamps": list(range(n)),
+        "keys": [b"" if i % 3 else None for i in range(n)],
+        "topics": ["tøpic" if i % 2 else None for i in range(n)],
+        "headers": [(("h", None), ("ü", b"")) if i % 5 else () for i in range(n)],
+    }
+    bits, parts = encode_columns(**batch)
+    assert bits == KNOWN & ~TOPIC
+    assert records_of(decode_columns(join(parts), n, bits)) == expected_records(batch)
+
+
+# --- which columns a batch has --------------------------------------------------------------
+
+
+def test_a_lone_value_is_its_own_body():
+    assert encode_columns([b"hello"]) == (0, [b"hello"])
+    assert encode_columns([b""]) == (0, [b""])
+    decoded = decode_columns(memoryview(b"hello"), 1, 0)
+    assert decoded == Columns(1, value=memoryview(b"hello"))
+
+
+@pytest.mark.parametrize(
+    ("batch", "bits"),
+    [
+        ({"values": [None]}, VALUES | VALUE_NULLS),
+        ({"values": [b"a", b"b"]}, VALUES),
+        ({"values": [b"a"], "keys": [b"k"]}, VALUES | KEYS),
+        ({"values": [b"a"], "keys": [None]}, VALUES | KEYS | KEY_NULLS),
+        ({"values": [b"a"], "timestamps": [1]}, VALUES | TIMESTAMPS),
+        ({"values": [b"a", b"b"], "topics": ["t", "t"]}, VALUES | TOPIC),
+        ({"values": [b"a", b"b"], "topics": ["t", "u"]}, VALUES | TOPICS),
+        ({"values": [b"a", b"b"], "topics": ["t", None]}, VALUES | TOPICS | TOPIC_NULLS),
+        ({"values": [b"a", b"b"], "topics": [None, None]}, VALUES | TOPICS | TOPIC_NULLS),
+        ({"values": [b"a"], "headers": [(("h", b"1"),)]}, VALUES | HEADERS),
+        ({"values": [b"a"], "headers": [(("h", None),)]}, VALUES | HEADERS | HEADER_NULLS),
+    ],
+    ids=str,
+)
+def test_only_columns_that_are_used_are_written(batch, bits):
+    assert encode_columns(**batch)[0] == bits
+
+
+def test_a_constant_topic_is_stored_once():
+    _, parts = encode_columns([b"v"] * 100, topics=["orders"] * 100)
+    assert b"".join(parts).count(b"orders") == 1
+
+
+def test_a_column_over_a_frames_bound_is_refused_before_it_is_copied():
+    class Huge(bytes):
+        def __len__(self) -> int:
+            return BODY_LEN_MAX + 1
+
+    with pytest.raises(BodyTooLarge):
+        encode_columns([Huge()])
+
+
+def test_offsets_over_32_bits_are_refused():
+    builder = columns.BodyBuilder()
+    with pytest.raises(BodyTooLarge):
+        builder.offsets([2**31, 2**31])
+
+
+# --- hostile bodies -------------------------------------------------------------------------
+
+
+def decoded_or_malformed(body: bytes, count: int, bits: int) -> list[Record] | None:
+    try:
+        decoded = decode_columns(memoryview(body), count, bits)
+    except Malformed:
+        return None
+    return records_of(decoded)
+
+
+def frame_of(body: bytes, count: int, bits: int, kind: int = KIND_RECORDS) -> Frame:
+    header = FrameHeader(kind, 0, len(body), 0, 0, 0, count, bits)
+    return Frame(8192, 8192 + header.frame_len, header, memoryview(body))
+
+
+@bounded
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.binary(max_size=3), max_size=300),
+            st.none() | st.tuples(st.integers(0, 10_000), st.integers(1, 255)),
+            st.sampled_from([KIND_RECORDS, KIND_RECORDS, KIND_SEAL]),
+        ),
+        max_size=4,
+    )
+)
+@example([([b"a"] * 200, None, KIND_RECORDS), ([b"b"] * 200, (4, 255), KIND_RECORDS)])
+@example([([b""] * 300, None, KIND_RECORDS), ([b"b"] * 300, None, KIND_RECORDS)])
+@example([([b"b"] * 300, None, KIND_RECORDS), ([b""] * 300, (8, 1), KIND_RECORDS)])
+def test_a_run_decodes_as_its_frames_do_one_by_one(entries):
+    frames = []
+    for values, flip, kind in entries:
+        bits, parts = encode_columns(values or [b""])
+        body = bytearray(b"".join(parts))
+        if flip is not None and body:
+            body[flip[0] % len(body)] ^= flip[1]
+        frames.append(frame_of(bytes(body), len(values) or 1, bits, kind))
+    found = columns.decode_run(frames)
+    for one, decoded in zip(frames, found, strict=True):
+        head = one.header
+        expected = None
+        if head.kind == KIND_RECORDS:
+            expected = decoded_or_malformed(bytes(one.body), head.records, head.columns)
+        assert (None if decoded is None else records_of(decoded)) == expected
+
+
+@bounded
+@given(
+    st.binary(max_size=200),
+    st.integers(0, 2**32 - 1) | st.integers(0, 6),
+    st.integers(0, 2**32 - 1) | st.integers(0, KNOWN) | st.integers(0, KNOWN).map(VALUES.__or__),
+)
+@example(bytes(200), 2**32 - 1, KNOWN)
+@example(bytes(16), 1, VALUES | HEADERS)
+@example(b"\xff" * 64, 1, KNOWN)
+def test_arbitrary_bytes_are_columns_or_malformed(body, count, bits):
+    records = decoded_or_malformed(body, count, bits)
+    assert records is None or len(records) == count
+
+
+@bounded
+@given(batches(st.integers(1, 4)), st.data())
+def test_a_body_altered_under_a_right_hash_is_columns_or_malformed(batch, data):
+    bits, parts = encode_columns(**batch)
+    body = bytearray(join(parts))
+    for _ in range(data.draw(st.integers(1, 4))):
+        if body:
+            at = data.draw(st.integers(0, len(body) - 1))
+            body[at] = data.draw(st.integers(0, 255))
+    n = len(batch["values"])
+    records = decoded_or_malformed(bytes(body), n, bits)
+    assert records is None or len(records) == n
+
+
+@bounded
+@given(batches(st.integers(1, 4)), st.integers(1, 30))
+def test_a_body_that_is_too_short_or_too_long_is_malformed(batch, by):
+    bits, parts = encode_columns(**batch)
+    body = bytes(join(parts))
+    n = len(batch["values"])
+    if bits:
+        assert decoded_or_malformed(body + bytes(by), n, bits) is None
+        assert decoded_or_malformed(body[:-by], n, bits) is None
+
+
+def u32s(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+PAD4 = bytes(4)
+
+MALFORMED = {
+    "a plain body of two": (b"hello", 2, 0),
+    "a plain body of none": (b"", 0, 0),
+    "a batch of none": (u32s(0), 0, VALUES),
+    "no values": (u32s(0, 1) + b"k", 1, KEYS),
+    "an unknown column": (u32s(0, 1) + b"v", 1, VALUES | 0x400),
+    "offsets that do not begin at 0": (u32s(1, 2) + b"vv", 1, VALUES),
+    "offsets that fall": (u32s(0, 2, 1) + PAD4 + b"v", 2, VALUES),
+    "an offset behind the body": (u32s(0, 9) + b"v", 1, VALUES),
+    "the largest offset": (u32s(0, 2**32 - 1) + b"v", 1, VALUES),
+    "a byte behind the values": (u32s(0, 1) + b"v" + b"x", 1, VALUES),
+    "7 bytes behind the values": (u32s(0, 1) + b"v" + bytes(7), 1, VALUES),
+    "no room for offsets": (u32s(0), 1, VALUES),
+    "no room for the validity": (b"", 1, VALUES | VALUE_NULLS),
+    "no room for timestamps": (bytes(7), 1, VALUES | TIMESTAMPS),
+    "no room for a topic's length": (b"\1\0", 1, VALUES | TOPIC),
+    "a topic longer than the body": (u32s(99) + PAD4 + u32s(0, 0), 1, VALUES | TOPIC),
+    "a topic that is not UTF-8": (u32s(1) + b"\xff" + bytes(3) + u32s(0, 0), 1, VALUES | TOPIC),
+    "topics that are not UTF-8": (
+        u32s(0, 1) + b"\xff" + bytes(7) + u32s(0, 0),
+        1,
+        VALUES | TOPICS,
+    ),
+    "topics cut inside a character": (
+        u32s(0, 1, 2) + PAD4 + "ü".encode() + bytes(6) + u32s(0, 0, 0) + PAD4,
+        2,
+        VALUES | TOPICS,
+    ),
+    "a header's name that is not UTF-8": (
+        u32s(0, 1) + u32s(0, 1) + b"\xff" + bytes(7) + u32s(0, 0) + u32s(0, 0),
+        1,
+        VALUES | HEADERS,
+    ),
+    "header offsets that fall": (
+        u32s(0, 1, 0) + PAD4 + u32s(0) + PAD4 + u32s(0) + PAD4 + u32s(0, 0, 0) + PAD4,
+        2,
+        VALUES | HEADERS,
+    ),
+    "more headers than there is room for": (u32s(0, 2**31) + u32s(0, 0), 1, VALUES | HEADERS),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED.values(), ids=MALFORMED)
+def test_nonsense_under_a_right_hash_is_malformed(case):
+    body, count, bits = case
+    with pytest.raises(Malformed):
+        decode_columns(memoryview(body), count, bits)
+
+
+def test_offsets_that_fall_are_malformed_where_numpy_looks_too():
+    n = 2 * speed._NUMPY_PAYS
+    offsets = list(range(n + 1))
+    offsets[n // 2] = 0
+    with pytest.raises(Malformed, match="offsets fall"):
+        decode_columns(memoryview(u32s(*offsets) + PAD4 + bytes(n)), n, VALUES)
+
+
+def test_a_count_of_four_billion_allocates_nothing():
+    with pytest.raises(Malformed):
+        decode_columns(memoryview(bytes(64)), 2**32 - 1, KNOWN)
+
+
+def test_a_null_entry_is_null_whatever_its_bytes():
+    body = b"\0" + bytes(7) + u32s(0, 2) + b"xx"
+    decoded = decode_columns(memoryview(body), 1, VALUES | VALUE_NULLS)
+    assert [record.value for record in records_of(decoded)] == [None]

@@ -1,0 +1,596 @@
+"""FORMAT.md is normative: its tables, labels, pictures and hex are compared with the code."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import struct
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+import pytest
+import xxhash
+
+import aolog
+import aolog.format.format1
+from aolog.format import columns, compression, format1, frame, slab
+from aolog.format.slab import Index, Seal, SlabHeader
+from aolog.log import cursor_file, walk
+from aolog.log.cursor_file import COPIES, Position
+from aolog.record import GapReason
+from aolog.storage.files import File, Storage
+from aolog.write import validate
+from aolog.write.recovery import Case
+
+DOCUMENT = (Path(aolog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
+SALT = 0x0BADCAFE
+BEGIN = slab.DATA_BEGIN
+
+TYPES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
+
+
+# --- reading the document -------------------------------------------------------------------
+
+
+def section(heading: str) -> str:
+    """The text under a heading, up to the next of the same depth or above."""
+    depth = len(heading) - len(heading.lstrip("#"))
+    _, text = f"\n{DOCUMENT}".split(f"\n{heading}\n")
+    return re.split(rf"\n#{{1,{depth}}} ", text, maxsplit=1)[0]
+
+
+def rows(text: str, head: str) -> list[list[str]]:
+    """Rows of the text's table whose first column is headed so."""
+    for table in re.findall(r"^\|.*(?:\n\|.*)*", text, re.MULTILINE):
+        cells = [
+            [cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n")
+        ]
+        if cells[0][0] == head:
+            return cells[2:]
+    raise AssertionError(f"no table headed {head!r}")
+
+
+class Field(NamedTuple):
+    offset: int
+    size: int
+    type: str
+    name: str
+    meaning: str
+
+    def unpack(self, structure: bytes) -> int | bytes:
+        raw = structure[self.offset : self.offset + self.size]
+        return raw if self.type == "bytes" else struct.unpack(f"<{TYPES[self.type]}", raw)[0]
+
+
+def fields(heading: str) -> dict[str, Field]:
+    text = section(heading).split("\n### ")[0]
+    listed = [
+        Field(int(offset), int(size), type_, name, meaning)
+        for offset, size, type_, name, meaning in rows(text, "offset")
+    ]
+    return {field.name: field for field in listed}
+
+
+def struct_layout(layout: struct.Struct) -> list[tuple[int, int]]:
+    """(offset, size) of each field of a little-endian structure."""
+    codes = re.findall(r"\d*[a-zA-Z]", layout.format)
+    sizes = [struct.calcsize(f"<{code}") for code in codes]
+    return list(zip(accumulate([0, *sizes]), sizes, strict=False))
+
+
+def hex_lines(text: str) -> dict[int, bytes]:
+    """Bytes of a fenced listing, by the offset that begins each line."""
+    found = re.findall(
+        r"^ {0,4}(\d+):?  ?((?:[0-9a-f]{2} )*[0-9a-f]{2})(?=  |$)", text, re.MULTILINE
+    )
+    return {int(offset): bytes.fromhex(octets) for offset, octets in found}
+
+
+# --- the example ----------------------------------------------------------------------------
+
+
+def frame_a() -> bytes:
+    parts, _ = frame.encode_frame(
+        BEGIN,
+        SALT,
+        [b"hello"],
+        flags=frame.FLAG_DURABLE,
+        timestamp_us=1_700_000_000_000_000,
+        count=1,
+    )
+    return b"".join(parts)
+
+
+def frame_b() -> bytes:
+    bits, parts = columns.encode_columns([b"v1", None], keys=[b"k1", None])
+    encoded, _ = frame.encode_frame(
+        BEGIN + len(frame_a()),
+        SALT,
+        parts,
+        timestamp_us=1_700_000_001_000_000,
+        ordinal=1,
+        count=2,
+        columns=bits,
+    )
+    return b"".join(encoded)
+
+
+def example_listing() -> dict[int, bytes]:
+    return hex_lines(section("## A worked example"))
+
+
+def test_the_worked_examples_hex_is_what_the_code_writes():
+    listing = example_listing()
+    starts = sorted(listing)
+    for at, following in pairwise(starts):
+        assert at + len(listing[at]) == following, f"a hole in the listing behind {at}"
+    assert starts[0] == BEGIN
+    assert b"".join(listing[at] for at in starts) == frame_a() + frame_b()
+
+
+def test_the_worked_examples_annotations_stand_at_the_fields_offsets():
+    annotated = {
+        int(offset): name
+        for offset, name in re.findall(
+            r"^(\d+)  (?:[0-9a-f]{2} )+ +(\w+)", section("## A worked example"), re.MULTILINE
+        )
+    }
+    for begin in (BEGIN, BEGIN + len(frame_a())):
+        for field in fields("## Frame header").values():
+            assert annotated[begin + field.offset] == field.name
+
+
+def test_the_worked_examples_addresses_are_those_that_a_reader_gives(tmp_path):
+    path = slab_file(tmp_path, frame_a() + frame_b())
+    with aolog.Reader(path) as reader:
+        assert [(r.address, r.key, r.value) for r in reader] == [
+            (8192, None, b"hello"),
+            (8240, b"k1", b"v1"),
+            (8241, None, None),
+        ]
+    assert "addresses are 8240 and 8241; 8242 to 8343 mean the next frame" in DOCUMENT
+    assert frame.frame_len(58) == 8344 - 8240
+
+
+def test_every_single_flipped_bit_of_the_worked_example_is_seen():
+    for begin, intact in ((BEGIN, frame_a()), (BEGIN + len(frame_a()), frame_b())):
+        for bit in range(8 * len(intact)):
+            flipped = bytearray(intact)
+            flipped[bit // 8] ^= 1 << bit % 8
+            header = frame.decode_header(bytes(flipped), 0, begin, SALT)
+            assert header is None or not frame.body_matches(header, bytes(flipped[40:]))
+
+
+def test_the_compressed_examples_hex_is_a_body_of_the_two_records_it_names():
+    pytest.importorskip("lz4.block", reason="the compression extra is not installed")
+    table = fields("### Compressed body")
+    assert [(f.offset, f.size) for f in table.values()] == struct_layout(compression._LENGTHS)
+    listing = hex_lines(section("### Compressed body"))
+    for at, following in pairwise(sorted(listing)):
+        assert at + len(listing[at]) == following, f"a hole in the listing behind {at}"
+    body = b"".join(listing.values())
+    assert (table["raw_len"].unpack(body), table["packed_len"].unpack(body)) == (316, len(body) - 8)
+    raw = compression.unpack(0x20, memoryview(body))
+    bits, parts = columns.encode_columns([b"ab" * 100, b"ab" * 50])
+    assert (bits, raw) == (columns.VALUES, b"".join(parts))
+    assert f"as {len(body)}. The frame's flags are `20`, its `body_len` is {len(body)}" in DOCUMENT
+
+
+def test_the_codecs_are_the_documents():
+    listed = {name: int(n) for n, name, _ in rows(section("### Compressed body"), "codec")}
+    assert listed == compression.CODECS
+    rules = section("### Compressed body")
+    assert f"raw_len is not above {compression.EXPANSION_MAX} " in rules
+    assert f"below {compression.RAW_LEN_MIN} bytes" in rules
+    assert compression.RAW_LEN_MAX == 2**30
+    assert "1 to 2^30" in fields("### Compressed body")["raw_len"].meaning
+    assert "where less than an eighth" in rules
+    assert compression._SAVED_MIN == 8
+
+
+def test_a_slab_says_in_its_version_whether_bodies_may_be_compressed():
+    table = fields("## Slab header")
+    for compressed in (False, True):
+        copy = HEADER._replace(compressed=compressed).encode()
+        assert table["version"].unpack(copy) == 2 + compressed
+    assert table["version"].meaning.startswith("2; 3 where")
+
+
+def test_format_1s_example_is_what_the_code_writes():
+    listing = hex_lines(section("## Format 1"))
+    assert b"".join(listing.values()) == b"".join(format1.encode_record(b"hello"))
+    assert list(listing) == [0, 4, 8]
+
+
+# --- field tables ---------------------------------------------------------------------------
+
+HEADER = SlabHeader(
+    topic_uuid=bytes(range(16)),
+    base=0x0101_0101_0101_0108,
+    base_ordinal=2,
+    salt=3,
+    epoch=4,
+    created_us=-5,
+    slab_bytes=6,
+    reach=7,
+    predecessor_base=8,
+    predecessor_end=9,
+    predecessor_cut=10,
+    greatest_before_us=-11,
+    boot_id=bytes(range(100, 116)),
+    inode=12,
+    synced=True,
+    ordinal_unsure=True,
+    topic="größe",
+)
+
+
+def assert_contiguous(table: dict[str, Field], size: int) -> None:
+    end = 0
+    for field in table.values():
+        assert field.offset == end, f"{field.name} begins at {field.offset}, not {end}"
+        assert field.type == "bytes" or struct.calcsize(TYPES[field.type]) == field.size
+        end += field.size
+    assert end == size
+
+
+def test_the_slab_header_has_its_fields_where_the_document_says():
+    table = fields("## Slab header")
+    assert_contiguous(table, slab.HEADER_LEN)
+    layout = struct_layout(slab._HEADER)
+    assert [(f.offset, f.size) for f in table.values()][: len(layout)] == layout
+    copy = HEADER.encode()
+    says = {name: field.unpack(copy) for name, field in table.items()}
+    for name in [
+        "topic_uuid",
+        "base",
+        "base_ordinal",
+        "salt",
+        "epoch",
+        "created_us",
+        "predecessor_base",
+        "predecessor_end",
+        "predecessor_cut",
+        "greatest_before_us",
+        "slab_bytes",
+        "reach",
+        "boot_id",
+        "inode",
+    ]:
+        assert says[name] == getattr(HEADER, name), name
+    assert says["magic"] == slab.MAGIC == bytes.fromhex(table["magic"].meaning.strip("`"))
+    assert (says["version"], says["header_len"]) == (slab.VERSION_PLAIN, slab.HEADER_LEN)
+    assert says["flags"] == slab.FLAG_SYNCED | slab.FLAG_ORDINAL_UNSURE
+    assert isinstance(says["topic"], bytes)
+    assert says["topic"][: int(says["topic_len"])].decode() == HEADER.topic
+    assert says["zeros"] == bytes(table["zeros"].size)
+    assert says["hash"] == xxhash.xxh32_intdigest(copy[:508])
+    assert table["topic"].size == slab.TOPIC_LEN_MAX
+
+
+def test_the_prelude_is_two_copies_at_the_documents_offsets():
+    prelude = HEADER.encode_prelude()
+    text = section("## Slab header")
+    assert "512 bytes at offset 0 and the same 512 bytes at offset 4096" in text
+    assert "Frames begin at offset 8192" in text
+    assert slab.HEADER_COPIES == (0, 4096)
+    assert prelude == (HEADER.encode() + bytes(4096 - 512)) * 2
+    assert len(prelude) == slab.DATA_BEGIN == 8192
+
+
+def test_the_frame_header_has_its_fields_where_the_document_says():
+    table = fields("## Frame header")
+    assert_contiguous(table, frame.FRAME_HEADER_LEN)
+    assert [(f.offset, f.size) for f in table.values()] == struct_layout(frame._HEADER)
+    parts, _ = frame.encode_frame(
+        4096 * 8,
+        SALT,
+        [b"body"],
+        kind=frame.KIND_RECORDS,
+        flags=frame.FLAG_DURABLE,
+        timestamp_us=-7,
+        ordinal=8,
+        count=9,
+        columns=10,
+    )
+    head = bytes(parts[0])
+    says = {name: field.unpack(head) for name, field in table.items()}
+    assert says == {
+        "magic": frame.MAGIC,
+        "kind": frame.KIND_RECORDS,
+        "flags": frame.FLAG_DURABLE,
+        "body_len": 4,
+        "body_hash": xxhash.xxh3_64_intdigest(b"body\0\0\0\0"),
+        "timestamp_us": -7,
+        "ordinal": 8,
+        "count": 9,
+        "columns": 10,
+        "head_hash": xxhash.xxh32_intdigest(head[:36], SALT ^ 4096),
+    }
+    assert "seed (salt XOR offset / 8) mod 2^32" in table["head_hash"].meaning
+
+
+def test_the_seal_has_its_fields_where_the_document_says():
+    index = Index([8192, 24576], [0, 5], [slab.NO_TIMESTAMP, 77])
+    seal = Seal(HEADER, records=1, frames=2, least_us=-3, greatest_us=4, headers_hash=5)
+    seal.index = index
+    parts = slab.encode_seal(seal, 4096, flags=frame.FLAG_DURABLE, timestamp_us=0)
+    body = b"".join(parts[1:])
+    summary = fields("### Summary")
+    assert_contiguous(summary, slab._SUMMARY.size)
+    says = {name: field.unpack(body) for name, field in summary.items()}
+    assert says == {
+        "records": 1, "frames": 2, "least_us": -3, "greatest_us": 4, "headers_hash": 5,
+        "entries": 2, "zero": 0,
+    }  # fmt: skip  # a table
+    assert body[48:560] == HEADER.encode()
+    assert body[560:600] == struct.pack("<2Q2q2I", 8192, 24576, slab.NO_TIMESTAMP, 77, 0, 5)
+    assert len(body) == 600 + slab.TRAILER_LEN
+    trailer = fields("### Trailer")
+    assert_contiguous(trailer, slab.TRAILER_LEN)
+    says = {name: field.unpack(body[-24:]) for name, field in trailer.items()}
+    assert says["magic"] == slab.TRAILER_MAGIC == trailer["magic"].meaning.strip("`").encode()
+    assert (says["seal_offset"], says["salt"]) == (4096, HEADER.salt)
+    assert says["hash"] == xxhash.xxh32_intdigest(body[-24:-4])
+
+
+def test_the_cursor_file_has_its_fields_where_the_document_says(tmp_path):
+    table = fields("## Cursor file")
+    assert_contiguous(table, cursor_file._COPY.size)
+    position = Position(11, 12, bytes(range(16)), 13, protects=True, committed_us=-14)
+    copy = cursor_file._encode(position, 15)
+    says = {name: field.unpack(copy) for name, field in table.items()}
+    assert says == {
+        "magic": b"AOCURSOR", "version": 1, "flags": 1, "epoch": 13, "sequence": 15,
+        "topic_uuid": bytes(range(16)), "address": 11, "ordinal": 12, "committed_us": -14,
+        "hash": xxhash.xxh32_intdigest(copy[:64]),
+    }  # fmt: skip  # a table
+    assert (
+        cursor_file._encode(position._replace(ordinal=None, protects=False), 0)[10:12] == b"\x02\0"
+    )
+    assert COPIES == (0, 4096)
+    with cursor_of(tmp_path) as file:
+        assert file.stat().size == 8192
+
+
+class cursor_of:  # noqa: N801 -- read as a word
+    """A log's cursor file after one commit."""
+
+    def __init__(self, path: Path) -> None:
+        with aolog.Writer(path) as log:
+            log.append(b"x")
+        with aolog.Reader(path, cursor="c") as reader:
+            reader.commit()
+        self.file = Storage().open_read(f"{path}/cursors/c.cursor")
+
+    def __enter__(self) -> File:
+        return self.file
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+def test_format_1s_frame_has_its_fields_where_the_document_says():
+    table = fields("## Format 1")
+    assert_contiguous(table, format1.FRAME_HEADER_LEN)
+    head = bytes(format1.encode_record(b"hello")[0])
+    says = {name: field.unpack(head) for name, field in table.items()}
+    assert says == {"length": 5, "hash": xxhash.xxh32_intdigest(b"hello")}
+
+
+def test_the_columns_bits_are_the_documents_in_its_order():
+    listed = [(name, int(bit, 16)) for bit, name, _ in rows(section("## Body"), "bit")]
+    assert {name: getattr(columns, name) for name, _ in listed} == dict(listed)
+    assert sum(bit for _, bit in listed) == columns.KNOWN
+    body = columns.encode_columns(
+        [b"value"],
+        timestamps=[0x7473],
+        keys=[b"key"],
+        topics=["topic"],
+        headers=[(("name", b"data"),)],
+    )[1]
+    joined = b"".join(body)
+    order = [joined.index(word) for word in (b"st", b"key", b"topic", b"name", b"data", b"value")]
+    assert order == sorted(order)
+
+
+def test_the_kinds_are_the_documents():
+    listed = {int(n): name for n, name, _ in rows(section("## Frame header"), "kind")}
+    assert listed == {
+        frame.KIND_RECORDS: "records",
+        frame.KIND_MARK: "mark",
+        frame.KIND_SEAL: "seal",
+    }
+    assert set(listed) == set(frame.FLAGS_NEVER)
+
+
+# --- constants, labels, reasons -------------------------------------------------------------
+
+CONSTANTS = rows(section("## Constants"), "name")
+
+
+@pytest.mark.parametrize(("name", "value"), [(c[0].strip("`"), c[1]) for c in CONSTANTS])
+def test_a_constant_of_the_document_is_the_codes(name, value):
+    module, attribute = name.split(".")
+    assert getattr(importlib.import_module(f"aolog.format.{module}"), attribute) == int(value)
+
+
+def test_numbers_in_the_documents_sentences_are_the_codes():
+    from aolog.write.opening import _REACH_SPARE
+
+    assert _REACH_SPARE == 2**32 + 2**24
+    assert "`slab_bytes + slab_bytes // 8 + 2^32 + 2^24`" in DOCUMENT
+    assert frame.BODY_LEN_MAX == 2**32 - 49
+    assert validate.RECORD_BYTES_MAX < frame.BODY_LEN_MAX
+    assert format1.PAYLOAD_LEN_MAX == 0xFF000000 < int.from_bytes(slab.MAGIC[:4], "little")
+    assert walk.QueuefkaWalker.RESYNC_BYTES_MAX == 16 << 20
+    from aolog.log.directory import FORMAT_PROBES
+
+    assert f"first {FORMAT_PROBES} slabs" in section("### How a slab's format is told")
+
+
+def test_the_recovery_tables_labels_are_the_codes():
+    listed = [label for label, *_ in rows(section("## Recovery"), "case")]
+    assert listed == [case.value for case in Case]
+
+
+def test_every_row_of_recoverys_own_table_stands_in_the_document():
+    from aolog.write import recovery
+
+    stated = re.findall(r"^    (@\w \w+)", recovery.__doc__ or "", re.MULTILINE)
+    assert stated == [case.value for case in Case]
+
+
+def test_the_documents_gap_reasons_are_the_codes_in_their_order():
+    listed = [reason.strip("`") for reason, _ in rows(section("## Reading"), "reason")]
+    assert listed[:3] == ["torn", "corrupt", "torn_or_corrupt"]
+    assert sorted(listed) == sorted(get_args(GapReason))
+    from aolog.read.scan import _MILD_TO_GRAVE
+
+    order = ", ".join(f"`{reason}`" for reason in _MILD_TO_GRAVE)
+    assert f"in the order {order}." in DOCUMENT
+
+
+def test_the_directorys_names_are_the_codes():
+    from aolog.log.cursor_file import cursor_path
+    from aolog.log.directory import ASIDE_DIRECTORY, RETENTION_LOCK
+    from aolog.log.listing import PENDING_SUFFIX
+    from aolog.maintenance import aside
+
+    listed = {name.strip("`") for name, _ in rows(section("## Directory"), "name")}
+    assert listed == {
+        slab.slab_name(0).replace("0" * 20, "%020d"),
+        slab.slab_name(0).replace("0" * 20, "%020d") + ".tmp",
+        cursor_path("", "NAME").lstrip("/"),
+        f"{ASIDE_DIRECTORY}/%020d.torn",
+        f"{ASIDE_DIRECTORY}/{aside.directory_name(0)}".replace("0000", "NNNN") + "/",
+        RETENTION_LOCK,
+        f"JOB.UNIQUE.DEPTH{PENDING_SUFFIX}",
+    }
+
+
+def test_the_manifests_lines_are_the_codes():
+    from aolog.format.slab import NO_BASE
+    from aolog.log.directory import MANIFEST_NAME
+    from aolog.log.manifest import (
+        DEPTH_MAX,
+        VERSION,
+        Manifest,
+        Place,
+        encode_manifest,
+        pending_name,
+    )
+
+    text = section("### Manifest")
+    assert text.startswith(f"\n`{MANIFEST_NAME}`, in the root")
+    manifest = Manifest({"ID": 7}, {"NAME": Place("NAME", 8)})
+    shapes = encode_manifest(manifest).decode().splitlines()
+    shapes[-1] = '{"xxh3": HEX}'
+    listed = [line.strip("`") for line, _ in rows(text, "line")]
+    assert listed[0] == f'{{"aolog_manifest": {VERSION}}}'
+    assert [
+        line.replace("ADDRESS", "8").replace(": ID", ': "ID"').replace(": NAME", ': "NAME"')
+        .replace(": N}", ": 7}")
+        for line in listed
+    ] == shapes  # fmt: skip  # one chain
+    assert pending_name("JOB", "UNIQUE", 1).replace("1", "DEPTH") in DOCUMENT
+    assert f"0 to {DEPTH_MAX}" in DOCUMENT
+    assert NO_BASE == 2**64 - 1
+
+
+# --- pictures of damage ---------------------------------------------------------------------
+
+
+def pictures() -> dict[str, bytes]:
+    """The slab's bytes from 8192 on, a picture each: its listing laid over the example."""
+    text = section("### What torn and corrupt look like")
+    example = frame_a() + frame_b()
+    ends = {"A": BEGIN + len(frame_a()), "B": BEGIN + len(example)}
+    drawn: dict[str, bytearray] = {}
+    label = ""
+    for line in text.split("```")[1].splitlines():
+        match = re.match(r"(\w\d)?\s+(\d+): (.*)", line)
+        if not match:
+            continue
+        label = match[1] or label
+        picture = drawn.setdefault(label, bytearray())
+        at = int(match[2])
+        assert BEGIN + len(picture) == at, f"{label} has a hole before {at}"
+        if match[3].startswith("all of A"):
+            picture += frame_a()
+        if "all of B" in match[3]:
+            at = BEGIN + len(picture)
+            picture += example[at - BEGIN : ends["B"] - BEGIN]
+        if match[3].startswith("all"):
+            continue
+        for octet in re.match(r"(?:(?:[0-9a-f]{2}|\.\.)(?: |$))*", match[3])[0].split():
+            at = BEGIN + len(picture)
+            picture.append(example[at - BEGIN] if octet == ".." else int(octet, 16))
+    return {label: bytes(picture) for label, picture in drawn.items()}
+
+
+def outcomes() -> dict[str, list[str]]:
+    found = rows(section("### What torn and corrupt look like"), "picture")
+    return {label: cells for label, *cells in found}
+
+
+def slab_file(directory: Path, frames: bytes) -> str:
+    """A log whose only slab holds these bytes behind a header that suits the file."""
+    storage = Storage()
+    file = storage.create(f"{directory}/{slab.slab_name(0)}")
+    header = SlabHeader(
+        topic_uuid=bytes(16),
+        base=0,
+        base_ordinal=0,
+        salt=SALT,
+        epoch=1,
+        created_us=0,
+        slab_bytes=1 << 20,
+        reach=1 << 33,
+        boot_id=storage.boot_id(),
+        inode=file.stat().inode,
+    )
+    file.pwrite_all([header.encode_prelude(), frames], 0)
+    file.close()
+    return str(directory)
+
+
+def words(outcome: walk.Outcome) -> str:
+    """As the table's second column says it."""
+    if isinstance(outcome, walk.Damage):
+        return f"damage [{outcome.begin}, {outcome.end})"
+    if isinstance(outcome, walk.Tail):
+        blank = ", blank" if outcome.blank and outcome.end > outcome.begin else ""
+        return f"pending at {outcome.begin}{blank}" if outcome.end > outcome.begin else "end"
+    return "frame"
+
+
+def test_every_picture_has_a_row_and_the_other_way_round():
+    assert list(pictures()) == list(outcomes())
+    assert len(pictures()) >= 8
+
+
+@pytest.mark.parametrize("label", list(pictures()))
+def test_a_picture_of_damage_is_what_the_table_says(label, tmp_path):
+    until, by_writer, then = outcomes()[label]
+    path = slab_file(tmp_path, pictures()[label])
+    file = Storage().open_read(f"{path}/{slab.slab_name(0)}")
+    walker = walk.Walker(file, SALT, BEGIN)
+    seen = [words(walker.next()) for _ in range(3)]
+    file.close()
+    assert next(what for what in seen if what not in {"frame", "end"}) == until
+    with aolog.Writer(path) as log:
+        assert log.opening.case == by_writer
+    told: list[str] = []
+
+    def tell(gap: aolog.Gap) -> None:
+        lost = "unknown" if gap.records_lost is None else gap.records_lost
+        told.append(f"gap [{gap.begin}, {gap.end}) {gap.reason}, {lost}")
+
+    with aolog.Reader(path, on_gap=tell) as reader:
+        for record in reader:
+            name = {8192: "A", 8240: "B", 8241: "B"}[record.address]
+            told += [name] if told[-1:] != [name] else []
+        told += [] if reader.gaps else ["no gap"]
+    assert ", ".join(told) == then

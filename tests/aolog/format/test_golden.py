@@ -1,0 +1,279 @@
+"""The golden log of format 2: made anew byte for byte, and read to what was appended.
+
+A golden never changes within a version of the format: it stands for logs that are on disks.
+Whoever changes the format leaves it as it is, and adds another beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from itertools import pairwise
+from operator import or_
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.format import columns
+from aolog.format.frame import KIND_MARK, KIND_RECORDS, KIND_SEAL, Frame
+from aolog.format.slab import HEADER_COPIES, HEADER_LEN, decode_slab_header
+from aolog.log.directory import Log, Slab
+from aolog.log.walk import Tail
+from aolog.record import Gap
+from aolog.storage.files import Storage
+from aolog.write import recovery
+from tests.golden.format2 import make
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "format2"
+RECORDS = [make.from_json(fields) for fields in json.loads((GOLDEN / "records.json").read_text())]
+SLABS = sorted(path.name for path in GOLDEN.glob("log/*.slab"))
+END = RECORDS[-1].address - RECORDS[-1].address % 8 + 128  # of the last frame, two records
+LAST_BASE = int(Path(SLABS[-1]).stem)
+
+
+@pytest.fixture
+def copy(tmp_path) -> str:
+    """A log that may be changed. Its inodes and its boot are not those of its headers."""
+    shutil.copytree(GOLDEN / "log", tmp_path / "copy")
+    return str(tmp_path / "copy")
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def frames(slab: Slab) -> list[Frame]:
+    walker, found = slab.walker(), []
+    while not isinstance(outcome := walker.next(), Tail):
+        assert isinstance(outcome, Frame)
+        found.append(outcome)
+    return found
+
+
+@pytest.fixture
+def slabs():
+    log = Log(str(GOLDEN / "log"), Storage())
+    yield [log.slab(i) for i in range(len(log.bases))]
+    log.close()
+
+
+# --- made -----------------------------------------------------------------------------------
+
+
+def test_the_writer_still_makes_the_golden_log_byte_for_byte(tmp_path):
+    make.make(tmp_path)
+    made, golden = contents(tmp_path), contents(GOLDEN)
+    assert sorted(made) == sorted(name for name in golden if name.startswith(("log/", "records")))
+    for name, octets in made.items():
+        assert octets == golden[name], f"{name} is made differently"
+
+
+def test_the_golden_log_is_small_enough_to_keep():
+    assert sum(map(len, contents(GOLDEN / "log").values())) < 64 << 10
+
+
+def test_the_golden_log_has_every_kind_of_frame_and_every_column(slabs):
+    found = [frame for slab in slabs for frame in frames(slab)]
+    assert {frame.header.kind for frame in found} == {KIND_RECORDS, KIND_MARK, KIND_SEAL}
+    assert reduce(or_, (frame.header.columns for frame in found)) == columns.KNOWN
+    assert any(f.header.columns == 0 and f.header.kind == KIND_RECORDS for f in found)
+    assert {frame.header.flags for frame in found} == {0, 1}
+
+
+def test_the_golden_slabs_follow_one_another_in_one_epoch(slabs):
+    headers = [slab.header for slab in slabs]
+    for before, after in pairwise(headers):
+        assert after.predecessor_base == before.base
+        assert after.predecessor_end == after.base
+    assert {header.epoch for header in headers} == {1}
+    assert len({header.topic_uuid for header in headers}) == 1
+    assert len({header.salt for header in headers}) == 3
+    assert {header.topic for header in headers} == {"orders"}
+    for slab, header in zip(slabs, headers, strict=True):
+        copies = [decode_slab_header(slab.file.pread(HEADER_LEN, at)) for at in HEADER_COPIES]
+        assert copies == [header, header]
+
+
+def test_the_golden_seals_say_what_is_in_their_slabs(slabs):
+    assert [slab.seal() is not None for slab in slabs] == [True, True, False]
+    for slab in slabs[:2]:
+        seal, inside = slab.seal(), frames(slab)
+        assert (seal.records, seal.frames) == (
+            sum(frame.header.records for frame in inside),
+            len(inside) - 1,
+        )
+        stamps = [r.timestamp for r in RECORDS if 0 <= r.address - slab.base < slab.limit]
+        assert (seal.least_us, seal.greatest_us) == (min(stamps), max(stamps))
+        assert seal.header == slab.header
+    assert len(slabs[0].seal().index.offsets) == 2
+
+
+# --- read -----------------------------------------------------------------------------------
+
+
+def test_a_reader_returns_what_was_appended():
+    with aolog.Reader(GOLDEN / "log") as reader:
+        assert list(reader) == RECORDS
+        assert reader.gaps == []
+        assert reader.tell() == END
+
+
+def test_a_reader_may_begin_at_every_record():
+    for i, record in enumerate(RECORDS):
+        with aolog.Reader(GOLDEN / "log", record.address) as reader:
+            assert list(reader) == RECORDS[i:]
+        with aolog.Reader(GOLDEN / "log") as reader:
+            assert reader.seek(ordinal=i) == record.address
+            assert list(reader) == RECORDS[i:]
+
+
+def test_an_address_between_records_is_the_next_ones():
+    addresses = [record.address for record in RECORDS]
+    with aolog.Reader(GOLDEN / "log") as reader:
+        for address in range(0, END, 13):
+            reader.seek(address)
+            record = reader.read()
+            expected = next((a for a in addresses if a >= address), None)
+            assert (None if record is None else record.address) == expected
+
+
+def test_a_reader_may_begin_at_a_time():
+    moments = sorted({record.timestamp for record in RECORDS})
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    for moment in [m + d for m in moments for d in (-1, 0, 1)]:
+        expected = next((r.address for r in RECORDS if r.timestamp >= moment), END)
+        start = epoch + timedelta(microseconds=moment)
+        with aolog.Reader(GOLDEN / "log", start) as reader:
+            assert reader.tell() == expected
+
+
+@pytest.mark.parametrize("max_bytes", [1, 4096, 1 << 20])
+def test_batches_hold_the_same_records_whatever_their_size(max_bytes):
+    with aolog.Reader(GOLDEN / "log") as reader:
+        batches = list(iter(lambda: reader.read_batch(max_bytes), None))
+    assert [record for batch in batches for record in batch] == RECORDS
+    addresses = [a for batch in batches for a in batch.addresses.tolist()]
+    assert addresses == [record.address for record in RECORDS]
+
+
+def test_arrow_holds_the_same_records():
+    pytest.importorskip("pyarrow", reason="the arrow extra is not installed")
+    with aolog.Reader(GOLDEN / "log") as reader:
+        batches = [b.to_arrow() for b in iter(lambda: reader.read_batch(1 << 20), None)]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert [
+        aolog.Record(
+            row["address"],
+            (row["timestamp"] - epoch) // timedelta(microseconds=1),
+            row["key"],
+            row["value"],
+            tuple((header["key"], header["value"]) for header in row["headers"]),
+            row["topic"],
+        )
+        for row in rows
+    ] == RECORDS
+
+
+def test_verify_finds_the_torn_tail_and_nothing_else():
+    report = aolog.verify(GOLDEN / "log")
+    assert report.ok
+    assert (report.records, report.slabs, report.gaps) == (len(RECORDS), 3, [])
+    assert (report.end, report.tail_bytes) == (END, make.TORN_BYTES)
+    assert report.problems == []
+
+
+def test_the_cursor_goes_on_behind_its_last_commit(copy):
+    with aolog.Reader(copy, cursor="reader") as reader:
+        assert list(reader) == RECORDS[10:]
+    (listed,) = aolog.cursors(copy)
+    assert (listed.name, listed.ordinal, listed.address) == ("reader", 10, RECORDS[10].address)
+    assert listed.lag.records == len(RECORDS) - 10
+
+
+def test_a_cursor_with_one_damaged_copy_goes_back_one_commit(copy):
+    path = Path(copy) / "cursors" / "reader.cursor"
+    octets = bytearray(path.read_bytes())
+    octets[4096 + 20 if octets[16] < octets[4096 + 16] else 20] ^= 1
+    path.write_bytes(octets)
+    with aolog.Reader(copy, cursor="reader") as reader:
+        assert list(reader) == RECORDS[9:]
+
+
+# --- written on -----------------------------------------------------------------------------
+
+
+def test_a_writer_mends_a_copy_and_goes_on_above_its_reach(copy):
+    before = contents(Path(copy))
+    with aolog.Writer(copy) as log:
+        assert log.opening.case == recovery.Case.UNSEALED_TORN.value
+        assert log.opening.epoch == 2
+        assert log.topic == "orders"
+        address = log.append(b"on")
+    reach = (28 << 10) + (28 << 7) + 2**32 + 2**24
+    assert address >= LAST_BASE + reach
+    with aolog.Reader(copy) as reader:
+        records = list(reader)
+        gaps = reader.gaps
+    assert records[:-1] == RECORDS
+    assert records[-1][:1] + records[-1][3:4] == (address, b"on")
+    assert gaps == [Gap(END, END + make.TORN_BYTES, "torn", None)]
+    aside = Path(copy) / "aside" / f"{END:020d}.torn"
+    last = before[SLABS[-1]]
+    assert aside.read_bytes() == last[END - LAST_BASE :]
+    assert (Path(copy) / SLABS[-1]).read_bytes() == last[: END - LAST_BASE]
+    after = contents(Path(copy))
+    assert all(after[name] == before[name] for name in [*SLABS[:2], "cursors/reader.cursor"])
+
+
+def test_every_slab_without_its_two_header_copies_is_read_by_its_seal(copy):
+    for name in SLABS[:2]:
+        with (Path(copy) / name).open("r+b") as file:
+            file.write(bytes(8192))
+    with aolog.Reader(copy) as reader:
+        assert list(reader) == RECORDS
+        assert reader.gaps == []
+
+
+def test_a_slab_that_lost_all_of_its_headers_is_a_gap_with_an_exact_count(copy):
+    path = Path(copy) / SLABS[0]
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.write(bytes(8192))
+        file.seek(-24, 2)
+        file.write(bytes(24))
+    lost = [record for record in RECORDS if record.address < size]
+    with aolog.Reader(copy) as reader:
+        assert list(reader) == RECORDS[len(lost) :]
+        assert reader.gaps == [Gap(0, size, "corrupt", len(lost))]
+
+
+def test_on_the_machine_that_wrote_it_a_writer_goes_on_right_behind_the_torn_end(copy):
+    with aolog.Writer(copy, storage=make.GoldenStorage()) as log:
+        assert log.opening.case == recovery.Case.UNSEALED_TORN.value
+        assert log.opening.next_base == (END + make.TORN_BYTES + 7) // 8 * 8
+
+
+@pytest.mark.parametrize("zeros", [0, 8, 5000])
+def test_zeros_behind_a_seal_are_cut_and_the_epoch_goes_on(copy, zeros):
+    """A writer that pre-allocates was killed between the seal and the truncation behind it."""
+    (Path(copy) / SLABS[2]).unlink()
+    (Path(copy) / "cursors" / "reader.cursor").unlink()
+    second = Path(copy) / SLABS[1]
+    sealed = second.read_bytes()
+    second.write_bytes(sealed + bytes(zeros))
+    with aolog.Writer(copy, storage=make.GoldenStorage()) as log:
+        case = recovery.Case.SEALED_TAIL if zeros else recovery.Case.SEALED
+        opening = log.opening
+    assert (opening.case, opening.epoch, opening.next_base) == (case.value, 1, LAST_BASE)
+    assert second.read_bytes() == sealed
+    with aolog.Reader(copy) as reader:
+        assert list(reader) == RECORDS[:-2]
+        assert reader.gaps == []

@@ -1,0 +1,425 @@
+"""Format 1: our logs are the Go program's, and the Go program's are ours.
+
+The goldens were made by `tests/golden/queuefka/gotool`, whose README says what that proves.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aolog
+from aolog.format import format1
+from aolog.format.slab import HEADER_COPIES, HEADER_LEN
+from aolog.record import Gap
+from aolog.write.recovery import Case
+from tests.aolog.conftest import slab_files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "queuefka"
+LOGS: dict[str, Any] = json.loads((GOLDEN / "payloads.json").read_text(encoding="utf-8"))
+WHOLE = ["small", "rolled", "exact"]
+TORN = LOGS["torn"]
+TORN_AT, TORN_END = TORN["torn"]["address"], TORN["end"]
+
+
+def pairs(records: list[dict[str, Any]]) -> list[tuple[int, bytes]]:
+    return [(record["address"], bytes.fromhex(record["hex"])) for record in records]
+
+
+def files(directory: Path | str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path(directory).iterdir() if path.is_file()}
+
+
+def read(path: Path | str, start: Any = "earliest", **options: Any) -> list[tuple[int, bytes]]:
+    with aolog.Reader(path, start, **options) as reader:
+        return [(record.address, record.value) for record in reader]
+
+
+def write(path: Path | str, payloads: list[bytes], slab_bytes: int) -> list[int]:
+    with aolog.Writer(path, format="queuefka", slab_bytes=slab_bytes) as log:
+        return [log.append(payload) for payload in payloads]
+
+
+@pytest.fixture
+def torn(tmp_path) -> str:
+    """A copy of the golden log with a torn frame and records appended behind it."""
+    shutil.copytree(GOLDEN / "torn", tmp_path / "torn")
+    return str(tmp_path / "torn")
+
+
+# --- bytes ----------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=1, max_size=300))
+def test_a_frame_is_a_length_a_hash_and_the_payload(payload):
+    head, body = format1.encode_record(payload)
+    assert bytes(head) == len(payload).to_bytes(4, "little") + xxhash.xxh32_intdigest(
+        payload
+    ).to_bytes(4, "little")
+    assert body == payload
+    length, stored = format1.decode_at(b"xx" + bytes(head), 2)
+    assert length == len(payload)
+    assert format1.payload_matches(stored, payload)
+    assert not format1.payload_matches(stored ^ 1, payload)
+
+
+def test_the_hash_is_the_one_that_queuefkas_own_test_names():
+    assert xxhash.xxh32_intdigest(b"This is only a test.") == 0x8E217FE1
+    assert bytes(format1.encode_record(b"This is only a test.")[0][4:]) == bytes.fromhex("e17f218e")
+
+
+@pytest.mark.parametrize(
+    ("record", "what"),
+    [
+        ((None, None, (), None, None), "null value"),
+        ((b"", None, (), None, None), "empty value"),
+        ((b"v", b"k", (), None, None), "key"),
+        ((b"v", b"", (), None, None), "key"),
+        ((b"v", None, (("h", b""),), None, None), "headers"),
+        ((b"v", None, (), 0, None), "timestamp"),
+        ((b"v", None, (), None, "t"), "topic"),
+    ],
+    ids=str,
+)
+def test_what_has_no_place_in_format_1_is_refused_and_named(record, what):
+    refused = format1.refusal(*record)
+    assert refused is not None
+    assert what in str(refused)
+
+
+def test_a_plain_value_is_not_refused():
+    assert format1.refusal(b"v", None, (), None, None) is None
+
+
+def test_a_refused_record_changes_nothing(tmp_path):
+    with aolog.Writer(tmp_path / "log", format="queuefka") as log:
+        log.append(b"before")
+        for refused in ({"value": None}, {"value": b""}, {"value": b"v", "key": b"k"}):
+            with pytest.raises(aolog.RecordRefused):
+                log.append(**refused)
+        with pytest.raises(aolog.RecordRefused):
+            log.append_many([b"good", None])
+        log.append(b"behind")
+    assert [value for _, value in read(tmp_path / "log")] == [b"before", b"behind"]
+
+
+# --- goldens --------------------------------------------------------------------------------
+
+
+def test_the_goldens_are_the_files_that_payloads_json_lists():
+    for name, log in LOGS.items():
+        found = files(GOLDEN / name)
+        assert {
+            slab["name"]: (slab["size"], slab["sha256"]) for slab in log["slabs"]
+        } == {slab: (len(octets), sha256(octets)) for slab, octets in found.items()}  # fmt: skip
+
+
+def sha256(octets: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(octets).hexdigest()
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_golden_is_read_to_its_records_and_addresses(name):
+    with aolog.Reader(GOLDEN / name) as reader:
+        records = list(reader)
+        assert reader.tell() == LOGS[name]["end"]
+        assert reader.gaps == []
+    assert [(r.address, r.value) for r in records] == pairs(LOGS[name]["records"])
+    assert {(r.timestamp, r.key, r.headers, r.topic) for r in records} == {(None, None, (), None)}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_golden_is_read_from_every_address(name):
+    expected = pairs(LOGS[name]["records"])
+    for address in range(LOGS[name]["end"] + 1):
+        rest = [(a, value) for a, value in expected if a >= address]
+        assert read(GOLDEN / name, address) == rest
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_golden_is_written_anew_byte_for_byte(name, tmp_path):
+    log = LOGS[name]
+    addresses = write(tmp_path / name, [p for _, p in pairs(log["records"])], log["slab_bytes"])
+    assert addresses == [address for address, _ in pairs(log["records"])]
+    assert files(tmp_path / name) == files(GOLDEN / name)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_golden_is_the_same_when_the_writer_is_closed_behind_each_record(name, tmp_path):
+    log = LOGS[name]
+    for address, payload in pairs(log["records"]):
+        assert write(tmp_path / name, [payload], log["slab_bytes"]) == [address]
+    assert files(tmp_path / name) == files(GOLDEN / name)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_verify_finds_a_golden_well(name):
+    report = aolog.verify(GOLDEN / name)
+    assert report.ok
+    assert (report.records, report.end, report.tail_bytes) == (
+        len(LOGS[name]["records"]),
+        LOGS[name]["end"],
+        0,
+    )
+
+
+def test_a_record_that_holds_a_slab_of_format_2_is_a_record(tmp_path):
+    """Where the second copy of a header would be."""
+    with aolog.Writer(tmp_path / "other") as writer:
+        writer.append(b"x")
+    header = next((tmp_path / "other").glob("*.slab")).read_bytes()[:HEADER_LEN]
+    first = b"first"
+    begin = 2 * format1.FRAME_HEADER_LEN + len(first)
+    held = bytes(HEADER_COPIES[1] - begin) + header
+    with aolog.Writer(tmp_path / "log", format="queuefka") as writer:
+        for value in (first, held, b"last"):
+            writer.append(value)
+    with next((tmp_path / "log").glob("*.slab")).open("rb") as file:
+        file.seek(HEADER_COPIES[1])
+        assert file.read(HEADER_LEN) == header
+    with aolog.Reader(tmp_path / "log") as reader:
+        assert [record.value for record in reader] == [first, held, b"last"]
+    aolog.Writer(tmp_path / "log", format="queuefka").close()
+
+
+# --- a torn frame ---------------------------------------------------------------------------
+
+
+def test_a_torn_frame_is_pending_while_its_slab_is_the_last():
+    with aolog.Reader(GOLDEN / "torn") as reader:
+        assert [(r.address, r.value) for r in reader] == pairs(TORN["records"])
+        assert reader.gaps == []
+        assert reader.tell() == TORN_AT
+    assert aolog.verify(GOLDEN / "torn").tail_bytes == TORN_END - TORN_AT
+
+
+def test_resynchronising_gives_what_was_appended_behind_a_torn_frame():
+    with aolog.Reader(GOLDEN / "torn", resync=True) as reader:
+        records = [(record.address, record.value) for record in reader]
+        gaps = reader.gaps
+    assert records == pairs(TORN["records"]) + pairs(TORN["behind_the_tail"])
+    first_behind = TORN["behind_the_tail"][0]["address"]
+    assert gaps == [Gap(TORN_AT, first_behind, "torn_or_corrupt", None)]
+
+
+def test_a_writer_keeps_what_stands_behind_a_torn_frame_and_goes_on_behind_it_all(torn):
+    before = files(torn)
+    with aolog.Writer(torn, format="queuefka") as log:
+        assert log.opening.case == Case.QUEUEFKA_BAD.value
+        assert log.append(b"on") == TORN_END
+    after = files(torn)
+    assert {name: after[name] for name in before} == before
+    with aolog.Reader(torn) as reader:
+        assert [(r.address, r.value) for r in reader] == [
+            *pairs(TORN["records"]),
+            (TORN_END, b"on"),
+        ]
+        assert reader.gaps == [Gap(TORN_AT, TORN_END, "torn_or_corrupt", None)]
+    assert read(torn, resync=True) == [
+        *pairs(TORN["records"]),
+        *pairs(TORN["behind_the_tail"]),
+        (TORN_END, b"on"),
+    ]
+
+
+@pytest.mark.parametrize("left", range(1, 13))
+def test_an_unfinished_end_is_set_aside_and_cut(torn, left):
+    path = Path(torn) / ("0" * 20 + ".slab")
+    whole = (GOLDEN / "small" / path.name).read_bytes()
+    path.write_bytes(whole[: TORN_AT + left])
+    with aolog.Writer(torn, format="queuefka") as log:
+        assert log.opening.case == Case.QUEUEFKA_TORN.value
+        assert log.opening.cut_bytes == left
+        assert log.append(b"on") == TORN_AT
+    assert path.read_bytes() == whole[:TORN_AT]
+    aside = Path(torn) / "aside" / f"{TORN_AT:020d}.torn"
+    assert aside.read_bytes() == whole[TORN_AT : TORN_AT + left]
+    with aolog.Reader(torn) as reader:
+        assert [(r.address, r.value) for r in reader] == [*pairs(TORN["records"]), (TORN_AT, b"on")]
+        assert reader.gaps == []
+
+
+@pytest.mark.parametrize("left", range(1, 13))
+def test_a_slab_torn_in_its_first_frame_is_emptied_and_used(tmp_path, left):
+    payloads = [b"12345"] * 4  # two frames of 13 a slab
+    write(tmp_path / "log", payloads, 20)
+    names = sorted(files(tmp_path / "log"))
+    assert len(names) == 3
+    last = tmp_path / "log" / names[-1]
+    last.write_bytes(b"".join(format1.encode_record(b"12345"))[:left])
+    assert write(tmp_path / "log", [b"on"], 20) == [4 * 13]
+    assert [value for _, value in read(tmp_path / "log")] == [*payloads, b"on"]
+
+
+@pytest.mark.parametrize("slab", [0, 1, 2])
+def test_a_length_damaged_to_look_like_another_format_costs_its_slab_only(tmp_path, slab):
+    """Its first four bytes exceed 0xFF000000, as those of a format-2 slab do."""
+    write(tmp_path / "log", [b"12345"] * 5, 20)
+    names = sorted(files(tmp_path / "log"))
+    with (tmp_path / "log" / names[slab]).open("r+b") as file:
+        file.write(b"\xff\xff\xff\xff")
+    assert write(tmp_path / "log", [b"on"], 20)[0] >= 4 * 13
+    values = [value for _, value in read(tmp_path / "log")]
+    assert values == [b"12345"] * (3 if slab < 2 else 4) + [b"on"]
+
+
+def test_a_tail_that_is_searched_in_vain_up_to_the_bound_is_not_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr("aolog.log.walk.QueuefkaWalker.RESYNC_BYTES_MAX", 100_000)
+    path = tmp_path / "log" / ("0" * 20 + ".slab")
+    path.parent.mkdir()
+    intact = b"".join(format1.encode_record(b"intact"))
+    claims = (5000).to_bytes(4, "little") * 4000
+    octets = intact + b"\0\0\0\x70" + bytes(4) + claims + intact * 1000
+    path.write_bytes(octets)
+    with aolog.Writer(tmp_path / "log", format="queuefka") as log:
+        assert log.opening.case == Case.QUEUEFKA_BAD.value
+    assert path.read_bytes() == octets
+
+
+def test_a_log_of_one_format_is_not_opened_as_the_other(tmp_path):
+    write(tmp_path / "one", [b"x"], 100)
+    with pytest.raises(aolog.UsageError, match='format="queuefka"'):
+        aolog.Writer(tmp_path / "one")
+    aolog.Writer(tmp_path / "two").close()
+    with pytest.raises(aolog.UsageError, match='format="aolog"'):
+        aolog.Writer(tmp_path / "two", format="queuefka")
+
+
+# --- the Go tool ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def gotool(tmp_path_factory):
+    """Runs gotool with lines on its standard input; its lines, and its exit status."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed: the Go side of format 1 is not tried")
+    program = tmp_path_factory.mktemp("gotool") / "gotool"
+    subprocess.run(["go", "build", "-o", program, "."], cwd=GOLDEN / "gotool", check=True)
+
+    def run(*arguments: object, lines: Sequence[str] = ()) -> tuple[list[str], int]:
+        ended = subprocess.run(
+            [program, *map(str, arguments)],
+            input="".join(line + "\n" for line in lines),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return ended.stdout.splitlines(), ended.returncode
+
+    return run
+
+
+PAYLOADS = [b"p%d" % i * (i % 7 + 1) for i in range(60)] + [bytes(range(256)), b"\0\0\0\0"]
+HEXES = [payload.hex() for payload in PAYLOADS]
+
+
+def go_lines(records: list[tuple[int, bytes]]) -> list[str]:
+    return [f"{address} {payload.hex()}" for address, payload in records]
+
+
+@pytest.mark.timeout(600)  # the first build compiles Go's own library
+def test_go_and_python_hash_alike(gotool):
+    lines, status = gotool("sum", lines=HEXES)
+    assert status == 0
+    assert lines == [f"{xxhash.xxh32_intdigest(payload):08x}" for payload in PAYLOADS]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("slab_bytes", [1, 64, 100, 1 << 20])
+def test_go_reads_what_python_wrote_from_every_record(gotool, tmp_path, slab_bytes):
+    addresses = write(tmp_path / "log", PAYLOADS, slab_bytes)
+    records = list(zip(addresses, PAYLOADS, strict=True))
+    for i in (0, 1, len(records) // 2, len(records) - 1):
+        assert gotool("read", tmp_path / "log", addresses[i]) == (go_lines(records[i:]), 0)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("slab_bytes", [1, 64, 100, 1 << 20])
+def test_python_reads_what_go_wrote(gotool, tmp_path, slab_bytes):
+    addresses, status = gotool("write", tmp_path / "log", slab_bytes, lines=HEXES)
+    assert status == 0
+    assert read(tmp_path / "log") == list(zip(map(int, addresses), PAYLOADS, strict=True))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("slab_bytes", [1, 64, 100, 1 << 20])
+def test_go_and_python_make_the_same_files_alone_and_by_turns(gotool, tmp_path, slab_bytes):
+    gotool("write", tmp_path / "go", slab_bytes, lines=HEXES)
+    write(tmp_path / "python", PAYLOADS, slab_bytes)
+    for begin in range(0, len(PAYLOADS), 10):
+        mine, its = PAYLOADS[begin : begin + 5], HEXES[begin + 5 : begin + 10]
+        write(tmp_path / "turns", mine, slab_bytes)
+        gotool("write", tmp_path / "turns", slab_bytes, lines=its)
+    assert files(tmp_path / "go") == files(tmp_path / "python") == files(tmp_path / "turns")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", WHOLE)
+def test_go_reads_the_goldens(gotool, name):
+    lines = go_lines(pairs(LOGS[name]["records"]))
+    assert gotool("read", GOLDEN / name, 0) == (lines, 0)
+
+
+@pytest.mark.timeout(600)
+def test_go_appends_behind_a_torn_tail_and_python_keeps_it_readable(gotool, tmp_path):
+    log, small = tmp_path / "log", GOLDEN / "small" / ("0" * 20 + ".slab")
+    log.mkdir()
+    (log / small.name).write_bytes(small.read_bytes()[:-3])
+    behind = [record["hex"] for record in TORN["behind_the_tail"]]
+    assert gotool("write", log, 1 << 20, lines=behind)[1] == 0
+    assert files(log) == files(GOLDEN / "torn")
+    write(log, [b"on"], 1 << 20)
+    assert read(log, resync=True)[-3:] == [
+        *pairs(TORN["behind_the_tail"]),
+        (TORN_END, b"on"),
+    ]
+    damaged = 3
+    assert gotool("read", log, 0) == (go_lines(pairs(TORN["records"])), damaged)
+    assert gotool("read", log, TORN_END) == (go_lines([(TORN_END, b"on")]), 0)
+
+
+@pytest.mark.timeout(600)
+def test_go_reads_a_log_whose_torn_end_python_cut(gotool, torn):
+    path = Path(torn) / ("0" * 20 + ".slab")
+    path.write_bytes(path.read_bytes()[: TORN_AT + 9])
+    write(torn, [b"on"], 1 << 20)
+    expected = [*pairs(TORN["records"]), (TORN_AT, b"on")]
+    assert read(torn) == expected
+    assert gotool("read", torn, 0) == (go_lines(expected), 0)
+
+
+def test_a_power_cut_that_takes_the_first_bytes_keeps_no_writer_out(log_path):
+    """What is left of them says nothing of the format, and the slab is long enough for a header."""
+    with aolog.Writer(log_path, format="queuefka", flush_seconds=None, sync="never") as writer:
+        for i in range(100):
+            writer.append(b"%03d" % i * 40)
+    slab = slab_files(log_path)[0]
+    data = slab.read_bytes()
+    assert len(data) > 8192
+    slab.write_bytes(bytes(512) + data[512:])
+    with aolog.Reader(log_path) as reader:
+        assert reader.read() is None
+        assert [(gap.begin, gap.end, gap.reason) for gap in reader.gaps] == [
+            (0, len(data), "torn_or_corrupt")
+        ]
+    with pytest.raises(aolog.AologError):
+        aolog.Writer(log_path)
+    assert slab.read_bytes() == bytes(512) + data[512:]
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        address = writer.append(b"behind")
+    with aolog.Reader(log_path) as reader:
+        assert [(record.address, record.value) for record in reader] == [(address, b"behind")]

@@ -1,0 +1,960 @@
+"""What runs once a record, compiled and in Python: both do the same, and each is tested."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import inspect
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from array import array
+from collections import deque
+from functools import partial
+from itertools import starmap
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aolog
+from aolog.format.native import speed
+
+ROOT = Path(__file__).parents[3]
+compiled = pytest.importorskip(
+    "aolog.format.native._speed", reason="no compiler: everything runs in Python"
+)
+bounded = settings(deadline=None, max_examples=100)
+VALUES = st.lists(st.binary(max_size=20), max_size=30)
+
+
+def offsets_of(values: list[bytes]) -> memoryview:
+    return memoryview(speed._column(values) or b"")[: 4 * len(values) + 4]
+
+
+class PythonTaker(speed.PythonGate):
+    """Notes what may not simply join."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._is_locked = self._lock._is_owned  # type: ignore[attr-defined]  # threading's own
+        self.passed_on: list[tuple[object, dict[str, object]]] = []
+
+    def _append(self, value: bytes | None, **other: Any) -> int:
+        self.passed_on.append((value, {k: v for k, v in other.items() if v not in (None, ())}))
+        return -1
+
+    def _append_value(self, value: bytes) -> int:
+        assert type(value) is bytes
+        return self._append(value)
+
+
+class CompiledTaker(compiled.Gate):  # type: ignore[misc]  # it has no type information
+    passed_on: list[tuple[object, dict[str, object]]]
+
+    def __init__(self) -> None:
+        self.passed_on = []
+
+    _append = PythonTaker._append
+    _append_value = PythonTaker._append_value
+
+
+TAKERS = [PythonTaker, CompiledTaker]
+BOTH_ROWS = [speed.PythonRows, compiled.Rows]
+
+
+@bounded
+@given(VALUES)
+def test_columns_and_measures_are_the_same(values):
+    column = compiled.column(values)
+    assert column == speed._column(values)
+    assert compiled.measure(values) == speed._measure(values)
+    begin = -(-(4 * len(values) + 4) // 8) * 8
+    offsets = array("I", column[: 4 * len(values) + 4])
+    assert list(offsets) == [len(b"".join(values[:n])) for n in range(len(values) + 1)]
+    assert column[4 * len(offsets) : begin].count(0) == begin - 4 * len(offsets)
+    assert column[begin:] == b"".join(values)
+
+
+@bounded
+@given(st.lists(st.integers(0, 3) | st.integers(0, 200) | st.none() | st.text(max_size=1)))
+def test_groups_are_the_same(objects):
+    known = [("t", one) for one in range(3)]  # equal ones that are not the same one
+    objects = [known[one] if one in (0, 1) else ("t", one) for one in objects]
+    expected: dict[object, list[int]] = {}
+    for i, one in enumerate(objects):
+        expected.setdefault(one, []).append(i)
+    for groups in (compiled.groups, speed._groups):
+        found = groups(objects)
+        assert list(found.items()) == list(expected.items())
+
+
+def test_groups_hold_what_they_know_and_let_it_go():
+    one, other = ("t", int("1")), ("t", int("1"))
+    before = sys.getrefcount(one), sys.getrefcount(other)
+    found = compiled.groups([one, other, one])
+    assert found == {("t", 1): [0, 1, 2]}
+    assert (sys.getrefcount(one), sys.getrefcount(other)) == (before[0] + 1, before[1])
+    del found
+    assert sys.getrefcount(one) == before[0]
+
+
+@pytest.mark.parametrize("groups", [compiled.groups, speed._groups])
+def test_what_cannot_be_grouped_is_refused(groups):
+    class Grave:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            objects.clear()
+            raise ValueError("no")
+
+    objects: list[object] = [Grave(), Grave(), 1]
+    with pytest.raises(ValueError, match="no"):
+        groups(objects)
+    with pytest.raises(TypeError, match="unhashable"):
+        groups([[]])
+    with pytest.raises(TypeError):
+        groups(None)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_null_has_no_place_in_a_column(at):
+    values: list[bytes | None] = [b"x", b"y"]
+    values.insert(at, None)
+    assert compiled.column(values) is None
+    assert speed._column(values) is None
+
+
+@pytest.mark.parametrize("odd", [None, bytearray(b"x"), "x", 1])
+def test_what_is_not_bytes_is_not_measured(odd):
+    assert compiled.measure([b"x", odd]) is None
+    assert speed._measure([b"x", odd]) is None
+
+
+@bounded
+@given(st.lists(st.lists(st.integers(0, 5) | st.integers(0, 2**32 - 1), max_size=200), max_size=4))
+def test_rising_is_the_same(columns):
+    for ordered in (False, True):
+        numbers = [[0, *(sorted(c) if ordered else c)] for c in columns]
+        views = [memoryview(array("I", column)) for column in numbers]
+        expected = all(column == sorted(column) for column in numbers)
+        assert compiled.rise(views) == expected
+        assert speed._rise(views) == expected
+
+
+def octets(kind: str, numbers: list[int]) -> memoryview:
+    return memoryview(array(kind, numbers).tobytes())
+
+
+def strings(entries: list[bytes | None]) -> tuple[Any, ...]:
+    """As in Arrow."""
+    present = [entry or b"" for entry in entries]
+    bits = bytearray((len(entries) + 7) // 8)
+    for i, entry in enumerate(entries):
+        bits[i >> 3] |= (entry is not None) << (i & 7)
+    validity = memoryview(bytes(bits)) if None in entries else None
+    return validity, offsets_of(present), memoryview(b"".join(present))
+
+
+TEXTS = st.text(max_size=4).map(str.encode)
+ROW = st.tuples(
+    st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.binary(max_size=3),
+    st.binary(max_size=3),
+    st.lists(st.tuples(TEXTS, st.none() | st.binary(max_size=3)), max_size=3),
+    st.none() | TEXTS,
+)
+
+
+@bounded
+@given(st.lists(ROW, max_size=20), st.integers(0, 2**62), st.data())
+def test_rows_are_the_same(rows, number, data):
+    first = data.draw(st.integers(0, len(rows)))
+    end = data.draw(st.integers(first, len(rows)))
+    pairs = [pair for row in rows for pair in row[3]]
+    columns = (
+        number,
+        octets("q", [row[0] for row in rows]),
+        strings([row[1] for row in rows]),
+        strings([row[2] for row in rows]),
+        (
+            offsets_of([b"x" * len(row[3]) for row in rows]),
+            strings([name for name, _ in pairs]),
+            strings([value for _, value in pairs]),
+        ),
+        strings([row[4] for row in rows]),
+    )
+    expected = [
+        aolog.Record(
+            number + i,
+            stamp,
+            key,
+            value,
+            tuple((name.decode(), one) for name, one in headers),
+            None if topic is None else topic.decode(),
+        )
+        for i, (stamp, key, value, headers, topic) in enumerate(rows)
+    ][first:end]
+    for kind in BOTH_ROWS:
+        made = list(kind(aolog.Record, "nqbbpt", columns, first, end))
+        assert made == expected
+        assert all(type(row) is aolog.Record for row in made)
+        for i, column in enumerate(columns):  # alone
+            entries = list(kind(None, "nqbbpt"[i], (column,), first, end))
+            assert entries == [row[i] for row in expected]
+        for i in (2, 3):
+            views = list(kind(None, "v", (columns[i],), first, end))
+            assert [None if v is None else bytes(v) for v in views] == [row[i] for row in expected]
+            assert [len(v or b"") for v in views] == [len(row[i] or b"") for row in expected]
+
+
+@bounded
+@given(st.lists(st.lists(st.none() | st.binary(max_size=3), max_size=5), max_size=5), st.data())
+def test_pieces_one_behind_the_other_are_one_column(pieces, data):
+    entries = [entry for piece in pieces for entry in piece]
+    first = data.draw(st.integers(0, len(entries)))
+    end = data.draw(st.integers(first, len(entries)))
+    column = [strings(piece) for piece in pieces]
+    expected = entries[first:end]
+    for kind in BOTH_ROWS:
+        assert list(kind(None, "b", (column,), first, end)) == expected
+        views = list(kind(None, "v", (column,), first, end))
+        assert [None if view is None else bytes(view) for view in views] == expected
+        seen: list[Any] = []
+
+        def see(view, entry, seen=seen):
+            seen.append((None if view is None else bytes(view), entry))
+
+        deque(starmap(see, kind(tuple, "vb", (column, column), first, end)), maxlen=0)
+        assert seen == list(zip(expected, expected, strict=True))
+        with pytest.raises(ValueError, match=r"fewer entries|not there"):
+            list(kind(None, "b", (column,), 0, len(entries) + 1))
+
+
+@bounded
+@given(st.lists(st.integers(0, 2**62), max_size=20), st.data())
+def test_totals_are_the_same(numbers, data):
+    column = array("q", numbers)
+    indices = data.draw(st.lists(st.sampled_from(range(len(numbers))))) if numbers else []
+    for chosen, asked in ((numbers, (column,)), ([numbers[i] for i in indices], (column, indices))):
+        if sum(chosen) >= 2**63:
+            for total in (compiled.total, speed._total):
+                with pytest.raises(OverflowError):
+                    total(*asked)
+        else:
+            expected = sum(chosen), max(chosen, default=0)
+            assert compiled.total(*asked) == speed._total(*asked) == expected
+
+
+@pytest.mark.parametrize("total", [compiled.total, speed._total])
+def test_what_cannot_be_added_up_is_refused(total):
+    numbers = array("q", [1, 2, 3])
+    with pytest.raises(IndexError):
+        total(numbers, [0, 3])
+    for index in (-1, 1 << 70):
+        with pytest.raises(IndexError):
+            total(numbers, [index])
+    with pytest.raises(OverflowError):
+        total(array("q", [1, -1]))
+    with pytest.raises(TypeError):
+        total(numbers, ["a"])
+
+    class Index:  # may do anything when it is asked
+        def __index__(self) -> int:
+            indices.clear()
+            return 0
+
+    indices = [Index(), 1]
+    with pytest.raises(TypeError):
+        total(numbers, indices)
+    assert len(indices) == 2
+    with pytest.raises(TypeError, match="i64"):
+        total(array("I", [1, 2]))
+    with pytest.raises(TypeError):
+        total(None)
+
+
+@bounded
+@given(st.lists(ROW, max_size=20), st.data())
+def test_plain_tuples_are_the_same_kept_or_not(rows, data):
+    first = data.draw(st.integers(0, len(rows)))
+    end = data.draw(st.integers(first, len(rows)))
+    kept = data.draw(st.sets(st.integers(0, len(rows))))
+    pairs = [(row[1], row[4]) for row in rows]
+    columns = (
+        pairs,
+        strings([row[2] for row in rows]),
+        octets("q", [row[0] for row in rows]),
+        "all",
+        ("tag", 3, b"".join(b"%03d" % i for i in range(len(rows)))),
+        [row[3] for row in rows],
+        pairs,
+    )
+    expected = [
+        (row[1], row[2], row[0], "all", [("tag", b"%03d" % i)], row[3], row[4])
+        for i, row in enumerate(rows)
+    ][first:end]
+    for kind in BOTH_ROWS:
+        assert list(kind(tuple, "1bqcho2", columns, first, end)) == expected
+        seen, those = [], []
+
+        def see(*row, seen=seen):
+            seen.append((*row[:4], list(row[4]), *row[5:]))
+
+        deque(starmap(see, kind(tuple, "1bqcho2", columns, first, end)), maxlen=0)
+        assert seen == expected
+        made, seen = kind(tuple, "1bqcho2", columns, first, end), []
+        for i, row in enumerate(made):
+            seen.append((*row[:4], list(row[4]), *row[5:]))
+            those += [row] if i in kept else [row[4]] if i + 1 in kept else []
+            del row
+        assert seen == expected
+        assert those == [
+            one if i in kept else one[4]
+            for i, one in enumerate(expected)
+            if i in kept or i + 1 in kept
+        ]
+        for i, column in enumerate(columns):  # alone
+            if i != 3:
+                entries = list(kind(None, "1bqcho2"[i], (column,), first, end))
+                assert entries == [row[i] for row in expected]
+
+
+def test_a_row_that_nobody_kept_is_filled_anew():
+    rows = compiled.Rows(tuple, "oh", (list(map(str, range(9))), ("tag", 1, b"abcdefghi")), 0, 9)
+    first = next(rows)
+    kept = id(first), id(first[1]), id(first[1][0])
+    hash(first[1][0])  # since CPython 3.14 a tuple keeps its hash
+    del first
+    second = next(rows)
+    assert (id(second), id(second[1]), id(second[1][0])) == kept
+    assert second == ("1", [("tag", b"b")])
+    assert hash(second[1][0]) == hash(("tag", b"b"))  # not that of what it was
+    assert gc.is_tracked(second)
+    third = next(rows)
+    assert (second, third) == (("1", [("tag", b"b")]), ("2", [("tag", b"c")]))
+    headers = third[1]
+    headers.append("more")  # a list that is not as it was made is left alone
+    del second, third
+    assert next(rows) == ("3", [("tag", b"d")])
+    assert headers == [("tag", b"c"), "more"]
+    del headers
+    pair = next(rows)[1][0]
+    assert (next(rows), pair) == (("5", [("tag", b"f")]), ("tag", b"e"))
+
+
+def test_a_row_that_is_filled_anew_has_the_hash_of_what_it_is():
+    rows = compiled.Rows(tuple, "o", (["a", "b"],), 0, 2)
+    row = next(rows)
+    before = id(row), hash(row)
+    del row
+    row = next(rows)
+    assert (id(row), hash(row)) == (before[0], hash(("b",)))
+
+
+def test_rows_with_views_in_them_do_not_keep_themselves():
+    data = bytearray(b"abcdef")
+    rows = compiled.Rows(tuple, "v", ((None, offsets_of([b"abc", b"def"]), data),), 0, 2)
+    assert bytes(next(rows)[0]) == b"abc"
+    del rows
+    data.append(1)
+
+
+def test_a_view_that_nobody_kept_is_filled_anew():
+    offsets = offsets_of([b"a", b"bc", b"def", b"g"])
+    column = (b"\x0d", offsets, memoryview(b"abcdefg"))  # the second is null
+    rows = compiled.Rows(tuple, "v", ([column, column],), 0, 8)
+    assert bytes(next(rows)[0]) == b"a"
+    assert next(rows) == (None,)
+    kept = next(rows)[0]
+    assert bytes(kept) == b"def"
+    (last,) = next(rows)
+    assert (bytes(kept), bytes(last)) == (b"def", b"g")
+    before = id(last)
+    del last
+    (again,) = next(rows)
+    assert (id(again), bytes(again), len(again)) == (before, b"a", 1)
+    shown = memoryview(again)
+    del again
+    assert next(rows) == (None,)
+    assert shown == b"a"
+
+
+def test_a_row_is_let_go_by_the_collector_and_known_to_it_again():
+    rows = compiled.Rows(tuple, "oo", (["a", []], ["b", "c"]), 0, 2)
+    row = next(rows)
+    gc.collect()
+    assert not gc.is_tracked(row)
+    del row
+    assert gc.is_tracked(next(rows))
+
+
+def test_what_runs_while_a_row_is_filled_anew_gets_a_row_of_its_own():
+    class Last:
+        def __del__(self) -> None:
+            meanwhile.append(next(rows))
+
+    meanwhile: list[tuple[Any, ...]] = []
+    objects: list[Any] = [Last(), "b", "c", "d"]
+    rows = compiled.Rows(tuple, "on", (objects, 7), 0, 4)
+    next(rows)
+    objects[0] = None
+    assert next(rows) == ("b", 8)  # lets the first object go in the midst
+    assert meanwhile == [("c", 9)]
+    assert list(rows) == [("d", 10)]
+
+
+def test_a_list_that_becomes_shorter_is_an_error():
+    objects = ["a", "b", "c"]
+    rows = compiled.Rows(tuple, "o", (objects,), 0, 3)
+    next(rows)
+    del objects[1:]
+    with pytest.raises(IndexError):
+        next(rows)
+    assert rows.at == 1
+    objects += ["b", 1]
+    assert next(rows) == ("b",)
+    rows = compiled.Rows(tuple, "1", ([("a",), "no tuple"],), 0, 2)
+    next(rows)
+    with pytest.raises(TypeError, match="is a tuple"):
+        next(rows)
+
+
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+def test_rows_know_their_place_and_can_be_stopped(rows):
+    one = rows(aolog.Record, "nccccc", (7, 1, None, b"v", (), None), 1, 5)
+    found = iter(one)
+    assert (one.at, next(one).address, one.at) == (1, 8, 2)
+    assert (next(found).address, one.at) == (9, 3)
+    one.stop()
+    assert (one.at, list(one), list(found)) == (5, [], [])
+
+
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+def test_a_column_alone_knows_its_place_too(rows):
+    one = rows(None, "b", (strings([b"a", None, b"", b"c"]),), 1, 4)
+    found = iter(one)
+    assert (one.at, next(one), one.at, next(found), one.at) == (1, None, 2, b"", 3)
+    one.stop()
+    assert (one.at, list(one), list(found)) == (4, [], [])
+    for kinds, columns in (("c", (1,)), ("nb", (0, strings([b"a"]))), ("", ()), ("bb", (0, 0))):
+        with pytest.raises(ValueError, match="first column"):
+            rows(None, kinds, columns, 0, 1)
+    for kinds, columns in (("c", (1,)), ("", ())):
+        with pytest.raises(ValueError, match="first column"):
+            rows(tuple, kinds, columns, 0, 1)
+
+
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+@pytest.mark.parametrize(
+    ("kinds", "columns"),
+    [
+        ("nb", (0, strings([b"a", b"b"]))),  # fewer than rows
+        ("nb", (0, (None, octets("I", [0, 1, 0, 1]), memoryview(b"a")))),  # falls
+        ("nb", (0, (None, octets("I", [0, 0, 0, 2]), memoryview(b"a")))),  # beyond
+        ("nv", (0, (None, octets("I", [0, 0, 0, 2]), memoryview(b"a")))),
+        ("cb", (0, strings([b"a", b"b", b"c"]))),  # does not rise
+        ("nx", (0, 1)),  # no kind
+        ("no", (0, ["a", "b"])),
+        ("n1", (0, [("a", "b")] * 2)),
+        ("n2", (0, [("a", "b")] * 2)),
+        ("nh", (0, ("tag", 2, b"12345"))),
+        ("nh", (0, ("tag", 0, b""))),
+        ("nq", (0, octets("q", [1, 2]))),
+    ],
+)
+def test_rows_refuse_what_does_not_fit(rows, kinds, columns):
+    with pytest.raises((ValueError, KeyError)):
+        list(rows(aolog.Record, kinds, columns, 0, 3))
+
+
+class Plain(tuple):  # noqa: SLOT001 -- with a dictionary
+    pass
+
+
+class Shifted(Plain):
+    def __new__(cls, *items: object) -> Self:
+        raise AssertionError("rows are made without a call")
+
+
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+@pytest.mark.parametrize("kind", [aolog.Record, Plain, Shifted])
+def test_rows_are_of_any_class_that_python_derives_from_tuple(rows, kind):
+    found = list(rows(kind, "nc", (7, "x"), 0, 2))
+    assert [type(row) for row in found] == [kind] * 2
+    assert [tuple(row) for row in found] == [(7, "x"), (8, "x")]
+
+
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+@pytest.mark.parametrize(
+    "kind", [os.stat_result, time.struct_time, type(sys.version_info), list, 5]
+)
+def test_rows_are_of_no_class_that_has_a_layout_of_its_own(rows, kind):
+    """A struct sequence has fields that its length does not count: freeing a row would read them."""
+    with pytest.raises((TypeError, ValueError)):
+        list(rows(kind, "n" + "c" * 7, (0, *range(7)), 0, 2))
+
+
+class Field(ctypes.Structure):
+    """As in `_sink.h`."""
+
+    _fields_ = (
+        ("object", ctypes.c_void_p), ("bytes", ctypes.c_void_p),
+        ("size", ctypes.c_ssize_t), ("number", ctypes.c_int64),
+    )  # fmt: skip  # one structure
+
+
+TAKE = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Field), ctypes.c_ssize_t
+)  # it keeps the lock that Python code needs
+
+
+class Sink:
+    """Takes so many rows: (object, bytes, number) of each field."""
+
+    def __init__(self, most: int, name: bytes = b"aolog.sink.1") -> None:
+        self.most, self.taken, self._name = most, list[tuple[Any, ...]](), name
+        self._take = TAKE(self.take)
+        address = ctypes.cast(self._take, ctypes.c_void_p).value or 0
+        self._sink = (ctypes.c_void_p * 2)(address, 0)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = (
+            ctypes.py_object,
+            [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+        )
+        self.capsule = new(ctypes.addressof(self._sink), self._name, None)
+
+    def take(self, context: None, fields: Any, width: int) -> int:
+        if len(self.taken) == self.most:
+            return 0
+        self.taken.append(tuple(self.said(fields[i]) for i in range(width)))
+        return 1
+
+    @staticmethod
+    def said(field: Field) -> tuple[Any, ...]:
+        one = ctypes.cast(field.object, ctypes.py_object).value if field.object else None
+        whole = None if field.bytes is None else ctypes.string_at(field.bytes, field.size)
+        return one, whole, field.number
+
+
+def test_a_sink_takes_what_stands_in_the_columns_up_to_where_it_stops():
+    pieces = [strings([b"a", None]), strings([]), strings([b"", b"d" * 9])]
+    columns = ("c", octets("q", [5, -1, 1 << 62, 0]), pieces, strings([b"w", b"x", b"", None]),
+               [b"o", None, 7, "o"], [("1", 2)] * 4, [(1, "2")] * 4, ("tag", 2, b"aabbccdd"))  # fmt: skip
+    rows = compiled.Rows(
+        tuple, "oqvb12hc", (columns[4], *columns[1:4], *columns[5:], columns[0]), 0, 4
+    )
+    plain = [
+        [row[0], None, None, None, row[4], row[5], "tag", "c"]
+        for row in compiled.Rows(
+            tuple, "oqvb12hc", (columns[4], *columns[1:4], *columns[5:], "c"), 0, 4
+        )
+    ]
+    sink = Sink(3)
+    assert rows.feed(sink.capsule) is None
+    assert rows.at == 3
+    assert [[one for one, _, _ in row] for row in sink.taken] == plain[:3]
+    assert [row[1][2] for row in sink.taken] == [5, -1, 1 << 62]
+    assert [row[2][1] for row in sink.taken] == [b"a", None, b""]
+    assert [row[3][1] for row in sink.taken] == [b"w", b"x", b""]
+    assert [row[6][1] for row in sink.taken] == [b"aa", b"bb", b"cc"]
+    row = next(rows)
+    assert (row[0], bytes(row[2]), row[3], row[6]) == ("o", b"d" * 9, None, [("tag", b"dd")])
+    sink.most = 9
+    rows.feed(sink.capsule)
+    assert (rows.at, len(sink.taken)) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "columns", "error"),
+    [
+        ("on", (["a"], 0), "a sink takes"),
+        ("ot", (["a"], strings([b"a"])), "a sink takes"),
+        ("ob", (["a"], (None, octets("I", [0, 9]), memoryview(b"a"))), "outside"),
+        ("1", (["no tuple"],), "is a tuple"),
+    ],
+)
+def test_a_sink_is_not_handed_what_does_not_stand_there(kinds, columns, error):
+    sink, rows = Sink(9), compiled.Rows(tuple, kinds, columns, 0, 1)
+    with pytest.raises((ValueError, TypeError), match=error):
+        rows.feed(sink.capsule)
+    assert (rows.at, sink.taken) == (0, [])
+
+
+def test_only_a_sink_is_fed_and_in_python_none():
+    rows = compiled.Rows(tuple, "o", (["a"],), 0, 1)
+    for other in (Sink(9, b"another").capsule, None, 7):
+        with pytest.raises(ValueError, match="PyCapsule"):
+            rows.feed(other)
+    sink, rows = Sink(9), speed.PythonRows(tuple, "o", (["a"],), 0, 1)
+    rows.feed(sink.capsule)
+    assert (rows.at, sink.taken, next(rows)) == (0, [], ("a",))
+
+
+def test_compiled_rows_look_before_they_read():
+    make, u32 = compiled.Rows, partial(array, "I")
+    with pytest.raises(TypeError, match="derived from tuple"):
+        make(dict, "n", (0,), 0, 1)
+    with pytest.raises(ValueError, match="each has a kind"):
+        make(aolog.Record, "nnnnnnnnn", (0,) * 9, 0, 1)
+    with pytest.raises(ValueError, match="each has a kind"):
+        make(aolog.Record, "", (), 0, 0)
+    with pytest.raises(ValueError, match="fewer entries"):
+        make(aolog.Record, "nq", (0, b"\0" * 15), 0, 2)
+    with pytest.raises(ValueError, match="fewer entries"):  # of the bitmap
+        make(aolog.Record, "nb", (0, (b"", u32([0] * 9), b"")), 0, 8)
+    with pytest.raises(ValueError, match="fewer entries"):
+        make(aolog.Record, "nb", (0, (None, b"", b"")), 0, 0)
+    with pytest.raises(TypeError, match="are a tuple"):
+        make(aolog.Record, "nb", (0, None), 0, 0)
+    with pytest.raises(TypeError, match="are a tuple"):
+        make(None, "b", ([strings([b"a"]), None],), 0, 1)
+    with pytest.raises(ValueError, match="fewer entries"):
+        make(None, "b", ([strings([b"a"]), (None, b"", b"")],), 0, 1)
+    with pytest.raises(TypeError):  # the pairs' own are never in pieces
+        make(aolog.Record, "np", (0, (u32([0, 0]), [], [])), 0, 1)
+    names = strings([b"a", b"b"])
+    with pytest.raises(ValueError, match="fewer entries"):  # than pairs
+        make(aolog.Record, "np", (0, (u32([0, 3]), names, names)), 0, 1)
+    with pytest.raises(ValueError, match="outside"):  # offsets of pairs go past the last
+        list(make(aolog.Record, "np", (0, (u32([0, 9, 2]), names, names)), 0, 2))
+
+
+def test_rows_are_freed_with_what_they_hold():
+    kept, data = [b"value"], bytearray(b"abc")
+    columns = (0, 1, kept, (None, offsets_of([b"abc"]), data), (), None)
+    before = sys.getrefcount(kept)
+    rows = compiled.Rows(aolog.Record, "nccbcc", columns, 0, 1)
+    row = next(rows)
+    assert gc.is_tracked(row)
+    assert sys.getrefcount(kept) == before + 2
+    with pytest.raises(BufferError):
+        data.append(1)
+    del row, rows
+    assert sys.getrefcount(kept) == before
+    data.append(1)
+
+
+def test_views_are_buffers_without_a_copy_that_nobody_has_to_give_back():
+    data = bytearray(b"abcdef")
+    rows = compiled.Rows(None, "v", ((None, offsets_of([b"abc", b"def"]), data),), 0, 2)
+    view = list(rows)[1]
+    del rows
+    data[3:] = b"DEF"
+    assert (bytes(view), len(view), memoryview(view).readonly) == (b"DEF", 3, True)
+    with pytest.raises(BufferError):  # it holds what it shows
+        data.append(1)
+    with pytest.raises(TypeError):
+        type(view)()
+    inner = memoryview(view)
+    del view
+    assert inner == b"DEF"
+    del inner
+    data.append(1)
+
+
+@pytest.mark.parametrize("rows", BOTH_ROWS)
+def test_a_row_hashes_as_the_record_that_it_equals(rows):
+    """Since CPython 3.14 a tuple keeps its hash, where an allocator's zeros would be one."""
+    row = next(iter(rows(aolog.Record, "nccccc", (7, 1, None, b"v", (), None), 0, 1)))
+    record = aolog.Record(7, 1, None, b"v", (), None)
+    assert len({row, record}) == 1
+    assert hash(row) == hash(record)
+
+
+def test_nobody_sees_a_row_without_its_items():
+    seen: list[list[object]] = []
+
+    class Finalized(tuple):  # noqa: SLOT001 -- a row has no fields of its own
+        def __del__(self) -> None:
+            seen.append(list(self))
+
+    entries = (None, array("I", [0, 1, 9]), b"a")
+    rows = compiled.Rows(Finalized, "nb", (0, entries), 0, 2)
+    next(rows)
+    with pytest.raises(ValueError, match="outside"):
+        next(rows)
+    assert seen == [[0, b"a"]]
+    assert rows.at == 1
+
+
+def test_what_runs_while_a_row_is_made_gets_the_next_one():
+    """CPython up to 3.11 collects garbage where a tuple is made, and that may run anything."""
+    meanwhile: list[int] = []
+    columns = (0, (array("I", range(101)), strings([b"x"] * 100), strings([b"y"] * 100)))
+    rows = compiled.Rows(aolog.Record, "np", columns, 0, 100)
+
+    def look(phase: str, _: object) -> None:
+        if phase == "start" and len(meanwhile) < 10:
+            meanwhile.append(next(rows)[0])
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(look)
+    try:
+        gc.set_threshold(1)
+        found = [row[0] for row in rows]
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(look)
+    assert sorted(found + meanwhile) == list(range(100))
+
+
+def test_numbers_end_below_two_to_the_63():
+    last = 2**63 - 1
+    assert [row[0] for row in compiled.Rows(aolog.Record, "n", (last - 2,), 0, 2)] == [
+        last - 2,
+        last - 1,
+    ]
+    with pytest.raises(ValueError, match="fewer entries"):
+        compiled.Rows(aolog.Record, "n", (last - 2,), 0, 3)
+    gate = CompiledTaker()
+    gate._open_gate([], last - 1, 0, 100, 100, 4)
+    assert [gate.append(b"x"), gate.append(b"y")] == [last - 1, -1]
+
+
+MOST = sys.maxsize
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize(
+    "numbers",  # first, size, limit, most, overhead
+    [
+        (0, MOST, MOST, MOST, 4),
+        (0, 0, MOST, MOST, MOST),
+        (0, MOST, MOST, MOST, MOST),
+        (0, MOST, 0, MOST, MOST),
+        (-MOST, MOST - 1, MOST, MOST, 0),
+        (0, 0, 100, -MOST, 0),
+        (0, 0, -MOST, 100, MOST),
+    ],
+)
+def test_the_sums_of_a_gate_do_not_wrap_around(taker, numbers):
+    gate, joined = taker(), []
+    gate._open_gate(joined, *numbers)
+    assert gate.append(b"value") == -1
+    assert joined == []
+    assert gate._close_gate() == numbers[1]
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize(
+    "numbers", [(0, -1, 100, 100, 4), (0, 0, 100, 100, -1), (0, -MOST, -MOST, 1, 0)]
+)
+def test_a_gate_refuses_bytes_that_are_less_than_none(taker, numbers):
+    gate, joined = taker(), []
+    with pytest.raises(ValueError, match="not negative"):
+        gate._open_gate(joined, *numbers)
+    assert gate.append(b"value") == -1
+
+
+def test_a_gate_may_be_closed_while_it_is_opened():
+    """Where a number's `__index__` does it: the list that was open is let go once."""
+
+    class Closes:
+        def __index__(self) -> int:
+            gate._close_gate()
+            return 3
+
+    gate, before, after = CompiledTaker(), [b"x"], []
+    gate._open_gate(before, 0, 0, 100, 100, 4)
+    references = sys.getrefcount(before)
+    gate._open_gate(after, Closes(), 0, 100, 100, 4)
+    assert sys.getrefcount(before) == references - 1
+    assert gate.append(b"y") == 3
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_a_gate_lets_values_join_until_a_bound(taker):
+    gate, joined = taker(), [b"there"]
+    assert gate.append(b"closed") == -1
+    gate._open_gate(joined, 100, 9, 40, 4, 4)
+    assert [gate.append(b"ab"), gate.append(b"c")] == [101, 102]
+    assert gate.append(b"x" * 20) == -1  # 40 bytes would be reached
+    assert gate.append(b"d") == 103
+    assert gate.append(b"e") == -1  # there are as many as may be
+    assert joined == [b"there", b"ab", b"c", b"d"]
+    assert gate._close_gate() == 9 + 6 + 5 + 5
+    assert gate.append(b"f") == -1
+    assert gate._close_gate() == 0
+    assert [value for value, _ in gate.passed_on] == [b"closed", b"x" * 20, b"e", b"f"]
+
+
+def test_both_halves_promise_the_same_of_append():
+    told, python = inspect.getdoc(compiled.Gate.append), inspect.getdoc(speed.PythonGate.append)
+    assert told == python
+    ours = inspect.signature(speed.PythonGate.append).parameters
+    theirs = inspect.signature(compiled.Gate.append).parameters
+    assert {n: p.default for n, p in theirs.items()} == {n: p.default for n, p in ours.items()}
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_only_plain_bytes_join(taker):
+    gate, joined = taker(), []
+    gate._open_gate(joined, 0, 0, 1 << 20, 1 << 20, 4)
+    given_ = [None, bytearray(b"x"), "text"]
+    assert {gate.append(value) for value in given_} == {-1}
+    assert gate.append(b"x", key=b"k", topic="t") == -1
+    assert gate.append(b"x", headers=(("a", b"b"),), timestamp=3) == -1
+    assert gate.append(value=b"named") in {-1, 0}  # it may join, and need not
+    assert gate.passed_on[:5] == [
+        (None, {}),
+        (bytearray(b"x"), {}),
+        ("text", {}),
+        (b"x", {"key": b"k", "topic": "t"}),
+        (b"x", {"headers": (("a", b"b"),), "timestamp": 3}),
+    ]
+    with pytest.raises(TypeError):
+        gate.append()
+    with pytest.raises(TypeError):
+        gate.append(b"x", b"two")
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_a_gate_in_a_cycle_is_freed(taker):
+    gate = taker()
+    gate.itself = gate
+    gate._open_gate([gate], 0, 0, 1, 1, 0)
+    gone = weakref.ref(gate)
+    del gate
+    gc.collect()
+    assert gone() is None
+
+
+def test_threads_that_join_get_numbers_of_their_own(tmp_path):
+    taken: list[list[int]] = [[] for _ in range(4)]
+    with aolog.Writer(tmp_path / "log", batch_bytes=500) as writer:
+
+        def work(i: int) -> None:
+            for n in range(3000):
+                taken[i].append(writer.append(b"%d-%d" % (i, n)))
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    with aolog.Reader(tmp_path / "log") as reader:
+        found = {record.address: record.value for record in reader}
+    expected = {a: b"%d-%d" % (i, n) for i in range(4) for n, a in enumerate(taken[i])}
+    assert found == expected
+
+
+class Lent(bytearray):
+    """Bytes that cannot be resized while somebody holds them, and whose end can be seen."""
+
+
+def test_what_is_exported_is_kept_until_the_last_array_is_gone():
+    pa = pytest.importorskip("pyarrow")
+    lent = [Lent(array("I", [0, 1, 3]).tobytes()), Lent(b"abb"), Lent(b"\x02")]
+    seen = [weakref.ref(each) for each in lent]
+    offsets, data, validity = lent
+    parts = (2, (None,), ((2, (validity, offsets, data), ()), (2, (None, offsets, data), ())))
+    schema = pa.schema([("a", pa.binary()), ("b", pa.string())])
+    batch = pa.RecordBatch._import_from_c(compiled.export(parts), schema)
+    del parts, offsets, data, validity
+    with pytest.raises(BufferError):
+        lent[1].clear()
+    lent.clear()
+    batch.validate(full=True)
+    assert batch.to_pydict() == {"a": [None, b"bb"], "b": ["a", "bb"]}
+    one = batch.column(1)
+    del batch
+    gc.collect()
+    assert one.to_pylist() == ["a", "bb"]
+    assert all(ref() is not None for ref in seen[:2])
+    del one
+    assert [ref() for ref in seen] == [None] * 3
+
+
+def test_what_nobody_imports_is_given_back():
+    lent = Lent(b"abc")
+    for _ in range(3):
+        compiled.export((1, (None, lent), ((1, (lent,), ()),)))
+        lent.append(0)  # nobody holds it
+
+
+def test_an_array_that_the_importer_refuses_is_given_back():
+    pa = pytest.importorskip("pyarrow")
+    lent = Lent(bytes(8))
+    with pytest.raises(pa.ArrowInvalid):
+        pa.RecordBatch._import_from_c(
+            compiled.export((1, (None,), ((1, (None, lent), ()),))),
+            pa.schema([("a", pa.binary())]),
+        )
+    gc.collect()
+    lent.append(0)
+
+
+def test_an_array_may_be_let_go_by_any_thread():
+    pa = pytest.importorskip("pyarrow")
+    lent = Lent(bytes(8))
+    parts = (1, (None,), ((1, (None, lent), ()),))
+    held = [pa.RecordBatch._import_from_c(compiled.export(parts), pa.schema([("a", pa.int64())]))]
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    lent.append(0)
+
+
+NESTED: Any = (0, (None,), ())
+for _ in range(100_000):
+    NESTED = (0, (None,), (NESTED,))
+
+
+@pytest.mark.parametrize(
+    ("parts", "error"),
+    [
+        (None, TypeError),
+        ((), TypeError),
+        ((1, (None,)), TypeError),
+        ((1, [None], ()), TypeError),
+        ((1, (None,), []), TypeError),
+        (("1", (None,), ()), TypeError),
+        ((1, ("text",), ()), TypeError),
+        ((1, (b"x", memoryview(b"abcd")[::2]), ()), BufferError),
+        ((1, (b"x",), ((1, (b"x",), ()), None)), TypeError),
+        ((-1, (None,), ()), ValueError),
+        ((1 << 80, (None,), ()), OverflowError),
+        ((1, (), ()), ValueError),
+        ((1, (None,) * 4, ()), ValueError),
+        (NESTED, RecursionError),
+    ],
+    ids=range(14),
+)
+def test_what_is_no_array_is_not_exported(parts, error):
+    with pytest.raises(error):
+        compiled.export(parts)
+
+
+def test_the_backend_is_named_and_can_be_chosen():
+    ask = "import aolog; print(aolog.backend, aolog.Writer.__mro__[-2].__module__)"
+    for chosen, told in (
+        ("python", "python aolog.format.native.speed"),
+        ("", "compiled aolog.format.native._speed"),
+    ):
+        environment = {**os.environ, "AOLOG_BACKEND": chosen}
+        process = subprocess.run(
+            [sys.executable, "-c", ask], env=environment, capture_output=True, text=True, check=True
+        )
+        assert process.stdout.strip() == told
+
+
+@pytest.mark.timeout(300)
+def test_what_the_compiled_half_does_is_tested_in_python_too():
+    """The tests of what uses it, once more without it; some twenty seconds."""
+    files = ["write/test_writer.py", "read/test_reader.py"]
+    process = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *(f"tests/aolog/{name}" for name in files)],
+        env={**os.environ, "AOLOG_BACKEND": "python"},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout[-3000:]

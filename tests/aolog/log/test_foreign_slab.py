@@ -1,0 +1,574 @@
+"""A slab of another log is never returned as ours, whatever its place, and who we are is decided.
+
+The logs have slabs of the same sizes, so the slab of one can take the place of the other's at any
+address. Labels are the rows of FORMAT.md's table in *Identity*.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import aolog
+from aolog.format.slab import DATA_BEGIN
+from aolog.log.directory import OPEN_SLABS_MAX
+from aolog.log.identity import decide_uuid
+from aolog.record import Gap, Record
+from aolog.storage.files import File, Storage
+from tests.aolog.commands import answer, failure, run, well
+from tests.aolog.conftest import WAYS, Way, by_iteration, read_all, slab_files, snapshot
+
+PER_SLAB = 20
+SLAB_BYTES = DATA_BEGIN + 1000  # two frames
+
+
+class Log(NamedTuple):
+    path: str
+    slabs: list[Path]
+    records: list[Record]
+    uuid: str
+
+    def base(self, i: int) -> int:
+        return int(self.slabs[i].stem)
+
+    def of(self, *which: int) -> list[Record]:
+        """The records of these slabs."""
+        return [record for i in which for record in self.records[i * PER_SLAB :][:PER_SLAB]]
+
+
+def build(path: Path, slabs: int, word: bytes) -> Log:
+    """So many slabs of 20 records each."""
+    with aolog.Writer(path, slab_bytes=SLAB_BYTES, flush_seconds=None, sync="never") as writer:
+        for i in range(slabs * 2):
+            writer.append_many([b"%s %020d %050d" % (word, i, j) for j in range(PER_SLAB // 2)])
+    files = slab_files(str(path))
+    assert len(files) == slabs
+    records = read_all(str(path))
+    assert len(records) == slabs * PER_SLAB
+    with aolog.Reader(path) as reader:
+        assert reader.topic_uuid is not None
+        return Log(str(path), files, records, reader.topic_uuid.hex())
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., tuple[Log, Log]]:
+    """Ours with so many slabs, and another log of 5, of the same places."""
+
+    def pair(slabs: int) -> tuple[Log, Log]:
+        ours, theirs = (
+            build(tmp_path / "ours", slabs, b"our"),
+            build(tmp_path / "theirs", 5, b"her"),
+        )
+        assert [slab.name for slab in theirs.slabs[:slabs]] == [slab.name for slab in ours.slabs]
+        return ours, theirs
+
+    return pair
+
+
+def put(ours: Log, theirs: Log, *which: int) -> None:
+    """Slabs of the other log over ours."""
+    for i in which:
+        shutil.copy(theirs.slabs[i], ours.slabs[i])
+
+
+def commit(path: str, cursor: str = "c", records: int = 1) -> None:
+    with aolog.Reader(path, cursor=cursor) as reader:
+        for _ in range(records):
+            reader.read()
+        reader.commit()
+
+
+def take_cursor(ours: Log, theirs: Log, name: str = "stray") -> None:
+    """A cursor of the other log's among ours."""
+    commit(theirs.path, name)
+    target = Path(ours.path, "cursors")
+    target.mkdir(exist_ok=True)
+    shutil.copy(Path(theirs.path, "cursors", f"{name}.cursor"), target)
+
+
+def assert_undecided(log: Log, other: Log) -> None:
+    """No one reads or writes it, and the error names what says what."""
+    before = snapshot(log.path)
+    for act in (read_all, aolog.verify, aolog.repair, aolog.Writer):
+        with pytest.raises(aolog.IdentityUnclear) as caught:
+            act(log.path)
+        assert log.uuid in str(caught.value)
+        assert other.uuid in str(caught.value)
+        assert log.slabs[0].name in str(caught.value)
+        assert caught.value.exit_status == 3
+    for command in ("read", "info", "verify", "repair"):
+        assert failure(command, log.path)["code"] == "identity_unclear"
+    assert failure("append", log.path, given=b"x\n")["code"] == "identity_unclear"
+    assert snapshot(log.path) == before
+
+
+# --- decided: the other log's slabs are gaps --------------------------------------------------
+
+
+def expect(ours: Log, *foreign: int) -> Way:
+    """What is read where slabs of another log are in these places: gaps with counts from what
+    follows; none where nothing does, and where the slabs before are not counted either."""
+    kept = [i for i in range(len(ours.slabs)) if i not in foreign]
+    gaps = []
+    i = 0
+    while i < len(ours.slabs):
+        begin = i
+        while i in foreign:
+            i += 1
+        if i > begin:
+            last = i == len(ours.slabs)
+            end = ours.base(i - 1) + ours.slabs[i - 1].stat().st_size
+            gaps.append(
+                Gap(ours.base(begin), end, "foreign", None if last else PER_SLAB * (i - begin))
+            )
+        i += 1
+    return Way(ours.of(*kept), gaps)
+
+
+PLACES = [(5, (0,)), (5, (2,)), (5, (4,)), (5, (1, 2, 3)), (5, (0, 1)), (5, (3, 4)), (3, (0,)),
+          (3, (1,)), (3, (2,))]  # fmt: skip  # slabs, and which are the other log's
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("slabs", "foreign"), PLACES)
+def test_a_slab_of_another_log_is_a_gap_however_one_reads(
+    make: Callable[[int], tuple[Log, Log]],
+    slabs: int,
+    foreign: tuple[int, ...],
+    way: Callable[..., Way],
+) -> None:
+    """Rows @1 and @4."""
+    ours, theirs = make(slabs)
+    put(ours, theirs, *foreign)
+    assert way(ours.path) == expect(ours, *foreign)
+
+
+@pytest.mark.parametrize(("slabs", "foreign"), PLACES)
+def test_it_is_a_gap_from_anywhere_by_address_ordinal_and_time(
+    make: Callable[[int], tuple[Log, Log]], slabs: int, foreign: tuple[int, ...]
+) -> None:
+    ours, theirs = make(slabs)
+    put(ours, theirs, *foreign)
+    wanted = expect(ours, *foreign)
+    for place, (records, gaps) in {
+        record.address: by_iteration(ours.path, start=record.address) for record in ours.records
+    }.items():
+        assert records == [record for record in wanted.records if record.address >= place]
+        assert all(gap.reason == "foreign" for gap in gaps)
+        whole = next((gap for gap in wanted.gaps if gap.begin <= place < gap.end), None)
+        assert whole is None or gaps[0][1] == whole.end
+    with aolog.Reader(ours.path) as reader:
+        for i, record in enumerate(ours.records):
+            if record in wanted.records:
+                reader.seek(ordinal=i)
+                assert reader.read() == record
+                found = aolog.Reader(ours.path, record.address)
+                assert next(iter(found)) == record
+                found.close()
+        assert reader.topic_uuid is not None
+        assert reader.topic_uuid.hex() == ours.uuid
+
+
+def test_a_strict_reader_raises_where_the_other_log_s_slab_is(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, theirs = make(5)
+    put(ours, theirs, 0)
+    with aolog.Reader(ours.path, strict=True) as reader, pytest.raises(aolog.GapFound) as caught:
+        reader.read()
+    assert caught.value.details["gap"] == Gap(0, ours.base(1), "foreign", PER_SLAB)
+
+
+def test_a_cursor_resumes_over_it_and_its_lag_counts_what_is_ours(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, theirs = make(5)
+    commit(ours.path, records=PER_SLAB // 2)
+    put(ours, theirs, 0, 2)
+    with aolog.Reader(ours.path, cursor="c") as reader:
+        assert reader.lag().records == 4 * PER_SLAB + PER_SLAB // 2
+        assert list(reader) == ours.of(1, 3, 4)
+        assert [(gap.reason, gap.records_lost) for gap in reader.gaps] == [
+            ("foreign", PER_SLAB // 2),
+            ("foreign", PER_SLAB),
+        ]
+        reader.commit()
+        assert reader.lag().records == 0
+    assert aolog.verify(ours.path).cursors[0].state == "ok"
+
+
+def test_verify_and_info_name_it(make: Callable[[int], tuple[Log, Log]]) -> None:
+    ours, theirs = make(5)
+    put(ours, theirs, 0, 3)
+    report = aolog.verify(ours.path)
+    assert not report.ok
+    assert report.gaps == expect(ours, 0, 3).gaps
+    damage = [(found.code, found.path) for found in report.findings if found.damage]
+    assert damage == [("foreign_slab", str(ours.slabs[i])) for i in (0, 3)]
+    assert all(theirs.uuid in problem for problem in report.problems)
+    told = run("verify", ours.path)
+    assert told.exit_code == 3
+    assert "Damage that is why records are lost" in told.output
+    assert "foreign" in told.output
+    assert str(answer("info", ours.path)["topic_uuid"]).replace("-", "") == ours.uuid
+    read = run("read", ours.path, "--json")
+    assert read.exit_code == 3
+    assert "foreign" in read.stderr
+
+
+def test_repair_leaves_it_where_it_is_and_out_of_a_copy(
+    make: Callable[[int], tuple[Log, Log]], tmp_path: Path
+) -> None:
+    ours, theirs = make(5)
+    put(ours, theirs, 2)
+    data = bytearray(ours.slabs[1].read_bytes())
+    data[4100] ^= 1  # something to repair beside it
+    ours.slabs[1].write_bytes(data)
+    done = aolog.repair(ours.path)
+    assert [slab.base for slab in done.slabs] == [ours.base(1)]
+    assert done.gaps == expect(ours, 2).gaps
+    assert len(done.left) == 1
+    assert "of another log" in done.left[0]
+    assert ours.slabs[2].read_bytes() == theirs.slabs[2].read_bytes()
+    assert by_iteration(ours.path) == expect(ours, 2)
+    into = tmp_path / "fresh"
+    copied = aolog.repair(ours.path, into)
+    assert [record.value for record in read_all(str(into))] == [
+        record.value for record in ours.of(0, 1, 3, 4)
+    ]
+    assert copied.map_path is not None
+    lines = map(json.loads, Path(copied.map_path).read_text().splitlines())
+    (gap,) = [line for line in lines if "gap" in line]
+    assert gap == {
+        "old": [ours.base(2), ours.base(3)],
+        "gap": "foreign",
+        "records_lost": PER_SLAB,
+    }
+
+
+def test_nothing_is_salvaged_from_it(
+    make: Callable[[int], tuple[Log, Log]], tmp_path: Path
+) -> None:
+    ours, theirs = make(5)
+    put(ours, theirs, 2)
+    out = tmp_path / "salvaged.jsonl"
+    run("repair", ours.path, "--salvage", out)
+    assert not out.exists() or len(out.read_text().splitlines()) == 1
+
+
+def test_a_range_of_a_log_tells_it_once(make: Callable[[int], tuple[Log, Log]]) -> None:
+    """As Spark's tasks read."""
+    from aolog.log.directory import Log as Listing
+    from aolog.read.batch import RecordFrame
+    from aolog.read.ranges import Range, read_range
+
+    ours, theirs = make(5)
+    put(ours, theirs, 0, 2)
+    end = ours.base(4) + ours.slabs[4].stat().st_size
+    points = [0, ours.base(1) // 2, ours.base(1), ours.base(2), ours.base(2) + 9000, ours.base(4)]
+    addresses, gaps = [], []
+    for begin, until in zip(points, [*points[1:], end], strict=True):
+        log = Listing(ours.path, Storage())
+        for found in read_range(log, Range(begin, until, 0, end)):
+            if isinstance(found, RecordFrame):
+                addresses += [found.address + i for i in range(found.columns.records)]
+            else:
+                gaps.append(found)
+        log.close()
+    assert addresses == [record.address for record in ours.of(1, 3, 4)]
+    assert gaps == expect(ours, 0, 2).gaps
+
+
+def test_a_slab_of_another_log_under_another_name_is_foreign_too(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, theirs = make(5)
+    shutil.copy(theirs.slabs[4], ours.slabs[1])
+    assert by_iteration(ours.path) == Way(
+        ours.of(0, 2, 3, 4), [Gap(ours.base(1), ours.base(2), "foreign", PER_SLAB)]
+    )
+    assert [found.code for found in aolog.verify(ours.path).findings] == ["foreign_slab"]
+
+
+@pytest.mark.parametrize("at", [0, 4096])
+def test_a_header_copy_of_another_log_over_ours_costs_nothing(
+    make: Callable[[int], tuple[Log, Log]], at: int
+) -> None:
+    ours, theirs = make(5)
+    for i in (0, 2):
+        data = bytearray(ours.slabs[i].read_bytes())
+        data[at : at + 512] = theirs.slabs[i].read_bytes()[at : at + 512]
+        ours.slabs[i].write_bytes(data)
+    assert by_iteration(ours.path) == Way(ours.records, [])
+    assert [found.code for found in aolog.verify(ours.path).findings] == ["header_copy"] * 2
+    assert aolog.repair(ours.path).left == []
+    assert aolog.verify(ours.path).ok
+
+
+def test_a_slab_of_format_2_in_a_log_of_format_1_is_foreign(
+    make: Callable[[int], tuple[Log, Log]], log_path: str
+) -> None:
+    _, theirs = make(3)
+    with aolog.Writer(log_path, format="queuefka", slab_bytes=100) as writer:
+        for i in range(12):
+            writer.append(b"%032d" % i)
+    slabs = slab_files(log_path)
+    records = read_all(log_path)
+    assert len(slabs) == 5
+    shutil.copy(theirs.slabs[0], slabs[1])
+    found, (gap,) = by_iteration(log_path)
+    assert found == [*records[:3], *records[6:]]
+    assert gap == Gap(int(slabs[1].stem), int(slabs[2].stem), "foreign", None)
+    shutil.copy(theirs.slabs[0], slabs[-1])
+    before = snapshot(log_path)
+    for format_ in ("aolog", "queuefka"):
+        with pytest.raises((aolog.HeaderLost, aolog.UsageError)):
+            aolog.Writer(log_path, format=format_)
+    assert snapshot(log_path) == before
+
+
+# --- a writer ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("foreign", [(0,), (0, 1)])
+def test_a_writer_names_it_and_goes_on_at_the_end(
+    make: Callable[[int], tuple[Log, Log]],
+    caplog: pytest.LogCaptureFixture,
+    foreign: tuple[int, ...],
+) -> None:
+    ours, theirs = make(5)
+    put(ours, theirs, *foreign)
+    with aolog.Writer(ours.path) as writer:
+        assert writer.opening.case == "@B sealed"
+        writer.append(b"next")
+    assert [str(ours.slabs[i]) in told for i, told in zip(foreign, caplog.messages, strict=True)]
+    assert all("is of another log" in told for told in caplog.messages)
+    records, gaps = by_iteration(ours.path)
+    assert [record.value for record in records[-2:]] == [ours.records[-1].value, b"next"]
+    assert gaps == expect(ours, *foreign).gaps
+
+
+def test_a_last_slab_of_another_log_is_case_l_and_kept_whole(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, theirs = make(5)
+    put(ours, theirs, 4)
+    last = ours.slabs[4].read_bytes()
+    with aolog.Writer(ours.path) as writer:
+        assert writer.opening.case == "@L foreign"
+        assert writer.opening.next_base >= ours.base(4) + len(last)
+        writer.append(b"next")
+    assert ours.slabs[4].read_bytes() == last
+    records, (gap,) = by_iteration(ours.path)
+    assert records[:-1] == ours.of(0, 1, 2, 3)
+    assert records[-1].value == b"next"
+    assert gap == Gap(ours.base(4), ours.base(4) + len(last), "foreign", None)
+
+
+# --- one test a row of the table --------------------------------------------------------------
+
+
+def test_row_1_the_first_and_the_last_slab_decide_where_they_agree(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, theirs = make(5)
+    take_cursor(ours, theirs)  # not asked
+    put(ours, theirs, 1, 2, 3)
+    assert by_iteration(ours.path) == expect(ours, 1, 2, 3)
+    with aolog.Writer(ours.path) as writer:
+        writer.append(b"next")
+
+
+@pytest.mark.parametrize("cursors", ["none", "its own", "one of two its own", "of two other logs"])
+def test_row_2_an_only_slab_is_the_log(
+    make: Callable[[int], tuple[Log, Log]], tmp_path: Path, cursors: str
+) -> None:
+    """Where it is another log's there is nothing to tell it by."""
+    ours, theirs = make(1)
+    if "its own" in cursors:
+        commit(ours.path)
+    if "two" in cursors:
+        take_cursor(ours, theirs)
+    if cursors == "of two other logs":
+        take_cursor(ours, build(tmp_path / "third", 1, b"3rd"), "another")
+    assert by_iteration(ours.path) == Way(ours.records, [])
+    with aolog.Writer(ours.path) as writer:
+        writer.append(b"next")
+
+
+def test_row_3_an_only_slab_against_all_cursors_is_read_but_not_written(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, theirs = make(1)
+    commit(ours.path)
+    put(ours, theirs, 0)
+    before = snapshot(ours.path)
+    with pytest.raises(aolog.CursorForeign):
+        aolog.Reader(ours.path, cursor="c")
+    with pytest.raises(aolog.IdentityUnclear) as caught:
+        aolog.Writer(ours.path)
+    assert theirs.uuid in str(caught.value)
+    assert f"{ours.uuid} in cursor c" in str(caught.value)
+    assert failure("append", ours.path, given=b"x\n")["code"] == "identity_unclear"
+    assert run("verify", ours.path).exit_code == 3
+    assert snapshot(ours.path) == before
+    assert [r.value for r in read_all(ours.path)] == [r.value for r in theirs.of(0)]
+    well("cursor", "delete", ours.path, "c", "--yes")
+    with aolog.Writer(ours.path) as writer:
+        writer.append(b"next")
+
+
+@pytest.mark.parametrize("cursors", ["none", "its own", "differ"])
+def test_row_4_most_slabs_decide_where_the_first_and_the_last_differ(
+    make: Callable[[int], tuple[Log, Log]], cursors: str
+) -> None:
+    ours, theirs = make(5)
+    if cursors != "none":
+        commit(ours.path)
+    if cursors == "differ":
+        take_cursor(ours, theirs)
+    put(ours, theirs, 0, 1)
+    assert by_iteration(ours.path) == expect(ours, 0, 1)
+
+
+def test_row_5_most_slabs_against_all_cursors_decide_nothing(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, theirs = make(5)
+    commit(ours.path)
+    put(ours, theirs, 0, 1, 2)
+    assert_undecided(ours, theirs)
+
+
+def test_row_6_cursors_decide_a_tie(make: Callable[[int], tuple[Log, Log]]) -> None:
+    ours, theirs = make(2)
+    commit(ours.path)
+    put(ours, theirs, 0)
+    assert by_iteration(ours.path) == Way(ours.of(1), [Gap(0, ours.base(1), "foreign", PER_SLAB)])
+    with aolog.Writer(ours.path) as writer:
+        writer.append(b"next")
+
+
+@pytest.mark.parametrize("cursors", ["none", "differ", "of a third log"])
+@pytest.mark.parametrize("foreign", [0, 1])
+def test_row_7_a_tie_that_cursors_do_not_decide_is_undecided(
+    make: Callable[[int], tuple[Log, Log]], tmp_path: Path, cursors: str, foreign: int
+) -> None:
+    ours, theirs = make(2)
+    if cursors == "differ":
+        commit(ours.path)
+        take_cursor(ours, theirs)
+    elif cursors == "of a third log":
+        take_cursor(ours, build(tmp_path / "third", 1, b"3rd"))
+    put(ours, theirs, foreign)
+    assert_undecided(ours, theirs)
+    ours.slabs[foreign].rename(tmp_path / "elsewhere")
+    assert by_iteration(ours.path).records == ours.of(1 - foreign)
+
+
+def test_every_combination_of_slabs_and_cursors_lands_on_its_row() -> None:
+    """The table in other words, for up to four slabs and two cursors of three logs."""
+    a, b, c = b"a", b"b", b"c"
+    seen = set()
+    for count in range(1, 5):
+        for slabs in product((a, b, None), repeat=count):
+            for cursors in [(), *product((a, b, c), repeat=1), *product((a, b, c), repeat=2)]:
+                if any(slabs):
+                    for to_write in (False, True):
+                        row, wanted = row_of(slabs, cursors, to_write=to_write)
+                        found = decide_uuid(slabs, lambda: cursors, to_write=to_write)  # noqa: B023
+                        assert found == wanted, (slabs, cursors, row)
+                        seen.add(row)
+    assert seen == set(range(1, 8))
+
+
+def row_of(
+    slabs: Sequence[bytes | None], cursors: Sequence[bytes], *, to_write: bool
+) -> tuple[int, bytes | None]:
+    said = [uuid for uuid in slabs if uuid is not None]
+    named = cursors[0] if len(set(cursors)) == 1 else None
+    if len(said) == 1:
+        if named in {None, said[0]}:
+            return 2, said[0]
+        return 3, None if to_write else said[0]
+    if said[0] == said[-1]:
+        return 1, said[0]
+    counts = {uuid: said.count(uuid) for uuid in said}
+    most = [uuid for uuid in counts if counts[uuid] == max(counts.values())]
+    if len(most) == 1:
+        return (4, most[0]) if named in {None, most[0]} else (5, None)
+    return (6, named) if named in counts else (7, None)
+
+
+# --- what it costs, and what changes meanwhile --------------------------------------------------
+
+
+class Counting(Storage):
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def open_read(self, path: str) -> File:
+        self.opened.append(path)
+        return super().open_read(path)
+
+
+def test_a_long_log_is_opened_with_the_headers_of_two_slabs(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_bytes=1, batch_bytes=0, flush_seconds=None) as writer:
+        for i in range(3 * OPEN_SLABS_MAX):
+            writer.append(b"%d" % i)
+    assert len(slab_files(log_path)) == 3 * OPEN_SLABS_MAX
+    storage = Counting()
+    with aolog.Reader(log_path, storage=storage) as reader:
+        assert reader.read() is not None
+    assert len(storage.opened) == 2
+
+
+def test_a_last_slab_that_cannot_be_read_says_nothing_and_costs_no_other(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, _ = make(5)
+    ours.slabs[4].unlink()
+    ours.slabs[4].mkdir()
+    with aolog.Reader(ours.path) as reader:
+        assert [reader.read() for _ in ours.of(0, 1, 2, 3)] == ours.of(0, 1, 2, 3)
+        with pytest.raises(aolog.StorageFailed):
+            reader.read()
+
+
+def test_a_reader_that_follows_is_told_when_the_next_slab_is_of_another_log(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, theirs = make(2)
+    held = ours.slabs[1].read_bytes()
+    ours.slabs[1].unlink()
+    with aolog.Reader(ours.path) as reader:
+        assert list(reader) == ours.of(0)
+        shutil.copy(theirs.slabs[1], ours.slabs[1])
+        with pytest.raises(aolog.IdentityUnclear):
+            reader.read()
+        ours.slabs[1].unlink()
+        ours.slabs[1].write_bytes(held)
+        assert list(reader) == ours.of(1)
+
+
+def test_a_writer_begins_no_log_among_the_cursors_of_one_that_is_gone(
+    make: Callable[[int], tuple[Log, Log]],
+) -> None:
+    ours, _ = make(2)
+    commit(ours.path)
+    for slab in ours.slabs:
+        slab.unlink()
+    before = snapshot(ours.path)
+    with pytest.raises(aolog.HeaderLost):
+        aolog.Writer(ours.path)
+    assert snapshot(ours.path) == before
+    shutil.rmtree(Path(ours.path, "cursors"))
+    with aolog.Writer(ours.path) as writer:
+        writer.append(b"new")

@@ -1,0 +1,149 @@
+"""Root in another user's log: it reads, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.storage.files import Storage
+from aolog.storage.inside import Inside
+from tests.aolog.commands import damage, failure, fill, run, well
+from tests.aolog.conftest import ROOT, snapshot
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a log away")
+
+NOBODY = 65534
+
+
+def give_away(path: Path | str, uid: int = NOBODY) -> None:
+    for each in [Path(path), *Path(path).rglob("*")]:
+        os.chown(each, uid, uid)
+
+
+@pytest.fixture
+def log(log_path: str) -> str:
+    """Nobody's, of many slabs, with a cursor and a damaged frame."""
+    fill(log_path, (b"v%d" % i for i in range(50)), slab_bytes=200, batch_bytes=0)
+    with aolog.Reader(log_path, cursor="c") as reader:
+        reader.commit()
+    damage(log_path, b"v25")
+    give_away(log_path)
+    return log_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("append", "LOG"),
+        ("prune", "LOG", "--max-slabs", "1"),
+        ("repair", "LOG"),
+        ("cursor", "set", "LOG", "c", "latest"),
+        ("cursor", "set", "LOG", "new", "latest"),
+        ("cursor", "delete", "LOG", "c", "--yes"),
+        ("read", "LOG", "--cursor", "c", "--commit"),
+        ("read", "LOG", "--cursor", "new", "--commit"),
+    ],
+    ids=" ".join,
+)
+def test_what_changes_a_log_is_refused_with_the_command_to_use(
+    log: str, command: tuple[str, ...]
+) -> None:
+    before, owners = snapshot(log), {p.name: p.stat().st_uid for p in Path(log).rglob("*")}
+    error = failure(*(part.replace("LOG", log) for part in command), given="more\n")
+    assert error["code"] == "permission_denied"
+    assert "sudo -u nobody" in str(error["hint"])
+    assert "User=nobody" in str(error["hint"])
+    assert error["owner"] == NOBODY
+    assert snapshot(log) == before
+    assert {p.name: p.stat().st_uid for p in Path(log).rglob("*")} == owners
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("read", "LOG"),
+        ("read", "LOG", "--cursor", "c"),
+        ("tail", "LOG"),
+        ("info", "LOG"),
+        ("cursor", "list", "LOG"),
+        ("prune", "LOG", "--max-slabs", "1", "--dry-run"),
+        ("repair", "LOG", "--dry-run"),
+        ("repair", "LOG", "--fresh", "NEW"),
+    ],
+    ids=" ".join,
+)
+def test_what_reads_a_log_is_not(log: str, tmp_path: Path, command: tuple[str, ...]) -> None:
+    before = snapshot(log)
+    names = {"LOG": log, "NEW": str(tmp_path / "new")}
+    result = run(*(names.get(part, part) for part in command))
+    assert result.exit_code in {0, aolog.CorruptionError.exit_status}, result.output
+    assert "another user" not in result.output
+    assert snapshot(log) == before
+
+
+def test_a_reader_is_refused_before_it_sends_what_it_could_not_commit(log: str) -> None:
+    for cursor in ("c", "new"):
+        with pytest.raises(aolog.PermissionDenied, match="sudo -u nobody"):
+            aolog.Reader(log, cursor=cursor)
+    with aolog.Reader(log) as reader:
+        assert len(list(reader)) == 49
+
+
+def test_an_owner_without_a_name_is_named_by_number(log: str) -> None:
+    give_away(log, 12345)
+    with pytest.raises(aolog.PermissionDenied, match=r"sudo -u '#12345'.*User=12345"):
+        aolog.Writer(log)
+
+
+def test_the_command_of_the_hint_works(log: str, tmp_path: Path) -> None:
+    for above in Path(log).parents:  # as pytest makes them, nobody may enter
+        if above.stat().st_mode & 0o001 == 0:
+            above.chmod(above.stat().st_mode | 0o011)
+    append = [sys.executable, "-m", "aolog", "append", log]
+    done = subprocess.run(
+        ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *append],
+        input=b"more\n", cwd=ROOT, capture_output=True, check=False,
+    )  # fmt: skip  # as it is typed
+    if b"setpriv" in done.stderr or b"No module" in done.stderr:
+        pytest.skip(f"nobody cannot run this Python: {done.stderr.decode()}")
+    assert done.returncode == 0, done.stderr
+    with aolog.Reader(log) as reader:
+        assert list(reader)[-1].value == b"more"
+
+
+def test_whatever_is_made_or_removed_inside_is_refused_by_storage_itself(log: str) -> None:
+    """A call that nobody thought of is refused too."""
+    storage, before = Storage(), snapshot(log)
+    here = storage.open_directory(log)
+    for base in (log, here):
+        slab = Inside(base, "00000000000000000000.slab")
+        for change in (
+            lambda base=base: storage.create(Inside(base, "new")),
+            lambda base=base: storage.open_lock(Inside(base, "retention.lock")),
+            lambda slab=slab: storage.open_write(slab),
+            lambda slab=slab: storage.unlink(slab),
+            lambda slab=slab: storage.rename(slab, slab + ".old"),
+            lambda slab=slab: storage.link(slab, slab + ".old"),
+            lambda slab=slab: storage.write_file(slab, [b"x"]),
+            lambda base=base: storage.make_directory(Inside(base, "aside")),
+            lambda base=base: storage.remove_directory(Inside(base, "cursors")),
+            lambda base=base: storage.write_file(Inside(base, "cursors", "d.cursor"), [b"x"]),
+        ):
+            with pytest.raises(aolog.PermissionDenied):
+                change()
+    here.close()
+    assert snapshot(log) == before
+
+
+def test_root_makes_logs_of_its_own_in_another_user_s_directory(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    well("append", home / "log", given="x\n")
+    well("append", home / "log", given="y\n")
+    assert (home / "log").stat().st_uid == 0

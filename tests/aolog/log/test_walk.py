@@ -1,0 +1,566 @@
+"""Walking a slab: the intact chain, over damage, to a tail; over real files."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aolog.log.walk
+from aolog.format import format1, frame
+from aolog.format.frame import FLAG_DURABLE, KIND_MARK, Frame, encode_frame
+from aolog.log.walk import CHUNK_BYTES, HOP_BYTES, Damage, Outcome, QueuefkaWalker, Tail, Walker
+from aolog.storage.files import File, Storage
+
+SALT = 0xC0FFEE
+BEGIN = 8192
+
+
+class CountingFile(File):
+    """Counts the bytes that are read."""
+
+    bytes_read = 0
+
+    def pread(self, size: int, offset: int) -> bytes:
+        data = super().pread(size, offset)
+        self.bytes_read += len(data)
+        return data
+
+
+@pytest.fixture
+def slab(tmp_path):
+    """Writes a slab's bytes and opens it; closed behind the test."""
+    opened: list[File] = []
+
+    def write(contents: bytes) -> CountingFile:
+        path = tmp_path / "slab"
+        path.write_bytes(contents)
+        raw = Storage().open_write(str(path))
+        file = CountingFile(raw.path, raw.fd)
+        raw.fd = -1
+        opened.append(file)
+        return file
+
+    yield write
+    for file in opened:
+        file.close()
+
+
+class Chain:
+    """A slab's bytes as frames of one record each, and where they stand."""
+
+    def __init__(self, bodies: list[bytes], *, marks: tuple[int, ...] = ()) -> None:
+        self.contents = bytearray(BEGIN)
+        self.offsets: list[int] = []
+        self.bodies = bodies
+        for i, body in enumerate(bodies):
+            self.offsets.append(len(self.contents))
+            parts, _ = encode_frame(len(self.contents), SALT, [body], ordinal=i, count=1)
+            self.contents += b"".join(parts)
+            if i in marks:
+                self.add_mark()
+        self.ends = [*self.offsets[1:], len(self.contents)]
+
+    def add_mark(self) -> None:
+        mark, _ = encode_frame(
+            len(self.contents), SALT, [], kind=KIND_MARK, flags=FLAG_DURABLE, ordinal=0
+        )
+        self.contents += b"".join(mark)
+
+    def damaged(self, *places: int) -> bytes:
+        """The contents with a bit flipped at each offset."""
+        copy = bytearray(self.contents)
+        for place in places:
+            copy[place] ^= 0x10
+        return bytes(copy)
+
+
+def chain(count: int = 9, size: int = 100) -> Chain:
+    rng = random.Random(count)
+    return Chain([rng.randbytes(size + i) for i in range(count)])
+
+
+def walk(walker: Walker | QueuefkaWalker) -> list[Outcome]:
+    """All outcomes, the tail last. Bodies are copied: views live no longer than their chunk."""
+    outcomes: list[Outcome] = []
+    while not outcomes or not isinstance(outcomes[-1], Tail):
+        outcomes.append(walker.next())
+    return outcomes
+
+
+def bodies(outcomes: list[Outcome]) -> list[bytes]:
+    return [bytes(found.body) for found in outcomes if isinstance(found, Frame)]
+
+
+def damages(outcomes: list[Outcome]) -> list[Damage]:
+    return [found for found in outcomes if isinstance(found, Damage)]
+
+
+# --- intact ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, HOP_BYTES, CHUNK_BYTES - 30, CHUNK_BYTES + 5])
+def test_an_intact_chain_is_walked_frame_by_frame_to_its_end(slab, size):
+    made = chain(4, size)
+    outcomes = walk(Walker(slab(bytes(made.contents)), SALT, BEGIN))
+    assert bodies(outcomes) == made.bodies
+    assert [f.offset for f in outcomes[:-1]] == made.offsets
+    assert [f.end for f in outcomes[:-1]] == made.ends
+    assert [f.header.ordinal for f in outcomes[:-1]] == list(range(4))
+    assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1], blank=True)
+
+
+def test_a_walk_that_goes_on_for_ever_asks_for_runs_of_bounded_length(slab, monkeypatch):
+    asked: list[int] = []
+
+    def intact_frames(*given: Any) -> list[Frame]:
+        asked.append(given[-1])
+        return frame.intact_frames(*given)
+
+    monkeypatch.setattr(aolog.log.walk, "intact_frames", intact_frames)
+    made = chain(4)
+    walker = Walker(slab(bytes(made.contents)), SALT, BEGIN)
+    found = [found for _ in range(100) for found in walker.run()]
+    assert bodies(found) == made.bodies
+    assert max(asked) <= CHUNK_BYTES
+
+
+def test_views_of_earlier_frames_stay_valid_as_the_walk_goes_on(slab):
+    made = chain(8, CHUNK_BYTES // 3)
+    outcomes = walk(Walker(slab(bytes(made.contents)), SALT, BEGIN))
+    assert bodies(outcomes) == made.bodies
+
+
+@pytest.mark.parametrize("kib", [1, 64, 68, 90, 134, 160, 256, 300, 400, 1000, 3000])
+def test_frames_of_one_length_are_read_once(slab, kib):
+    size = kib << 10
+    made = chain(max(12, 20 * CHUNK_BYTES // size), size)
+    file = slab(bytes(made.contents))
+    assert bodies(walk(Walker(file, SALT, BEGIN))) == made.bodies
+    assert file.bytes_read < 1.1 * len(made.contents) + 3 * CHUNK_BYTES
+
+
+def test_hopping_reads_headers_only_and_gives_no_bodies(slab):
+    made = chain(64, HOP_BYTES)
+    file = slab(bytes(made.contents))
+    outcomes = walk(Walker(file, SALT, BEGIN, bodies=False))
+    assert [f.offset for f in outcomes[:-1]] == made.offsets
+    assert set(bodies(outcomes)) == {b""}
+    assert outcomes[-1].begin == made.ends[-1]
+
+
+@pytest.mark.parametrize("at", range(9))
+def test_a_walk_may_begin_at_any_frame(slab, at):
+    made = chain()
+    outcomes = walk(Walker(slab(bytes(made.contents)), SALT, made.offsets[at]))
+    assert bodies(outcomes) == made.bodies[at:]
+    assert not damages(outcomes)
+
+
+@pytest.mark.parametrize("at", range(9))
+def test_what_lies_beyond_the_limit_is_never_read(slab, at):
+    made = chain()
+    for limit in (made.offsets[at], made.offsets[at] + 8):
+        outcomes = walk(Walker(slab(bytes(made.contents)), SALT, BEGIN, limit=limit))
+        assert bodies(outcomes) == made.bodies[:at]
+        assert outcomes[-1][:2] == (made.offsets[at], limit)
+
+
+def test_another_salt_sees_nothing(slab):
+    contents = bytes(chain().contents)
+    outcomes = walk(Walker(slab(contents), SALT + 1, BEGIN))
+    assert outcomes == [Tail(BEGIN, len(contents), blank=False)]
+
+
+# --- damage ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("within", [0, 2, 5, 9, 20, 36, 40, 99, 139])
+@pytest.mark.parametrize("at", range(8))
+def test_a_damaged_frame_is_told_and_all_others_are_delivered(slab, at, within):
+    made = chain()
+    outcomes = walk(Walker(slab(made.damaged(made.offsets[at] + within)), SALT, BEGIN))
+    assert damages(outcomes) == [Damage(made.offsets[at], made.ends[at], durable=False)]
+    assert bodies(outcomes) == made.bodies[:at] + made.bodies[at + 1 :]
+
+
+@pytest.mark.parametrize("size", [10, 5000, HOP_BYTES, CHUNK_BYTES // 2, CHUNK_BYTES + 100])
+@pytest.mark.parametrize("run", [(1,), (1, 2), (0, 1, 2, 3), (0, 2, 4), (4,)], ids=str)
+def test_damage_next_to_damage_is_one_range(slab, size, run):
+    made = chain(6, size)
+    contents = made.damaged(*(made.offsets[i] + 44 for i in run))
+    outcomes = walk(Walker(slab(contents), SALT, BEGIN))
+    assert bodies(outcomes) == [body for i, body in enumerate(made.bodies) if i not in run]
+    covered = {made.offsets.index(begin) for begin, end, _ in damages(outcomes)}
+    for begin, end, _ in damages(outcomes):
+        covered |= {i for i, offset in enumerate(made.offsets) if begin <= offset < end}
+        assert end in made.offsets
+    assert covered == set(run)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_whatever_is_overwritten_every_untouched_frame_is_delivered(slab, seed):
+    rng = random.Random(seed)
+    made = Chain([rng.randbytes(rng.choice([0, 3, 200, 9000, 70000])) for _ in range(60)])
+    copy = bytearray(made.contents)
+    touched = set()
+    for _ in range(rng.randrange(1, 12)):
+        begin = rng.randrange(BEGIN, len(copy))
+        end = min(len(copy), begin + rng.choice([1, 8, 512, 4096, 50000]))
+        junk = bytes(end - begin) if rng.random() < 0.5 else rng.randbytes(end - begin)
+        for i, (a, b) in enumerate(zip(made.offsets, made.ends, strict=True)):
+            if (
+                a < end
+                and begin < b
+                and copy[max(a, begin) : min(b, end)]
+                != (junk[max(a, begin) - begin : min(b, end) - begin])
+            ):
+                touched.add(i)
+        copy[begin:end] = junk
+    outcomes = walk(Walker(slab(bytes(copy)), SALT, BEGIN))
+    delivered = [found.offset for found in outcomes if isinstance(found, Frame)]
+    assert delivered == [o for i, o in enumerate(made.offsets) if i not in touched]
+    covered = BEGIN
+    for found in outcomes:  # frames, damage and tail lie side by side without a hole
+        begin, end = (
+            (found.offset, found.end) if isinstance(found, Frame) else (found.begin, found.end)
+        )
+        assert begin == covered
+        covered = end
+    assert covered == len(copy)
+
+
+def test_hopping_passes_over_a_damaged_body_and_tells_a_damaged_header(slab):
+    made = chain()
+    contents = made.damaged(made.offsets[2] + 50, made.offsets[5] + 5)
+    outcomes = walk(Walker(slab(contents), SALT, BEGIN, bodies=False))
+    assert damages(outcomes) == [Damage(made.offsets[5], made.ends[5], durable=False)]
+    hopped = [found.offset for found in outcomes if isinstance(found, Frame)]
+    assert hopped == [*made.offsets[:5], *made.offsets[6:]]
+
+
+@pytest.mark.parametrize("mark_behind", [3, 6, 8])
+def test_damage_was_durable_if_a_mark_stands_behind_it(slab, mark_behind):
+    made = Chain([b"x" * 100] * 9, marks=(mark_behind,))
+    hit = [offset + 50 for offset in made.offsets[:8]]
+    outcomes = walk(Walker(slab(made.damaged(*hit[1::2])), SALT, BEGIN))
+    told = {found.begin: found.durable for found in damages(outcomes)}
+    assert told == {made.offsets[i]: i <= mark_behind for i in (1, 3, 5, 7)}
+
+
+def test_a_marks_header_vouches_for_it_though_frames_between_are_damaged(slab):
+    made = Chain([b"x" * 100] * 4, marks=(2,))
+    contents = made.damaged(made.offsets[0] + 5, made.offsets[2] + 5)
+    told = damages(walk(Walker(slab(contents), SALT, BEGIN)))
+    assert [found.durable for found in told] == [True, True]
+
+
+# --- tails ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [1, 8, 39, 40, 41, 100, 147])
+def test_an_unfinished_frame_is_a_tail_that_is_not_blank(slab, cut):
+    made = chain()
+    contents = bytes(made.contents[: made.offsets[8] + cut])
+    outcomes = walk(Walker(slab(contents), SALT, BEGIN))
+    assert bodies(outcomes) == made.bodies[:8]
+    assert outcomes[-1] == Tail(made.offsets[8], len(contents), blank=False)
+
+
+@pytest.mark.parametrize("zeros", [1, 40, 4096, CHUNK_BYTES + 1])
+def test_zeros_behind_the_last_frame_are_a_blank_tail(slab, zeros):
+    made = chain()
+    outcomes = walk(Walker(slab(bytes(made.contents) + bytes(zeros)), SALT, BEGIN))
+    assert bodies(outcomes) == made.bodies
+    assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1] + zeros, blank=True)
+    outcomes = walk(Walker(slab(bytes(made.contents) + bytes(zeros) + b"!"), SALT, BEGIN))
+    assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1] + zeros + 1, blank=False)
+
+
+def test_a_damaged_last_frame_is_a_tail_not_damage(slab):
+    made = chain()
+    outcomes = walk(Walker(slab(made.damaged(made.offsets[8] + 60)), SALT, BEGIN))
+    assert not damages(outcomes)
+    assert outcomes[-1] == Tail(made.offsets[8], made.ends[8], blank=False)
+
+
+def test_a_tail_is_looked_at_afresh_each_time_it_is_asked_for(slab):
+    made = chain()
+    for preallocated in (False, True):
+        file = slab(bytes(len(made.contents)) if preallocated else b"")
+        file.pwrite_all([made.contents[: made.offsets[4]]], 0)
+        walker = Walker(file, SALT, BEGIN)
+        assert bodies(walk(walker)) == made.bodies[:4]
+        assert walk(walker) == walk(walker)
+        file.pwrite_all([made.contents[made.offsets[4] : made.offsets[6] + 50]], made.offsets[4])
+        assert bodies(walk(walker)) == made.bodies[4:6]
+        file.pwrite_all([made.contents[made.offsets[6] :]], made.offsets[6])
+        outcomes = walk(walker)
+        assert bodies(outcomes) == made.bodies[6:]
+        assert not damages(outcomes)
+
+
+def test_asking_again_for_a_large_tail_does_not_search_it_again(slab):
+    file = slab(bytes(chain().contents) + (b"\xa0\xf2" + bytes(62)) * (CHUNK_BYTES // 16))
+    walker = Walker(file, SALT, BEGIN)
+    tail = walk(walker)[-1]
+    searched = file.bytes_read
+    for _ in range(10):
+        assert walker.next() == tail
+    assert file.bytes_read - searched < 10 * (CHUNK_BYTES + 100)
+
+
+class FinishedMeanwhile(CountingFile):
+    """The writer finishes a frame when the walker has looked at it for the n-th time."""
+
+    offset = -1
+
+    def arm(self, offset: int, contents: bytes, *, after: int) -> None:
+        self.offset, self.contents, self.left = offset, contents, after
+
+    def pread(self, size: int, offset: int) -> bytes:
+        data = super().pread(size, offset)
+        if offset <= self.offset < offset + size and self.left >= 0:
+            if self.left == 0:
+                self.pwrite_all([self.contents], self.offset)
+            self.left -= 1
+        return data
+
+
+@pytest.mark.parametrize("size", [100, HOP_BYTES, CHUNK_BYTES + 5])
+@pytest.mark.parametrize("after", range(3))
+def test_a_write_that_is_finished_in_between_is_no_damage(slab, size, after):
+    made = chain(5, size)
+    torn = bytearray(made.contents)
+    begin, end = made.offsets[1] + 60, made.ends[1]
+    torn[begin:end] = bytes(end - begin)  # its later pages are not there yet; later frames are
+    plain = slab(bytes(torn))
+    file = FinishedMeanwhile(plain.path, plain.fd)
+    plain.fd = -1
+    file.arm(begin, bytes(made.contents[begin:end]), after=after)
+    outcomes = walk(Walker(file, SALT, BEGIN))
+    file.close()
+    # A writer that is later than the second look is not waited for: then it is damage.
+    if after == 0:
+        assert bodies(outcomes) == made.bodies
+        assert not damages(outcomes)
+    else:
+        assert bodies(outcomes) in (made.bodies, made.bodies[:1] + made.bodies[2:])
+
+
+# --- frames inside payloads -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", [None, 44, 5])
+def test_a_whole_frame_of_the_slab_stored_as_a_payload_is_never_returned(slab, damage):
+    """Somebody stores a slab's own frames as values, at every alignment."""
+    inner, _ = encode_frame(BEGIN, SALT, [b"never seen"], count=1)
+    nested = b"".join(inner)
+    outer = [bytes(shift) + nested * 3 for shift in range(16)]
+    made = Chain([b"first", *outer, b"last"])
+    hits = [] if damage is None else [made.offsets[i] + damage for i in range(1, 17)]
+    outcomes = walk(Walker(slab(made.damaged(*hits)), SALT, BEGIN))
+    assert b"never seen" not in bodies(outcomes)
+    assert bodies(outcomes) == (made.bodies if damage is None else [b"first", b"last"])
+
+
+def test_a_copy_of_the_slab_as_a_payload_of_itself_is_never_returned(slab):
+    first = chain(5)
+    made = Chain([*first.bodies, bytes(first.contents), b"behind"])
+    outcomes = walk(Walker(slab(made.damaged(made.offsets[5] + 5)), SALT, BEGIN))
+    assert bodies(outcomes) == [*first.bodies, b"behind"]
+    assert damages(outcomes) == [Damage(made.offsets[5], made.ends[5], durable=False)]
+
+
+# --- linear ---------------------------------------------------------------------------------
+
+READS_MAX = 8  # times that each byte may be read: once to walk, the rest to look over damage
+
+
+def assert_linear(file: CountingFile, size: int) -> None:
+    assert file.bytes_read <= READS_MAX * size + 8 * CHUNK_BYTES
+
+
+@pytest.mark.parametrize("bodies_wanted", [True, False])
+@pytest.mark.parametrize("marked", [False, True], ids=["unmarked", "mark last"])
+@pytest.mark.parametrize("within", [44, 5], ids=["bodies", "headers"])
+@pytest.mark.parametrize(("count", "size"), [(20_000, 24), (4_000, 1000), (64, 200_000)])
+def test_every_second_frame_damaged_takes_time_linear_in_the_bytes(
+    slab, count, size, within, marked, bodies_wanted
+):
+    made = Chain([b"x" * size] * count, marks=(count - 1,) if marked else ())
+    contents = made.damaged(*(offset + within for offset in made.offsets[::2]))
+    file = slab(contents)
+    outcomes = walk(Walker(file, SALT, BEGIN, bodies=bodies_wanted))
+    if within == 5 or bodies_wanted:
+        assert len(damages(outcomes)) == count // 2
+    factor = 1 if bodies_wanted else 4  # small reads, to hop, cost more where they do not hop
+    assert_linear(file, factor * len(contents))
+
+
+def test_a_body_full_of_magics_takes_time_linear_in_the_bytes(slab):
+    body = b"\xa0\xf2\x01\x00\x08\x00\x00\x00" * (CHUNK_BYTES // 4)
+    made = Chain([b"first", body, b"last"])
+    contents = made.damaged(made.offsets[1] + 5)
+    file = slab(contents)
+    assert bodies(walk(Walker(file, SALT, BEGIN))) == [b"first", b"last"]
+    assert_linear(file, len(contents))
+
+
+def test_many_right_headers_over_wrong_bodies_take_time_linear_in_the_bytes(slab):
+    made = Chain([bytes(300_000)] * 40)
+    contents = made.damaged(*(offset + 1000 for offset in made.offsets[:-1]))
+    file = slab(contents)
+    outcomes = walk(Walker(file, SALT, BEGIN))
+    assert damages(outcomes) == [Damage(BEGIN, made.offsets[-1], durable=False)]
+    assert_linear(file, len(contents))
+
+
+# --- format 1 -------------------------------------------------------------------------------
+
+
+class Chain1:
+    """A format-1 slab's bytes, and where its frames stand."""
+
+    def __init__(self, payloads: list[bytes]) -> None:
+        self.contents = bytearray()
+        self.offsets: list[int] = []
+        self.bodies = payloads
+        for payload in payloads:
+            self.offsets.append(len(self.contents))
+            self.contents += b"".join(format1.encode_record(payload))
+        self.ends = [*self.offsets[1:], len(self.contents)]
+
+    damaged = Chain.damaged
+
+
+def chain1(count: int = 6) -> Chain1:
+    return Chain1([b"record %d " % i * (i + 1) for i in range(count)])
+
+
+def test_a_format_1_chain_is_walked_frame_by_frame(slab):
+    made = chain1()
+    outcomes = walk(QueuefkaWalker(slab(bytes(made.contents)), 0))
+    assert bodies(outcomes) == made.bodies
+    assert [found.offset for found in outcomes[:-1]] == made.offsets
+    assert outcomes[-1][:2] == (made.ends[-1], made.ends[-1])
+
+
+@pytest.mark.parametrize("resync", [False, True])
+@pytest.mark.parametrize("at", range(5))
+def test_a_format_1_payload_that_is_altered_costs_itself_alone(slab, at, resync):
+    made = chain1()
+    file = slab(made.damaged(made.offsets[at] + 9))
+    outcomes = walk(QueuefkaWalker(file, 0, resync=resync))
+    assert damages(outcomes) == [Damage(made.offsets[at], made.ends[at], durable=False)]
+    assert bodies(outcomes) == made.bodies[:at] + made.bodies[at + 1 :]
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_a_format_1_length_that_is_altered_ends_the_chain(slab, at):
+    made = chain1()
+    for octet in (0, 1, 3):
+        outcomes = walk(QueuefkaWalker(slab(made.damaged(made.offsets[at] + octet)), 0))
+        assert bodies(outcomes) == made.bodies[:at]
+        assert outcomes[-1] == Tail(made.offsets[at], len(made.contents), blank=False)
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_resynchronising_finds_the_frames_behind_an_altered_length(slab, at):
+    made = chain1()
+    for octet in (0, 1, 3):
+        file = slab(made.damaged(made.offsets[at] + octet))
+        outcomes = walk(QueuefkaWalker(file, 0, resync=True))
+        assert bodies(outcomes) == made.bodies[:at] + made.bodies[at + 1 :]
+        assert [d[:2] for d in damages(outcomes)] == [(made.offsets[at], made.ends[at])]
+
+
+def test_resynchronising_is_a_guess_and_believes_a_frame_in_a_payload(slab):
+    inner = b"".join(format1.encode_record(b"not a record"))
+    made = Chain1([b"first", b"payload: " + inner, b"last"])
+    contents = made.damaged(made.offsets[1])
+    assert bodies(walk(QueuefkaWalker(slab(contents), 0, resync=False))) == [b"first"]
+    guessed = bodies(walk(QueuefkaWalker(slab(contents), 0, resync=True)))
+    assert guessed == [b"first", b"not a record", b"last"]
+
+
+def test_resynchronising_gives_up_at_its_bound_and_cuts_nothing(slab, monkeypatch):
+    made = Chain1([b"first", (5000).to_bytes(4, "little") * 4000, b"last"])
+    contents = made.damaged(made.offsets[1] + 3)
+    walker = QueuefkaWalker(slab(contents), 0, resync=True)
+    monkeypatch.setattr(QueuefkaWalker, "RESYNC_BYTES_MAX", 100_000)
+    outcomes = walk(walker)
+    assert bodies(outcomes) == [b"first"]
+    assert outcomes[-1].begin == made.offsets[1]
+    assert not walker.claims_more_than_there_is(made.offsets[1])
+    monkeypatch.undo()
+    assert bodies(walk(QueuefkaWalker(slab(contents), 0, resync=True))) == [b"first", b"last"]
+
+
+@pytest.mark.parametrize("keep", [1, 3, 7, 8, 9, 20])
+def test_an_unfinished_format_1_frame_claims_more_than_there_is(slab, keep):
+    made = chain1()
+    contents = bytes(made.contents[: made.offsets[5] + keep])
+    walker = QueuefkaWalker(slab(contents), 0)
+    tail = walk(walker)[-1]
+    assert tail == Tail(made.offsets[5], len(contents), blank=False)
+    assert walker.claims_more_than_there_is(tail.begin)
+
+
+def test_a_torn_format_1_frame_with_an_intact_one_behind_it_is_not_unfinished(slab):
+    made = chain1()
+    behind = b"".join(format1.encode_record(b"behind"))
+    contents = bytes(made.contents[: made.offsets[5] + 20]) + behind
+    walker = QueuefkaWalker(slab(contents), 0)
+    tail = walk(walker)[-1]
+    assert tail.begin == made.offsets[5]
+    assert not walker.claims_more_than_there_is(tail.begin)
+
+
+def test_a_format_1_frame_that_is_finished_meanwhile_is_delivered(slab):
+    made = chain1()
+    file = slab(bytes(made.contents[: made.offsets[3] + 12]))
+    walker = QueuefkaWalker(file, 0)
+    assert bodies(walk(walker)) == made.bodies[:3]
+    file.pwrite_all([made.contents], 0)
+    assert bodies(walk(walker)) == made.bodies[3:]
+
+
+@pytest.mark.parametrize("zeros", [1, 8, 100])
+def test_zeros_are_no_frame_of_format_1(slab, zeros):
+    made = chain1()
+    outcomes = walk(QueuefkaWalker(slab(bytes(made.contents) + bytes(zeros)), 0, resync=True))
+    assert bodies(outcomes) == made.bodies
+    assert outcomes[-1][:2] == (made.ends[-1], made.ends[-1] + zeros)
+
+
+def test_a_format_1_slab_ends_at_its_limit(slab):
+    made = chain1()
+    limit = made.offsets[3] + 2
+    outcomes = walk(QueuefkaWalker(slab(bytes(made.contents)), 0, limit=limit))
+    assert bodies(outcomes) == made.bodies[:3]
+    assert outcomes[-1][:2] == (made.offsets[3], limit)
+
+
+def test_every_second_format_1_payload_altered_takes_time_linear_in_the_bytes(slab):
+    made = Chain1([b"payload"] * 20_001)
+    contents = made.damaged(*(offset + 9 for offset in made.offsets[1::2]))
+    file = slab(contents)
+    assert len(bodies(walk(QueuefkaWalker(file, 0)))) == 10_001
+    assert_linear(file, len(contents))
+
+
+def test_a_search_in_format_1_reads_no_byte_for_each_offset(slab):
+    text = b"plain text has no small numbers in it. " * (CHUNK_BYTES // 10)
+    made = Chain1([b"first", text, b"last"])
+    file = slab(made.damaged(made.offsets[1] + 3))
+    outcomes = walk(QueuefkaWalker(file, 0, resync=True))
+    assert bodies(outcomes) == [b"first", b"last"]
+    assert_linear(file, len(made.contents))
+
+
+def test_the_fixture_is_a_real_file(slab):
+    file = slab(b"abc")
+    assert Path(file.path).read_bytes() == file.pread(10, 0) == b"abc"

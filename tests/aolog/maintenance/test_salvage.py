@@ -1,0 +1,191 @@
+"""What is salvaged is what the damaged bytes still say, marked unverified, and never in the log."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aolog
+from aolog.format.columns import KNOWN, encode_columns
+from aolog.format.frame import FRAME_HEADER_LEN, KIND_RECORDS, FrameHeader
+from aolog.maintenance.salvage import rescue
+from tests.aolog.commands import answer, fill, run
+from tests.aolog.conftest import frames_of, read_all, slab_files, snapshot
+from tests.aolog.read import test_gaps
+
+VALUES = [b"value %04d" % i for i in range(40)]
+
+
+@pytest.fixture
+def log(log_path: str) -> str:
+    """Four frames of ten records with keys and headers."""
+    with aolog.Writer(log_path, topic="t") as writer:
+        for i in range(4):
+            for value in VALUES[10 * i : 10 * i + 10]:
+                writer.append(value, key=b"k" + value, headers=(("h", value), ("n", None)))
+            writer.flush()
+    return log_path
+
+
+def salvage(log: str, to: Path) -> list[dict[str, Any]]:
+    """The lines behind the first."""
+    there = snapshot(log)
+    told = answer("repair", log, "--salvage", to, "--json")
+    assert snapshot(log) == there
+    if told["salvage_path"] is None:
+        assert told["salvaged"] == 0
+        return []
+    head, *lines = map(json.loads, to.read_text().splitlines())
+    assert head == {"aolog_salvage": 1, "unverified": True, "log": log}
+    assert told["salvaged"] == len(lines)
+    return lines
+
+
+def plain(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def test_an_intact_log_has_nothing_to_salvage(log: str, tmp_path: Path) -> None:
+    assert salvage(log, tmp_path / "found") == []
+    assert not (tmp_path / "found").exists()
+
+
+def test_a_wrong_byte_in_a_value_costs_that_byte(log: str, tmp_path: Path) -> None:
+    records = read_all(log)
+    frame = frames_of(log)[1]
+    test_gaps.flip(frame.slab, frame.end - 12)  # near the end of the last value
+    lines = salvage(log, tmp_path / "found")
+    assert [line["address"] for line in lines] == [record.address for record in records[10:20]]
+    assert {(line["slab"], line["offset"], line["reason"]) for line in lines} == {
+        (0, frame.begin, "body")
+    }
+    for line, record in zip(lines, records[10:20], strict=True):
+        assert line["timestamp_us"] == record.timestamp
+        assert plain(line["key_base64"]) == record.key
+        assert [(n, plain(v)) for n, v in line["headers"]] == list(record.headers)
+    wrong = [
+        plain(line["value_base64"]) != r.value
+        for line, r in zip(lines, records[10:20], strict=True)
+    ]
+    assert wrong.count(True) == 1
+
+
+@pytest.mark.parametrize("byte", [0, 2, 3, 16, 20, 24, 36, 39])
+def test_a_body_whose_own_hash_is_right_is_read_under_a_wrong_header(
+    log: str, tmp_path: Path, byte: int
+) -> None:
+    """Of the header's fields, those that the body needs are whole."""
+    records = read_all(log)
+    frame = frames_of(log)[1]
+    test_gaps.flip(frame.slab, frame.begin + byte)
+    lines = salvage(log, tmp_path / "found")
+    if byte == 2:  # the kind: not of records, as far as it says
+        assert lines == []
+        return
+    assert {line["reason"] for line in lines} == {"header"}
+    assert [plain(line["value_base64"]) for line in lines] == [r.value for r in records[10:20]]
+
+
+@pytest.mark.parametrize("byte", [4, 8, 28, 32])
+def test_a_header_that_no_longer_says_what_the_body_is_yields_nothing_wrong(
+    log: str, tmp_path: Path, byte: int
+) -> None:
+    frame = frames_of(log)[1]
+    test_gaps.flip(frame.slab, frame.begin + byte)
+    whole = {record.value for record in read_all(log)} | set(VALUES)
+    for line in salvage(log, tmp_path / "found"):
+        if "value_base64" in line and byte not in {28, 32}:
+            assert plain(line["value_base64"]) in whole
+
+
+def test_a_slab_without_any_header_still_holds_its_frames(log: str, tmp_path: Path) -> None:
+    (slab,) = slab_files(log)
+    values = [record.value for record in read_all(log)]
+    test_gaps.both_headers(slab)
+    test_gaps.trailer(slab)
+    lines = salvage(log, tmp_path / "found")
+    assert [plain(line["value_base64"]) for line in lines] == values
+    assert {line["reason"] for line in lines} == {"header"}
+    with pytest.raises(aolog.HeaderLost):
+        aolog.repair(log)
+
+
+def test_repair_keeps_what_it_salvaged_beside_the_originals(log: str) -> None:
+    frame = frames_of(log)[2]
+    test_gaps.flip(frame.slab, frame.end - 12)
+    records = read_all(log)
+    done = aolog.repair(log)
+    assert done.salvaged == 10
+    assert done.salvage_path == f"{done.aside}/salvage.jsonl"
+    assert read_all(log) == records  # never in the log
+    assert aolog.verify(log).gaps == done.gaps
+    report = json.loads(Path(done.aside, "report.json").read_text())
+    assert report["salvaged"] == 10
+    assert report["gaps"] == [gap._asdict() for gap in done.gaps]
+
+
+def test_a_fresh_log_has_it_beside_it(log: str, tmp_path: Path) -> None:
+    frame = frames_of(log)[2]
+    test_gaps.flip(frame.slab, frame.end - 12)
+    done = aolog.repair(log, tmp_path / "new")
+    assert done.salvage_path == str(tmp_path / "new.salvage.jsonl")
+    assert len(Path(done.salvage_path).read_text().splitlines()) == 11
+
+
+def test_a_file_that_is_there_is_not_overwritten(log: str, tmp_path: Path) -> None:
+    (tmp_path / "found").write_text("mine")
+    assert run("repair", log, "--salvage", tmp_path / "found").exit_code == 2
+    assert (tmp_path / "found").read_text() == "mine"
+
+
+def test_a_single_record_frame_is_salvaged(log_path: str, tmp_path: Path) -> None:
+    fill(log_path, [b"lonely record"] * 3, batch_bytes=0)
+    frame = frames_of(log_path)[1]
+    test_gaps.flip(frame.slab, frame.begin + FRAME_HEADER_LEN)
+    (line,) = salvage(log_path, tmp_path / "found")
+    assert plain(line["value_base64"]) == bytes([ord("l") ^ 0xFF]) + b"onely record"
+
+
+def test_any_body_is_rescued_without_an_error() -> None:
+    """Random columns, random damage: entries come out or do not, and nothing is raised."""
+    random_ = random.Random(7)
+    for _ in range(3000):
+        n = random_.randrange(1, 12)
+        entries = [random_.choice([None, b"", random_.randbytes(9)]) for _ in range(n)]
+        bits, parts = encode_columns(
+            entries,
+            keys=entries if random_.random() < 0.5 else None,
+            timestamps=list(range(n)) if random_.random() < 0.5 else None,
+            topics=[random_.choice([None, "a", "b"]) for _ in range(n)],
+            headers=[(("name", b"v"),) * random_.randrange(3) for _ in range(n)],
+        )
+        body = bytearray(b"".join(parts))
+        for _ in range(random_.randrange(4)):
+            body[random_.randrange(len(body))] ^= 1 << random_.randrange(8)
+        if random_.random() < 0.1:
+            bits = random_.randrange(2 * KNOWN)
+            n = random_.randrange(1 << 32)
+        cut = memoryview(bytes(body))[: random_.choice([len(body), random_.randrange(len(body))])]
+        header = FrameHeader(KIND_RECORDS, 0, len(cut), 0, 5, 0, n, bits)
+        found = dict(rescue(header, cut))
+        assert all(0 <= i < n for i in found)
+        json.dumps(list(found.values()))
+
+
+def test_junk_that_is_full_of_magics_is_searched_in_bounded_time(
+    log_path: str, tmp_path: Path
+) -> None:
+    """Each of 16,000 places claims a body to the end; a search that hashed them all would hash
+    2 GiB."""
+    fill(log_path, [b"x"])
+    (slab,) = slab_files(log_path)
+    with slab.open("ab") as file:
+        file.write(b"\xa0\xf2\x01\x00" + (100_000).to_bytes(4, "little") + os.urandom(8))
+        file.write((b"\xa0\xf2\x01\x00" + (100_000).to_bytes(4, "little")) * 16_000)
+    assert salvage(log_path, tmp_path / "found") == []

@@ -1,0 +1,467 @@
+"""`verify` names what is damaged, which copy of it, and what is no damage at all."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.format import columns
+from aolog.format.columns import encode_columns
+from aolog.format.frame import (
+    FLAG_DURABLE,
+    FRAME_HEADER_LEN,
+    decode_header,
+    encode_frame,
+    encode_header,
+)
+from aolog.format.slab import MAGIC, encode_seal
+from aolog.log.directory import Log
+from aolog.maintenance import verify
+from aolog.maintenance.audit import Audit, audit
+from aolog.storage.files import Storage
+from tests.aolog.commands import answer, fill, run
+from tests.aolog.conftest import frames_of, slab_files
+from tests.aolog.maintenance.test_repair import commit
+from tests.aolog.read import test_gaps
+from tests.aolog.read.test_gaps import Built, build
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return build(str(tmp_path_factory.mktemp("verify") / "log"), closed=True)
+
+
+@pytest.fixture
+def log(sealed: Built, tmp_path: Path) -> Built:
+    path = str(tmp_path / "log")
+    shutil.copytree(sealed.path, path)
+    return sealed.at(path)
+
+
+def codes(path: str, *, damage: bool = True) -> list[str]:
+    return [found.code for found in aolog.verify(path).findings if found.damage == damage]
+
+
+def test_an_intact_log_has_no_findings(log: Built) -> None:
+    report = aolog.verify(log.path)
+    assert report.ok
+    assert report.findings == []
+    assert [slab.copies for slab in report.health] == [(True, True)] * 4
+    assert [(slab.seal, slab.in_seal) for slab in report.health] == [("intact", True)] * 4
+    assert sum(slab.records for slab in report.health) == report.records == len(log.records)
+    assert sum(slab.bytes for slab in report.health) == report.bytes
+
+
+@pytest.mark.parametrize("at", [0, 4096])
+def test_a_damaged_header_copy_is_named(log: Built, at: int) -> None:
+    test_gaps.flip(log.slabs[1], at, 512)
+    report = aolog.verify(log.path)
+    assert [found.code for found in report.findings] == ["header_copy"]
+    assert f"copy at {at} is damaged; the other is intact" in report.problems[0]
+    assert report.health[1].copies == (at != 0, at == 0)
+    assert not report.ok
+    assert report.gaps == []
+
+
+def test_both_header_copies_may_be_damaged_where_the_seal_has_the_third(log: Built) -> None:
+    test_gaps.both_headers(log.slabs[1])
+    report = aolog.verify(log.path)
+    assert "at 0 and at 4096 is damaged; the seal's is intact" in report.problems[0]
+    assert report.gaps == []
+
+
+def test_a_slab_without_a_header_is_named_beside_its_gap(log: Built) -> None:
+    test_gaps.all_copies_of_the_header(log)
+    report = aolog.verify(log.path)
+    assert [found.code for found in report.findings] == ["header_lost"]
+    assert len(report.gaps) == 1
+
+
+def test_a_slab_under_another_name_is_named(log: Built) -> None:
+    shutil.copy(log.slabs[0], log.slabs[1])
+    report = aolog.verify(log.path)
+    assert [found.code for found in report.findings] == ["renamed"]
+    assert "is the slab of base 0 under another name" in report.problems[0]
+    assert aolog.repair(log.path).slabs == []  # not ours to empty
+    assert aolog.repair(log.path).left == report.problems
+
+
+def test_a_slab_of_another_log_is_named(log: Built, tmp_path: Path) -> None:
+    other = str(tmp_path / "other")
+    fill(other, [b"theirs"])
+    (theirs,) = slab_files(other)
+    shutil.copy(theirs, log.slabs[0])
+    assert "foreign_slab" in codes(log.path)
+
+
+def reseal(log: Built, i: int, **changes: object) -> None:
+    """The seal of the slab says something else, under right checksums."""
+    listed = Log(log.path, Storage())
+    slab = listed.slab(i)
+    seal, at = slab.seal(), log.seals[i].begin
+    assert seal is not None
+    for name, value in changes.items():
+        setattr(seal, name, value)
+    parts = encode_seal(seal, at, flags=FLAG_DURABLE, timestamp_us=5)
+    with log.slabs[i].open("r+b") as file:
+        file.seek(at)
+        file.write(b"".join(parts))
+    listed.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"records": 49}, "records 49, the frames 50"),
+        ({"frames": 7}, "frames 7, the frames 5"),
+        ({"least_us": 3}, "least timestamp 3"),
+        ({"greatest_us": 4}, "greatest timestamp 4"),
+        ({"headers_hash": 1}, "hash of the frame headers 1"),
+    ],
+)
+def test_a_seal_that_says_something_else_is_named(
+    log: Built, change: dict[str, int], told: str
+) -> None:
+    reseal(log, 1, **change)
+    report = aolog.verify(log.path)
+    assert [found.code for found in report.findings] == ["seal_differs"]
+    assert told in report.problems[0]
+    assert report.health[1].seal == "differs"
+
+
+def test_a_seal_s_copy_of_the_header_is_compared(log: Built) -> None:
+    listed = Log(log.path, Storage())
+    header = listed.slab(1).header
+    listed.close()
+    assert header is not None
+    reseal(log, 1, header=header._replace(created_us=5))
+    assert codes(log.path) == ["seal_header"]
+    aolog.repair(log.path)
+    assert codes(log.path) == []
+
+
+def test_an_index_that_leads_elsewhere_is_named(log: Built) -> None:
+    listed = Log(log.path, Storage())
+    index = listed.slab(1).seal().index
+    listed.close()
+    index.offsets[0] += 8
+    reseal(log, 1, index=index)
+    assert codes(log.path) == ["seal_differs"]
+    assert "index leads to other places" in aolog.verify(log.path).problems[0]
+
+
+def test_timestamps_of_columns_are_compared_with_the_seal(log_path: str) -> None:
+    with aolog.Writer(log_path) as log:
+        for stamps in ([5, -3, 9], range(-400, 400)):
+            for stamp in stamps:
+                log.append(b"x", timestamp=stamp)
+            log.flush()
+    assert aolog.verify(log_path).ok
+
+
+def test_a_damaged_seal_is_named_where_it_must_have_been(log: Built) -> None:
+    test_gaps.head(log.seals[1]._replace(slab=log.slabs[1]))  # its trailer is intact
+    test_gaps.trailer(log.slabs[2])  # nothing of it is, but the next slab followed in its epoch
+    report = aolog.verify(log.path)
+    assert [slab.seal for slab in report.health] == ["intact", "damaged", "damaged", "intact"]
+    assert [found.code for found in report.findings] == ["seal", "seal"]
+
+
+def test_the_last_slab_of_a_living_log_needs_no_seal(log_path: str) -> None:
+    with aolog.Writer(log_path) as log:
+        log.append(b"x")
+        log.flush()
+        report = aolog.verify(log_path)
+    assert report.ok
+    assert report.health[-1].seal == "none"
+    assert report.findings == []
+
+
+def test_frames_that_do_not_count_are_named(log: Built) -> None:
+    frame = log.frames[1][2]
+    listed = Log(log.path, Storage())
+    salt = listed.slab(1).header.salt
+    listed.close()
+    data = bytearray(frame.slab.read_bytes())
+    head = decode_header(bytes(data), frame.begin, frame.begin, salt)
+    assert head is not None
+    made = encode_header(head._replace(ordinal=head.ordinal + 1), frame.begin, salt)
+    data[frame.begin : frame.begin + FRAME_HEADER_LEN] = made
+    frame.slab.write_bytes(data)
+    assert codes(log.path) == ["ordinals", "seal_differs"]
+
+
+@pytest.mark.parametrize(("count", "short"), [(0, 0), (0, 7), (10_000, 0), (10_000, 7)])
+def test_a_frame_of_nonsense_with_right_hashes_is_a_gap_and_no_crash(
+    log: Built, count: int, short: int
+) -> None:
+    frame = frames_of(log.path)[0]
+    listed = Log(log.path, Storage())
+    header = listed.slab(0).header
+    listed.close()
+    assert header is not None
+    size = frame.end - frame.begin - FRAME_HEADER_LEN
+    bits = columns.VALUES | columns.TIMESTAMPS
+    body: list[bytes | memoryview] = [bytes(size - short)]
+    made, _ = encode_frame(frame.begin, header.salt, body, count=min(count, size), columns=bits)
+    data = bytearray(frame.slab.read_bytes())
+    data[frame.begin : frame.end] = b"".join(made)
+    frame.slab.write_bytes(data)
+    (gap,) = aolog.verify(log.path).gaps
+    assert gap[:3] == (frame.base + frame.begin, frame.base + frame.end, "corrupt")
+
+
+def test_zeros_without_a_magic_are_damage_and_no_emptied_slab(log: Built) -> None:
+    path = log.slabs[0]
+    data = bytearray(path.read_bytes())
+    data[:8192] = bytes(8192)
+    path.write_bytes(data[:-512])  # without its seal's copy too
+    assert "header_lost" in codes(str(log.path))
+    data[:8] = MAGIC
+    path.write_bytes(data[:-512])
+    assert "emptied" in codes(str(log.path), damage=False)
+
+
+def test_a_header_is_encoded_as_the_writer_does() -> None:
+    bits, parts = encode_columns([b"one", None], keys=[b"k", None])
+    frame, _ = encode_frame(8192, 77, parts, timestamp_us=-5, ordinal=3, count=2, columns=bits)
+    head = decode_header(frame[0], 0, 8192, 77)
+    assert head is not None
+    assert encode_header(head, 8192, 77) == frame[0]
+
+
+# --- cursors ---------------------------------------------------------------------------------
+
+
+def test_cursors_are_named_with_what_is_wrong(log: Built, tmp_path: Path) -> None:
+    other = str(tmp_path / "other")
+    fill(other, [b"theirs"])
+    names = ("fine", "one", "both", "before")
+    files = {name: commit(log.path, name, 5, 5) for name in names}
+    test_gaps.flip(files["one"], 20)
+    test_gaps.flip(files["both"], 20)
+    test_gaps.flip(files["both"], 4096 + 20)
+    shutil.copy(commit(other, "c", 1), Path(log.path, "cursors", "foreign.cursor"))
+    log.slabs[0].unlink()
+    report = aolog.verify(log.path)
+    states = {cursor.name: (cursor.state, cursor.copies) for cursor in report.cursors}
+    assert states == {
+        "before": ("pruned", (True, True)),
+        "both": ("corrupt", (False, False)),
+        "fine": ("pruned", (True, True)),
+        "foreign": ("foreign", (True,)),
+        "one": ("pruned", (False, True)),
+    }
+    damage = {found.code for found in report.findings if found.damage}
+    assert damage == {"cursor_copy", "cursor_corrupt", "cursor_foreign"}
+    assert "copy at 0 is damaged; the other is intact" in "".join(report.problems)
+    done = aolog.repair(log.path)
+    assert done.cursors == ["one"]
+    assert len(done.left) == 2
+
+
+def test_a_cursor_ahead_of_the_end_and_one_that_diverged_are_told_apart(log: Built) -> None:
+    """The log is cut back to three slabs, as a restored backup is, and then written."""
+    with aolog.Reader(log.path, "latest", cursor="c") as reader:
+        reader.commit()
+    log.slabs[3].unlink()
+    assert codes(log.path, damage=False) == ["cursor_ahead"]
+    assert aolog.verify(log.path).ok
+    with aolog.Writer(log.path) as writer:
+        assert writer.opening.epoch == 2
+        writer.append(b"new")
+    assert aolog.verify(log.path).ok
+    cursor = Path(log.path, "cursors", "c.cursor")
+    data = bytearray(cursor.read_bytes())
+    address = struct.unpack_from("<Q", data, 40)[0]
+    import xxhash
+
+    struct.pack_into("<Q", data, 40, address + (1 << 50))
+    struct.pack_into("<I", data, 64, xxhash.xxh32_intdigest(bytes(data[:64])))
+    cursor.write_bytes(data)
+    assert codes(log.path) == ["cursor_diverged"]
+    with pytest.raises(aolog.CursorDiverged):
+        aolog.Reader(log.path, cursor="c")
+
+
+@pytest.mark.parametrize("fmt", ["aolog", "queuefka"])
+def test_a_cursor_that_passed_what_was_appended_meanwhile_is_not_ahead(
+    log_path: str, fmt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        aolog.Writer(log_path, format=fmt, slab_bytes=1000) as writer,
+        aolog.Reader(log_path, cursor="c") as reader,
+    ):
+        for i in range(20):
+            writer.append(b"%090d" % i)
+        writer.flush()
+
+        def audited(log: Log, **options: object) -> Audit:
+            found = audit(log, **options)
+            for i in range(20):
+                writer.append(b"%090d" % i)
+            writer.flush()
+            for _ in reader:
+                pass
+            reader.commit()
+            return found
+
+        monkeypatch.setattr(verify, "audit", audited)
+        report = aolog.verify(log_path)
+        assert report.end < reader.tell()
+        assert [(cursor.state, cursor.address) for cursor in report.cursors] == [
+            ("ok", reader.tell())
+        ]
+        assert [found.code for found in report.findings if found.code != "tail"] == []
+
+
+# --- what else is there ----------------------------------------------------------------------
+
+
+def test_leftovers_are_listed_and_are_no_damage(log: Built) -> None:
+    commit(log.path, "c", 1)
+    there = {
+        "00000000000000099999.slab.tmp": ("temporary", 5),
+        "notes.txt": ("unknown", 3),
+        "cursors/x.cursor.tmp": ("temporary", 1),
+        "cursors/-x.cursor": ("unknown", 2),
+        "cursors/gone.lanes": ("notes", 4),
+        "aside/00000000000000000000.torn": ("aside", 7),
+        "aside/repair-0001/00000000000000000000.slab": ("aside", 9),
+    }
+    for name, (_, size) in there.items():
+        at = Path(log.path, name)
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(bytes(size))
+    Path(log.path, "cursors/c.lanes").write_bytes(b"{}")  # the bridge's, and its cursor is there
+    report = aolog.verify(log.path)
+    found = {left.path: (left.kind, left.bytes) for left in report.leftovers}
+    assert found == {f"{log.path}/{name}": what for name, what in there.items()}
+    assert report.ok
+    assert len(report.notes) == 5
+    notes = f"{log.path}/cursors/gone.lanes: the bridge's notes on a cursor that is not there"
+    assert notes in report.notes
+
+
+def test_a_torn_end_is_a_note(log_path: str) -> None:
+    fill(log_path, [b"x"])
+    (slab,) = slab_files(log_path)
+    with slab.open("ab") as file:
+        file.write(b"torn")
+    report = aolog.verify(log_path)
+    assert report.ok
+    assert [found.code for found in report.findings] == ["tail"]
+
+
+# --- how ---------------------------------------------------------------------------------------
+
+
+def test_each_byte_is_read_about_once(log_path: str) -> None:
+    fill(log_path, [bytes(1000)] * 20_000, slab_bytes=4 << 20)
+    read = 0
+
+    class Counting(Storage):
+        def open_read(self, path: str) -> object:
+            file = super().open_read(path)
+            plain = file.pread
+
+            def pread(size: int, offset: int) -> bytes:
+                nonlocal read
+                data = plain(size, offset)
+                read += len(data)
+                return data
+
+            file.pread = pread
+            return file
+
+    report = aolog.verify(log_path, storage=Counting())
+    assert report.ok
+    assert report.bytes < read < 1.2 * report.bytes
+
+
+def test_the_command_tells_damage_by_what_it_cost(log: Built) -> None:
+    test_gaps.flip(log.slabs[0], 0, 512)
+    commit(log.path, "c", 1)
+    Path(log.path, "stray").touch()
+    result = run("verify", log.path)
+    assert result.exit_code == 3
+    assert "Damage that costs no record:\n  " in result.stdout
+    assert "header copy at 0 is damaged" in result.stdout
+    assert "No damage:\n  " in result.stdout
+    assert "BEGIN" not in result.stdout
+    test_gaps.body(log.frames[1][2])
+    assert "RECORDS LOST" in run("verify", log.path).stdout
+    assert "replaced" in run("repair", log.path, "--dry-run").stdout
+
+
+def test_the_command_s_json_names_everything(log: Built) -> None:
+    commit(log.path, "c", 1)
+    said = answer("verify", log.path, "--json")
+    assert said["cursors"] == [{"name": "c", "state": "ok", "address": 8193, "copies": [True]}]
+    assert said["health"][0]["seal"] == "intact"
+    assert said["ok"] is True
+    assert len(frames_of(log.path)) == said["frames"] + 4
+
+
+# --- what stands in aside/, and should not -----------------------------------------------------
+
+
+def _file(path: Path) -> None:
+    path.write_bytes(b"x")
+
+
+ODD = {
+    "aside": _file,
+    "aside/repair-0001": _file,
+    "aside/repair-0001/report.json": Path.mkdir,
+    "aside/repair-0001/report.json ": lambda path: _file(Path(str(path).strip())),
+    "aside/repair-0002": lambda path: path.symlink_to(path.name),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_whatever_stands_in_aside_verify_and_repair_go_on(
+    log: Built, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    test_gaps.body(log.frames[1][2])
+    path = Path(log.path, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ODD[name](path)
+    for options in ([], ["--known"]):
+        caplog.clear()
+        result = run("verify", log.path, *options)
+        assert result.exit_code == 3
+        assert "RECORDS LOST" in result.stdout
+        assert "recorded is not known" in caplog.text
+    assert run("info", log.path).exit_code == 0
+    assert str(Path(log.path, "aside")) in caplog.text or "is damaged" in caplog.text
+    if name == "aside":
+        assert run("repair", log.path).exit_code == 4
+        assert f"{path}: no file of a log's" in aolog.verify(log.path).notes
+        path.unlink()
+    assert "was replaced" in run("repair", log.path).stdout
+    assert "none new" in run("verify", log.path, "--known").stdout
+    assert run("verify", log.path, "--known").exit_code == 0
+
+
+def test_a_directory_in_aside_that_cannot_be_read_is_a_note_and_not_gone_on_with(
+    log: Built,
+) -> None:
+    test_gaps.body(log.frames[1][2])
+    path = f"{log.path}/aside/repair-0001"
+    Path(path).mkdir(parents=True)
+
+    class Closed(Storage):
+        def list_names(self, path: str) -> list[str]:
+            if "repair-0001" in str(path):
+                raise aolog.PermissionDenied("no", path=path)
+            return super().list_names(path)
+
+    report = aolog.verify(log.path, storage=Closed())
+    assert report.notes == [f"{path}: cannot be looked into"]
+    assert [(left.kind, left.path) for left in report.leftovers] == [("unreadable", path)]
+    assert aolog.repair(log.path, storage=Closed()).aside == f"{log.path}/aside/repair-0002"

@@ -1,0 +1,380 @@
+"""Arrow, both ways: the same records, without a copy where there is one frame."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+import aolog
+from aolog.format.frame import KIND_RECORDS
+from tests.aolog.conftest import ROOT, frames_of, from_arrow_rows, read_all, values
+
+pa = pytest.importorskip("pyarrow")
+ways = pytest.importorskip("aolog.read.arrow")
+
+HEADERS = pa.list_(
+    pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
+)
+NULLABLE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))  # as Spark's
+FULL = {
+    "value": pa.array([b"a", None, b"", b"dd"], pa.binary()),
+    "key": pa.array([None, b"", b"k", None], pa.binary()),
+    "headers": pa.array([[], [("h", b"1"), ("h", None)], None, [("", b"")]], HEADERS),
+    "timestamp": pa.array([1, -5, 0, 1 << 60], pa.timestamp("us", "UTC")),
+    "topic": pa.array(["t", None, "u", "ø"], pa.string()),
+}
+ROWS = [
+    (1, None, b"a", (), "t"),
+    (-5, b"", None, (("h", b"1"), ("h", None)), None),
+    (0, b"k", b"", (), "u"),
+    (1 << 60, None, b"dd", (("", b""),), "ø"),
+]
+
+
+def batch(**columns: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def appended(path: str, *batches: pa.RecordBatch, **options: object) -> list[int]:
+    with aolog.Writer(path, **options) as writer:
+        return [int(address) for each in batches for address in writer.append_arrow(each)]
+
+
+def rows(path: str) -> list[tuple[object, ...]]:
+    return [record[1:] for record in read_all(path)]
+
+
+# --- from Arrow ------------------------------------------------------------------------------
+
+
+def test_every_column_is_kept_exactly(log_path: str) -> None:
+    addresses = appended(log_path, batch(**FULL))
+    assert rows(log_path) == ROWS
+    assert [record.address for record in read_all(log_path)] == addresses
+    assert addresses == list(range(addresses[0], addresses[0] + 4))
+
+
+def test_a_batch_is_one_frame(log_path: str) -> None:
+    with aolog.Writer(log_path, batch_bytes=0, slab_bytes=9000) as writer:
+        writer.append(b"before")
+        found = writer.append_arrow(batch(value=[b"x" * 100] * 1000))
+        assert found.dtype == np.uint64
+        writer.append(b"after")
+    frames = [frame.records for frame in frames_of(log_path) if frame.kind == KIND_RECORDS]
+    assert frames == [1, 1000, 1]
+    assert [len(value) for value in values(log_path)] == [6, *[100] * 1000, 5]
+
+
+@pytest.mark.parametrize("slice_", [(0, 2), (1, 2), (2, 2), (3, 1), (1, 3), (0, 4)], ids=str)
+def test_a_slice_is_only_what_it_shows(log_path: str, slice_: tuple[int, int]) -> None:
+    begin, length = slice_
+    appended(log_path, batch(**FULL).slice(begin, length))
+    assert rows(log_path) == ROWS[begin : begin + length]
+
+
+def test_the_size_of_a_slice_does_not_hang_on_what_it_was_cut_from(log_path: str) -> None:
+    large = batch(value=pa.array([b"x" * 1000] * 1000), key=pa.array([b"y" * 1000] * 1000))
+    appended(log_path, large.slice(500, 2))
+    (frame,) = [frame for frame in frames_of(log_path) if frame.kind == KIND_RECORDS]
+    assert frame.end - frame.begin < 5000
+
+
+@pytest.mark.parametrize(
+    ("column", "array"),
+    [
+        ("value", pa.array([b"a", None], pa.large_binary())),
+        ("value", pa.array(["a", None], pa.string())),
+        ("value", pa.array(["a", None], pa.large_string())),
+        ("value", pa.array([b"a", None], pa.binary_view())),
+        ("value", pa.array([b"a", None]).dictionary_encode()),
+        ("value", pa.array([b"a", None], pa.binary(1))),
+    ],
+    ids=lambda value: str(getattr(value, "type", value)),
+)
+def test_other_types_of_bytes_are_taken(log_path: str, column: str, array: pa.Array) -> None:
+    appended(log_path, batch(**{column: array}))
+    assert values(log_path) == [b"a", None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "array"),
+    [
+        ("us", pa.array([1_000_000, 2_000_000], pa.timestamp("us"))),
+        ("us UTC", pa.array([1_000_000, 2_000_000], pa.timestamp("us", "UTC"))),
+        ("zone", pa.array([1_000_000, 2_000_000], pa.timestamp("us", "Asia/Tokyo"))),
+        ("ms", pa.array([1_000, 2_000], pa.timestamp("ms", "UTC"))),
+        ("s", pa.array([1, 2], pa.timestamp("s", "UTC"))),
+        ("ns", pa.array([10**9, 2 * 10**9], pa.timestamp("ns", "UTC"))),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_other_units_of_time_are_taken(log_path: str, kind: str, array: pa.Array) -> None:
+    appended(log_path, batch(value=[b"a", b"b"], timestamp=array))
+    assert [record.timestamp for record in read_all(log_path)] == [1_000_000, 2_000_000]
+
+
+def test_a_timestamp_that_is_null_is_the_time_of_the_append(log_path: str) -> None:
+    appended(
+        log_path,
+        batch(value=[b"a", b"b"], timestamp=pa.array([7, None], pa.timestamp("us", "UTC"))),
+        batch(value=[b"c"], timestamp=pa.nulls(1, pa.timestamp("us", "UTC"))),
+    )
+    stamps = [record.timestamp for record in read_all(log_path)]
+    assert stamps[0] == 7
+    now = datetime.now(UTC).timestamp() * 1e6
+    assert all(now - 60e6 < stamp <= now for stamp in stamps[1:])
+
+
+def test_times_are_found_in_batches_that_are_not_sorted(log_path: str) -> None:
+    stamps = pa.array([50, 10, 90], pa.timestamp("us", "UTC"))
+    appended(log_path, batch(value=[b"a", b"b", b"c"], timestamp=stamps), batch(value=[b"d"]))
+    with aolog.Reader(log_path, datetime.fromtimestamp(60e-6, UTC)) as reader:
+        assert reader.read().value == b"c"
+
+
+def test_columns_that_hold_nothing_cost_nothing(log_path: str) -> None:
+    empty = batch(
+        value=[b"a" * 100],
+        key=pa.nulls(1, pa.binary()),
+        topic=pa.nulls(1, pa.string()),
+        headers=pa.array([None], HEADERS),
+    )
+    appended(log_path, empty)
+    (frame,) = [frame for frame in frames_of(log_path) if frame.kind == KIND_RECORDS]
+    assert frame.end - frame.begin < 160
+    assert rows(log_path)[0][1:] == (None, b"a" * 100, (), None)
+
+
+def test_a_batch_without_rows_is_nothing(log_path: str) -> None:
+    assert appended(log_path, batch(value=pa.array([], pa.binary()))) == []
+    assert values(log_path) == []
+
+
+def test_addresses_of_another_log_are_ignored(log_path: str) -> None:
+    appended(log_path, batch(value=[b"a"], address=pa.array([5], pa.int64())))
+    assert read_all(log_path)[0].address == 8192
+
+
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        ({"key": [b"a"]}, aolog.RecordRefused),
+        ({"value": [b"a"], "keys": [b"a"]}, aolog.RecordRefused),
+        ({"value": [1]}, aolog.RecordRefused),
+        ({"value": [b"a"], "key": [1.5]}, aolog.RecordRefused),
+        ({"value": [b"a"], "topic": [5]}, None),
+        ({"value": [b"a"], "topic": [""]}, aolog.RecordRefused),
+        ({"value": [b"a"], "topic": ["t" * 250]}, aolog.RecordRefused),
+        ({"value": [b"a"], "timestamp": ["noon"]}, aolog.RecordRefused),
+        ({"value": [b"a"], "headers": [b"h"]}, aolog.RecordRefused),
+        ({"value": [b"a"], "headers": [{"h": b"1"}]}, aolog.RecordRefused),
+        ({"value": [b"a"], "headers": [[{"key": None, "value": b"1"}]]}, aolog.RecordRefused),
+        ({"value": [b"a"], "headers": [[None]]}, aolog.RecordRefused),
+        ({"value": [b"a"], "headers": pa.array([[None]], NULLABLE)}, aolog.RecordRefused),
+        (
+            {"value": [b"a"], "headers": pa.array([[{"key": None, "value": b"1"}]], NULLABLE)},
+            aolog.RecordRefused,
+        ),
+        ({"value": [b"a" * 1001]}, aolog.RecordTooLarge),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_column_that_has_no_place_is_refused_and_none_is_taken(
+    log_path: str, columns: dict[str, object], error: type[aolog.AologError] | None
+) -> None:
+    with aolog.Writer(log_path, max_record_bytes=1000) as writer:
+        end = writer.end
+        if error is None:
+            writer.append_arrow(batch(**columns))
+            return
+        with pytest.raises(error):
+            writer.append_arrow(batch(**columns))
+        assert writer.end == end
+        writer.append_arrow(batch(value=[b"good"]))
+    assert values(log_path) == [b"good"]
+
+
+def test_the_bound_is_for_each_value_of_a_slice_and_for_no_other(log_path: str) -> None:
+    whole = pa.record_batch({"value": pa.array([b"a" * 600, b"b" * 600, b"c" * 1001])})
+    with aolog.Writer(log_path, max_record_bytes=1000) as writer:
+        assert len(writer.append_arrow(whole.slice(0, 2))) == 2
+        with pytest.raises(aolog.RecordTooLarge):
+            writer.append_arrow(whole.slice(1))
+
+
+def invalid_text(n: int = 1) -> pa.Array:
+    """A string array whose bytes are no UTF-8: Arrow does not check."""
+    offsets = pa.py_buffer(np.arange(0, 2 * n + 1, 2, dtype=np.int32))
+    return pa.Array.from_buffers(pa.string(), n, [None, offsets, pa.py_buffer(b"\xff\xfe" * n)])
+
+
+def test_text_that_is_none_is_refused_and_not_found_out_by_readers(log_path: str) -> None:
+    bad_header = pa.ListArray.from_arrays(
+        pa.array([0, 1], pa.int32()),
+        pa.StructArray.from_arrays(
+            [invalid_text(), pa.array([b"1"])], fields=list(HEADERS.value_type)
+        ),
+    ).cast(HEADERS)
+    with aolog.Writer(log_path) as writer:
+        for columns in ({"topic": invalid_text()}, {"headers": bad_header}):
+            with pytest.raises(aolog.RecordRefused):
+                writer.append_arrow(batch(value=[b"a"], **columns))
+        writer.append_arrow(batch(value=invalid_text()))  # a value is bytes, whatever Arrow says
+    assert values(log_path) == [b"\xff\xfe"]
+
+
+@pytest.mark.parametrize("wrong", [None, [b"a"], {"value": [b"a"]}, pa.table({"value": [b"a"]})])
+def test_what_is_no_record_batch_is_refused(log_path: str, wrong: object) -> None:
+    with aolog.Writer(log_path) as writer, pytest.raises(aolog.RecordRefused):
+        writer.append_arrow(wrong)
+
+
+def test_format_1_has_no_columns(log_path: str) -> None:
+    with aolog.Writer(log_path, format="queuefka") as writer, pytest.raises(aolog.RecordRefused):
+        writer.append_arrow(batch(value=[b"a"]))
+
+
+# --- to Arrow --------------------------------------------------------------------------------
+
+
+def mixed(path: str) -> list[aolog.Record]:
+    """Frames that differ in which columns they have."""
+    with aolog.Writer(path) as writer:
+        writer.append(b"lone")
+        writer.flush()
+        writer.append_many([b"a", None, b""])
+        writer.append(b"k", key=b"key")
+        writer.append(None)
+        writer.flush()
+        writer.append(b"t", topic="t", timestamp=5)
+        writer.append(b"t2", topic="t", timestamp=6)
+        writer.flush()
+        writer.append(b"h", headers=(("h", None), ("i", b"2")))
+        writer.append(b"t", topic="other")
+        writer.append(b"n")
+        writer.flush()
+        writer.append_arrow(batch(**FULL))
+    return read_all(path)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 200, 1 << 20])
+def test_arrow_shows_the_records_however_frames_are_put_together(
+    log_path: str, max_bytes: int
+) -> None:
+    records = mixed(log_path)
+    found = []
+    with aolog.Reader(log_path) as reader:
+        while (got := reader.read_batch(max_bytes)) is not None:
+            arrow = got.to_arrow()
+            arrow.validate(full=True)
+            found += from_arrow_rows(arrow)
+    assert found == records
+
+
+@pytest.mark.skipif(ways._export is None, reason="the compiled half is not in use")
+@pytest.mark.parametrize("frames", [1, 3])
+def test_both_ways_into_pyarrow_give_the_same(log_path: str, frames: int) -> None:
+    appended(log_path, *[batch(**FULL)] * frames)
+    appended(log_path, *[batch(value=FULL["value"])] * frames)
+    with aolog.Reader(log_path) as reader:
+        while (got := reader.read_batch(1 << 20 if frames > 1 else 1)) is not None:
+            parts = tuple(make(got.frames) for make in ways._COLUMNS.values())
+            imported = ways._imported(parts, ways.SCHEMA)
+            assembled = ways._assembled(parts, ways.SCHEMA)
+            imported.validate(full=True)
+            assert imported.equals(assembled)
+            assert imported.equals(got.to_arrow())
+            for one, other in zip(imported.columns, assembled.columns, strict=True):
+                assert one.null_count == other.null_count
+
+
+def test_a_batch_that_begins_in_a_frame_is_sliced(log_path: str) -> None:
+    records = mixed(log_path)
+    for i in range(len(records)):
+        with aolog.Reader(log_path, records[i].address) as reader:
+            arrow = reader.read_batch(1 << 20).to_arrow()
+            arrow.validate(full=True)
+            assert from_arrow_rows(arrow) == records[i:]
+
+
+def test_the_schema_is_always_the_same(log_path: str) -> None:
+    mixed(log_path)
+    with aolog.Reader(log_path) as reader:
+        while (got := reader.read_batch(1)) is not None:
+            assert got.to_arrow().schema.equals(
+                pa.schema(
+                    [
+                        ("address", pa.int64()),
+                        ("timestamp", pa.timestamp("us", "UTC")),
+                        ("key", pa.binary()),
+                        ("value", pa.binary()),
+                        ("headers", HEADERS),
+                        ("topic", pa.string()),
+                    ]
+                )
+            )
+
+
+def test_columns_are_chosen_by_name_and_order(log_path: str) -> None:
+    records = mixed(log_path)
+    with aolog.Reader(log_path) as reader:
+        got = reader.read_batch(1 << 20)
+    arrow = got.to_arrow(["value", "address"])
+    assert arrow.schema.names == ["value", "address"]
+    assert arrow.column("value").to_pylist() == [record.value for record in records]
+    assert got.to_arrow([]).num_columns == 0
+    with pytest.raises(aolog.UsageError, match="no column 'offset'"):
+        got.to_arrow(["offset"])
+
+
+def test_one_frame_becomes_arrow_without_a_copy(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"x" * 100] * 1000)
+    with aolog.Reader(log_path) as reader:
+        got = reader.read_batch()
+    one, two = (got.to_arrow(["value"]).column(0).buffers()[2] for _ in range(2))
+    assert one.address == two.address
+    assert one.size >= 100_000
+
+
+def test_what_was_read_as_arrow_may_be_appended_as_it_is(log_path: str) -> None:
+    records = mixed(log_path)
+    copy = log_path + "-copy"
+    with aolog.Reader(log_path) as reader, aolog.Writer(copy) as writer:
+        while (got := reader.read_batch(300)) is not None:
+            writer.append_arrow(got.to_arrow())
+    assert [record[1:] for record in read_all(copy)] == [record[1:] for record in records]
+
+
+def test_format_1_becomes_arrow_without_times(log_path: str) -> None:
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        given = [writer.append(b"%d" % i) for i in range(5)]
+    with aolog.Reader(log_path) as reader:
+        arrow = reader.read_batch().to_arrow()
+    assert arrow.column("address").to_pylist() == given
+    assert arrow.column("timestamp").null_count == 5
+    assert arrow.column("value").to_pylist() == [b"%d" % i for i in range(5)]
+
+
+def test_pyarrow_is_imported_only_when_it_is_asked_for(log_path: str) -> None:
+    code = """
+import sys, aolog
+assert "numpy" not in sys.modules
+with aolog.Writer(sys.argv[1]) as w:
+    w.append(b"a", key=b"k", headers=(("h", b"1"),))
+    w.append_many([b"x"] * 1000)
+with aolog.Reader(sys.argv[1]) as r:
+    r.read()
+    r.read_batch().addresses
+    list(r)
+    aolog.verify(sys.argv[1])
+assert "pyarrow" not in sys.modules
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code, log_path], env={"PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert ran.returncode == 0

@@ -1,0 +1,558 @@
+"""Logs whose frames are compressed: the same records in every way, damage confined to its frame,
+and a plain error where there is no codec. About 10 s.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aolog
+from aolog.format import compression as codec_module
+from aolog.format.compression import CODECS
+from aolog.format.frame import CODEC_SHIFT, KIND_RECORDS, encode_frame
+from aolog.format.slab import SlabHeader
+from aolog.log.directory import Log
+from aolog.log.walk import Tail
+from aolog.record import Gap
+from aolog.storage.files import Storage
+from tests.aolog.commands import answer, failure, well
+from tests.aolog.conftest import (
+    WAYS,
+    assert_clean,
+    frames_of,
+    kill,
+    one_by_one,
+    read_all,
+    slab_files,
+    snapshot,
+)
+
+PACKAGES = ("compression.zstd", "backports.zstd", "lz4.block")
+pytest.importorskip(
+    "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",
+    reason="the compression extra is not installed",
+)
+pytest.importorskip("lz4.block", reason="the compression extra is not installed")
+
+NAMES = sorted(CODECS)
+SALT = 0x0BADCAFE
+
+
+def fill(writer: aolog.Writer, n: int = 40) -> None:
+    """Batches with all kinds of columns, alike enough to shrink, and one that does not."""
+    for i in range(n):
+        for j in range(20):
+            value = None if j == 7 else b'{"user": %d, "path": "/a/b/c/%d"}' % (i, j)
+            headers = (("trace", b"%d" % i), ("none", None)) if i % 3 == 1 else ()
+            writer.append(
+                value,
+                key=b"key %d" % j if i % 4 == 1 else None,
+                headers=headers,
+                timestamp=1_000_000 * i - j if i % 5 == 2 else None,
+                topic=("a", "b")[j % 2] if i % 7 == 3 else None,
+            )
+        writer.flush()
+        if i % 10 == 5:
+            writer.append_many([b"many %05d" % k for k in range(300)])
+            writer.append(b"short")
+            writer.flush()
+
+
+def plain(records: list[aolog.Record]) -> list[tuple[object, ...]]:
+    """Without what differs: addresses, and times that nobody gave."""
+    return [
+        (r.key, r.value, r.headers, r.topic, r.timestamp if r.timestamp < 10**12 else None)
+        for r in records
+    ]
+
+
+def codecs(path: str) -> list[int]:
+    """Of the log's frames of records, in order."""
+    log = Log(path, Storage())
+    found = []
+    for i in range(len(log.bases)):
+        walker = log.slab(i).walker()
+        while not isinstance(frame := walker.next(), Tail):
+            if frame.header.kind == KIND_RECORDS:
+                found.append(frame.header.flags >> CODEC_SHIFT)
+    log.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """One a codec, one without, and one that was written with each in turn."""
+    root = tmp_path_factory.mktemp("compressed")
+    made = {}
+    for name in ("none", *NAMES):
+        made[name] = str(root / name)
+        with aolog.Writer(made[name], compression=name, slab_bytes=12_000) as writer:
+            fill(writer)
+    made["mixed"] = str(root / "mixed")
+    for name in ("none", "zstd", "lz4", "none"):
+        with aolog.Writer(made["mixed"], compression=name, slab_bytes=12_000) as writer:
+            fill(writer, 12)
+    return made
+
+
+@pytest.fixture
+def without_packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """As where the extra is not installed. Undoing the patch installs it."""
+    for name in PACKAGES:
+        monkeypatch.setitem(sys.modules, name, None)
+    codec_module._zstd.cache_clear()
+    codec_module._lz4.cache_clear()
+    yield monkeypatch
+    monkeypatch.undo()
+    codec_module._zstd.cache_clear()
+    codec_module._lz4.cache_clear()
+
+
+# --- the same records -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_compressed_log_holds_the_records_of_one_that_is_not(logs, name, way):
+    found = way(logs[name])
+    assert plain(found.records) == plain(one_by_one(logs["none"]).records)
+    assert found.gaps == []
+    assert found.records == one_by_one(logs[name]).records
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_frames_are_compressed_where_that_saves_something(logs, name):
+    found = codecs(logs[name])
+    assert set(found) == {0, CODECS[name]}  # a short one is stored as it is
+    assert found.count(CODECS[name]) > len(found) * 3 / 4
+    sizes = {each: aolog.verify(logs[each]) for each in ("none", name)}
+    assert sizes[name].slabs < sizes["none"].slabs
+    assert_clean(logs[name])
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_log_may_be_written_with_each_codec_in_turn(logs, way):
+    assert set(codecs(logs["mixed"])) == {0, *CODECS.values()}
+    found = way(logs["mixed"])
+    each = plain(found.records)[: 12 * 20 + 301]
+    assert plain(found.records) == 4 * each
+    assert_clean(logs["mixed"])
+
+
+def test_only_slabs_of_a_writer_that_compresses_are_of_version_3(logs):
+    versions = [slab.read_bytes()[8] for slab in slab_files(logs["mixed"])]
+    assert set(versions) == {2, 3}
+    assert versions[0] == versions[-1] == 2
+    assert {slab.read_bytes()[8] for slab in slab_files(logs["none"])} == {2}
+    assert {slab.read_bytes()[8] for slab in slab_files(logs["zstd"])} == {3}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reader_may_begin_at_every_record_at_every_ordinal_and_at_a_time(logs, name):
+    records = read_all(logs[name])
+    with aolog.Reader(logs[name]) as reader:
+        for i in [*range(0, len(records), 41), len(records) - 1]:
+            assert reader.seek(records[i].address) == records[i].address
+            assert reader.read() == records[i]
+            assert reader.seek(ordinal=i) == records[i].address
+            assert reader.ordinal == i
+    moment = 1_000_000 * 7 - 3
+    start = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)
+    with aolog.Reader(logs[name], start) as reader:
+        assert reader.read() == next(r for r in records if r.timestamp >= moment)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cursor_within_a_compressed_frame_is_resumed_and_lag_is_exact(logs, tmp_path, name):
+    path = str(shutil.copytree(logs[name], tmp_path / "log"))
+    records = read_all(path)
+    with aolog.Reader(path, cursor="c") as reader:
+        assert [reader.read() for _ in range(33)] == records[:33]
+        reader.commit()
+    with aolog.Reader(path, cursor="c") as reader:
+        assert reader.lag().records == len(records) - 33
+        assert list(reader) == records[33:]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_follower_is_given_compressed_frames_as_they_come(log_path, name):
+    with aolog.Writer(log_path, compression=name, flush_seconds=None) as writer:
+        given = writer.append_many([b"a" * 100] * 20).tolist()
+        writer.flush()
+        with aolog.Reader(log_path) as reader:
+            follower = reader.follow(timeout=20.0)
+            got = [next(follower).address for _ in range(20)]
+            thread = threading.Thread(
+                target=lambda: (given.extend(writer.append_many([b"b" * 100] * 9)), writer.flush())
+            )
+            thread.start()
+            got += [next(follower).address for _ in range(9)]
+            thread.join()
+    assert got == given
+    assert codecs(log_path) == [CODECS[name]] * 2
+
+
+def test_an_arrow_batch_is_compressed_and_comes_back(log_path):
+    pa = pytest.importorskip("pyarrow", reason="the arrow extra is not installed")
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array([b"value"] * 500, pa.binary()),
+            "key": pa.array([None, b"k"] * 250, pa.binary()),
+            "timestamp": pa.array(range(500, 0, -1), pa.timestamp("us", "UTC")),
+        }
+    )
+    with aolog.Writer(log_path, compression="lz4") as writer:
+        writer.append_arrow(rows)
+    with aolog.Reader(log_path) as reader:
+        found = reader.read_batch().to_arrow(["value", "key", "timestamp"])
+    assert found.equals(rows)
+    assert codecs(log_path) == [CODECS["lz4"]]
+    assert_clean(log_path)  # the seal's least timestamp is that of a compressed column
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_frame_is_shorter_than_its_count(log_path, name):
+    """Thousands of empty records shrink to fewer bytes than there are: their addresses would run
+    into the next frame's."""
+    with aolog.Writer(log_path, compression=name) as writer:
+        given = [writer.append_many([b""] * n).tolist() for n in (5000, 1, 20_000, 3)]
+    flat = [address for addresses in given for address in addresses]
+    assert flat == sorted(set(flat))
+    for frame in frames_of(log_path):
+        assert frame.end - frame.begin >= frame.records
+    assert CODECS[name] in codecs(log_path)
+    assert [record.address for record in read_all(log_path)] == flat
+    with aolog.Reader(log_path) as reader:
+        for address in flat[::997]:
+            reader.seek(address)
+            assert reader.read().address == address
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["append", "many", "flush", "sync"]),
+            st.lists(st.none() | st.binary(max_size=20) | st.just(b"again " * 40), max_size=12),
+        ),
+        max_size=15,
+    ),
+    st.sampled_from(NAMES),
+    st.sampled_from([0, 200, 64 << 10]),
+)
+def test_whatever_is_appended_is_read(tmp_path_factory, steps, name, batch_bytes):
+    path = str(tmp_path_factory.mktemp("any") / "log")
+    given = []
+    with aolog.Writer(
+        path, compression=name, batch_bytes=batch_bytes, slab_bytes=9000, sync="never"
+    ) as writer:
+        for what, values in steps:
+            if what == "append":
+                given += [(writer.append(value, key=value), value) for value in values]
+            elif what == "many":
+                given += zip(writer.append_many(values).tolist(), values, strict=True)
+            else:
+                getattr(writer, what)()
+        writer.flush()
+        assert [(r.address, r.value) for r in read_all(path)] == given
+    assert_clean(path)
+
+
+# --- options --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"compression": "gzip"}, {"compression": "zstd", "compression_level": 99},
+     {"compression_level": 3}, {"compression": "lz4", "format": "queuefka"}],
+)  # fmt: skip  # a table
+def test_what_cannot_be_is_refused_before_anything_is_made(log_path, options):
+    with pytest.raises(aolog.UsageError) as refused:
+        aolog.Writer(log_path, **options)
+    assert refused.value.code == "usage"
+    assert "compression" in str(refused.value)
+    assert not Path(log_path).exists()
+
+
+def test_the_command_line_compresses_and_reads(log_path):
+    lines = b"".join(b"a line like the others, %d\n" % i for i in range(500))
+    answer("append", log_path, "--compression", "zstd", "--compression-level", "5", given=lines)
+    assert set(codecs(log_path)) == {CODECS["zstd"]}
+    assert well("read", log_path).stdout_bytes == lines
+    assert answer("verify", log_path)["ok"] is True
+
+
+# --- damage ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=NAMES)
+def ten(request, log_path):
+    """Ten compressed frames of 30 records in one slab, sealed."""
+    with aolog.Writer(log_path, compression=request.param) as writer:
+        for i in range(10):
+            writer.append_many([b"frame %d, record %d" % (i, j) for j in range(30)])
+    assert codecs(log_path) == [CODECS[request.param]] * 10
+    return log_path
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_flipped_byte_costs_its_frame_and_no_other(ten, way):
+    records, frame = read_all(ten), frames_of(ten)[4]
+    data = bytearray(frame.slab.read_bytes())
+    data[frame.begin + 60] ^= 1
+    frame.slab.write_bytes(data)
+    found = way(ten)
+    assert found.records == records[:120] + records[150:]
+    assert found.gaps == [Gap(frame.begin, frame.end, "corrupt", 30)]
+
+
+def test_repair_keeps_compressed_frames_byte_for_byte_and_makes_the_seal_anew(ten):
+    before, records = frames_of(ten), read_all(ten)
+    slab = before[0].slab
+    data = bytearray(slab.read_bytes())
+    sealed = bytes(data[before[-1].begin :])
+    data[:100] = bytes(100)  # a header copy
+    data[before[4].begin + 60] ^= 1
+    slab.write_bytes(data)
+    assert not aolog.verify(ten).ok
+    aolog.repair(ten)
+    clean = slab.read_bytes()
+    assert clean[8] == clean[4096 + 8] == 3
+    assert clean[before[5].begin : before[-1].begin] == data[before[5].begin : before[-1].begin]
+    assert len(clean) == before[-1].begin + len(sealed)
+    assert read_all(ten) == records[:120] + records[150:]
+    assert [finding.code for finding in aolog.verify(ten).findings if finding.damage] == []
+
+
+def test_salvage_has_the_records_of_a_whole_body_and_nothing_of_one_that_is_not(ten, tmp_path):
+    records, frames = read_all(ten), frames_of(ten)
+    data = bytearray(frames[0].slab.read_bytes())
+    data[frames[2].begin + 17] ^= 1  # its header
+    data[frames[6].begin + 60] ^= 1  # its body
+    frames[0].slab.write_bytes(data)
+    told = answer("repair", ten, "--salvage", tmp_path / "found", "--json")
+    lines = (tmp_path / "found").read_text().splitlines()[1:]
+    assert told["salvaged"] == len(lines)
+    saved = {line for line in lines if f'"offset": {frames[2].begin}' in line}
+    assert len(saved) == 30
+    assert all('"reason": "header"' in line for line in saved)
+    assert {json.loads(line)["address"] for line in saved} == {r.address for r in records[60:90]}
+
+
+def test_a_torn_compressed_frame_is_cut_copied_and_told(log_path):
+    writer = aolog.Writer(log_path, compression="zstd", flush_seconds=None)
+    writer.append_many([b"kept"] * 50)
+    writer.append_many([b"torn"] * 50)
+    writer.flush()
+    kill(writer)
+    torn = frames_of(log_path)[-1]
+    with torn.slab.open("r+b") as file:
+        file.truncate(torn.end - 9)
+    with aolog.Writer(log_path) as again:
+        assert again.opening.case == "@F unsealed_torn"
+        again.append(b"on")
+    found = one_by_one(log_path)
+    assert [record.value for record in found.records] == [b"kept"] * 50 + [b"on"]
+    assert [gap.reason for gap in found.gaps] == ["torn"]
+
+
+def hostile_slab(
+    path: str, frames: list[tuple[int, int, bytes]], *, version_3: bool = True
+) -> None:
+    """A log of one slab with frames of these (codec, count, body), their hashes right."""
+    header = SlabHeader(
+        topic_uuid=bytes(16), base=0, base_ordinal=0, salt=SALT, epoch=1, created_us=0,
+        slab_bytes=1 << 20, reach=1 << 33, compressed=version_3,
+    )  # fmt: skip  # as the field table has them
+    data = header.encode_prelude()
+    ordinal = 0
+    for codec, count, body in frames:
+        parts, _ = encode_frame(
+            len(data), SALT, [body], flags=codec << CODEC_SHIFT, count=count, columns=count > 1,
+            ordinal=ordinal,
+        )  # fmt: skip  # the same
+        data += b"".join(map(bytes, parts))
+        ordinal += count
+    Path(path).mkdir()
+    Path(path, f"{0:020d}.slab").write_bytes(data)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("codec", CODECS.values())
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"junk", b"\xff" * 8, b"\x10\0\0\0\x04\0\0\0junk", b"\0\0\0\x40\x10\0\0\0" + bytes(16)],
+)
+def test_nonsense_under_a_right_hash_is_a_gap(log_path, way, codec, body):
+    hostile_slab(log_path, [(0, 1, b"before"), (codec, 1, body), (0, 1, b"behind")])
+    found = way(log_path)
+    assert [record.value for record in found.records] == [b"before", b"behind"]
+    begin, end = frames_of(log_path)[1][2:4]
+    assert found.gaps == [Gap(begin, end, "corrupt", 1)]
+    assert aolog.verify(log_path).gaps == found.gaps
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_codec_in_a_slab_of_version_2_is_nonsense(log_path, name):
+    codec, parts = codec_module.packer(name, None)(1, [b"x" * 500])
+    hostile_slab(log_path, [(codec, 1, b"".join(parts))])
+    assert [record.value for record in read_all(log_path)] == [b"x" * 500]
+    shutil.rmtree(log_path)
+    hostile_slab(log_path, [(codec, 1, b"".join(parts)), (0, 1, b"on")], version_3=False)
+    found = one_by_one(log_path)
+    assert [record.value for record in found.records] == [b"on"]
+    assert [(gap.reason, gap.records_lost) for gap in found.gaps] == [("corrupt", 1)]
+
+
+@pytest.mark.parametrize("way", ["one by one", "batches"])
+def test_a_log_that_shrank_a_hundredfold_is_read_in_constant_memory(log_path, way):
+    """One read of a MiB holds hundreds of MiB of records."""
+    value = bytes(1 << 20)
+    with aolog.Writer(log_path, compression="zstd", sync="never") as writer:
+        for _ in range(100):
+            writer.append(value)
+    assert aolog.verify(log_path).bytes < 1 << 20
+    tracemalloc.start()
+    try:
+        with aolog.Reader(log_path) as reader:
+            if way == "batches":
+                count = sum(len(batch) for batch in iter(reader.read_batch, None))
+            else:
+                count = sum(record.value == value for record in reader)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 100
+    assert peak < 24 << 20
+
+
+# --- without a codec ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_without_its_package_a_log_is_read_up_to_where_it_is_needed(
+    logs, tmp_path, without_packages, way
+):
+    path = logs["mixed"]
+    before = snapshot(path)
+    first = next(slab for slab in slab_files(path) if slab.read_bytes()[8] == 3)
+    base = int(first.stem)
+    with pytest.raises(aolog.CodecUnavailable) as refused:
+        way(path)
+    error = refused.value
+    assert (error.code, error.exit_status) == ("codec_unavailable", 2)
+    end = frames_of(path)[[f.address for f in frames_of(path)].index(base + 8192)].end + base
+    assert error.details == {
+        "path": str(first), "address": base + 8192, "end": end, "codec": "zstd",
+    }  # fmt: skip  # a table
+    assert str(first) in str(error)
+    assert f"address {base + 8192}" in str(error)
+    assert "zstd" in str(error)
+    assert "pip install 'aolog-bridge[compression]'" in str(error)
+    assert snapshot(path) == before
+
+
+def test_a_reader_goes_on_at_the_same_record_once_the_package_is_there(logs, without_packages):
+    with aolog.Reader(logs["mixed"]) as reader:
+        found = []
+        for _ in range(3):
+            with pytest.raises(aolog.CodecUnavailable) as refused:
+                while (batch := reader.read_batch()) is not None:
+                    found += batch
+            assert found[-1].address < reader.tell() <= refused.value.details["address"]
+        assert reader.gaps == []
+        without_packages.undo()
+        found += list(reader)
+    assert found == read_all(logs["mixed"])
+    assert reader.gaps == []
+
+
+def test_frames_that_are_stored_as_they_are_need_no_package(log_path, without_packages):
+    without_packages.undo()
+    with aolog.Writer(log_path, compression="zstd") as writer:
+        for value in (b"a", b"b" * 300, b"c"):
+            writer.append(value)
+            writer.flush()
+    for name in PACKAGES:
+        without_packages.setitem(sys.modules, name, None)
+    codec_module._zstd.cache_clear()
+    with aolog.Reader(log_path) as reader:
+        assert reader.read().value == b"a"
+        with pytest.raises(aolog.CodecUnavailable) as refused:
+            reader.read()
+        reader.seek(refused.value.details["end"])  # over it, on one's own account
+        assert reader.read().value == b"c"
+
+
+@pytest.mark.parametrize("call", [aolog.verify, aolog.repair])
+def test_verify_and_repair_say_so_and_change_nothing(ten, without_packages, call):
+    before = snapshot(ten)
+    with pytest.raises(aolog.CodecUnavailable) as refused:
+        call(ten)
+    assert refused.value.details["address"] == 8192
+    assert snapshot(ten) == before
+    assert failure(call.__name__, ten)["code"] == "codec_unavailable"
+
+
+def test_a_seek_by_time_says_so(logs, without_packages):
+    with pytest.raises(aolog.CodecUnavailable) as refused:
+        aolog.Reader(logs["lz4"], datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=6))
+    assert refused.value.details["codec"] == "lz4"
+
+
+def reader_end(path: str) -> int | None:
+    with aolog.Reader(path, "latest") as reader:
+        return reader.ordinal
+
+
+def test_what_needs_no_body_needs_no_package(logs, tmp_path, without_packages):
+    """A writer opens, recovers and goes on; seeks by address and ordinal, and lags, are answered."""
+    path = str(shutil.copytree(logs["zstd"], tmp_path / "log"))
+    last = slab_files(path)[-1]
+    with last.open("r+b") as file:
+        file.truncate(last.stat().st_size - 30)
+    with aolog.Writer(path, first_address=0) as writer:
+        end = writer.append(b"on")
+    with aolog.Reader(path) as reader:
+        lag = reader.lag()
+    assert (lag.records, lag.seconds) == (reader_end(path), None)
+    assert lag.bytes > 0
+    with aolog.Reader(path, end) as reader:
+        assert reader.read().value == b"on"
+        assert reader.seek(ordinal=100) < end
+        reader.seek("latest")
+    told = answer("info", path)
+    assert (told["end_ordinal"], told["slabs"]) == (reader_end(path), len(slab_files(path)))
+
+
+def test_a_writer_without_the_package_is_refused_and_touches_nothing(log_path, without_packages):
+    for name in NAMES:
+        with pytest.raises(aolog.CodecUnavailable) as refused:
+            aolog.Writer(log_path, compression=name)
+        assert name in str(refused.value)
+        assert "pip install 'aolog-bridge[compression]'" in str(refused.value)
+    assert failure("append", log_path, "--compression", "zstd", given=b"x\n")["exit_status"] == 2
+    assert not Path(log_path).exists()
+
+
+def test_a_codec_of_a_newer_release_is_an_error_and_no_gap(log_path):
+    hostile_slab(log_path, [(0, 1, b"before"), (9, 1, b"body"), (0, 1, b"behind")])
+    found = []
+    with aolog.Reader(log_path) as reader:
+        with pytest.raises(aolog.CodecUnavailable, match="upgrade aolog") as refused:
+            found += [record.value for record in reader]
+        assert reader.tell() == refused.value.details["address"]
+        assert reader.gaps == []
+    with aolog.Reader(log_path) as reader:
+        assert reader.read().value == b"before"

@@ -1,0 +1,694 @@
+"""Cursors: a position that is durable, belongs to one log, and is never ahead of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aolog
+from aolog.log.cursor_file import COPIES, read_copies
+from aolog.log.retention import prune
+from aolog.read.reader import prepare_commit
+from aolog.storage.files import Storage
+from aolog.storage.system import RealSystem
+from aolog.testing import SimulatedSystem
+from tests.aolog.conftest import (
+    SOON_S,
+    Child,
+    Killed,
+    Operation,
+    WatchedStorage,
+    in_thread,
+    kill,
+    open_below,
+    raising_at,
+    slab_files,
+    snapshot,
+    values,
+)
+
+
+@pytest.fixture
+def log(log_path: str) -> str:
+    """Six records in three frames."""
+    with aolog.Writer(log_path) as writer:
+        for i in range(3):
+            writer.append_many([b"%d" % (2 * i), b"%d" % (2 * i + 1)])
+    return log_path
+
+
+def commit_after(path: str, n: int, name: str = "c", **options: object) -> int:
+    """Reads so many records and commits; the position."""
+    with aolog.Reader(path, cursor=name, **options) as reader:
+        for _ in range(n):
+            assert reader.read() is not None
+        reader.commit()
+        return reader.tell()
+
+
+def rest(path: str, name: str = "c") -> list[bytes | None]:
+    return values(path, cursor=name)
+
+
+def file_of(path: str, name: str = "c") -> Path:
+    return Path(path) / "cursors" / f"{name}.cursor"
+
+
+def damage(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+# --- resuming --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", range(7))
+def test_a_reader_goes_on_where_the_cursor_stands(log: str, n: int) -> None:
+    commit_after(log, n)
+    assert rest(log) == [b"%d" % i for i in range(n, 6)]
+    assert rest(log) == [b"%d" % i for i in range(n, 6)]  # reading alone moves nothing
+
+
+def test_a_cursor_that_was_never_committed_begins_where_it_is_told(log: str) -> None:
+    before = snapshot(log)
+    assert values(log, start="latest", cursor="c") == []
+    assert values(log, cursor="c") == [b"%d" % i for i in range(6)]
+    assert snapshot(log) == before  # and leaves no file
+    commit_after(log, 2)
+    assert values(log, start="latest", cursor="c") == [b"2", b"3", b"4", b"5"]
+
+
+def test_cursors_of_a_log_are_independent(log: str) -> None:
+    with aolog.Reader(log, cursor="a") as a, aolog.Reader(log, cursor="b") as b:
+        a.read()
+        a.commit()
+        b.read()
+        b.read()
+        b.commit()
+        a.read()
+        a.read()
+        a.commit()
+    assert rest(log, "a") == [b"3", b"4", b"5"]
+    assert rest(log, "b") == [b"2", b"3", b"4", b"5"]
+
+
+def test_a_position_is_committed_behind_a_batch(log: str) -> None:
+    with aolog.Reader(log, cursor="c") as reader:
+        reader.read_batch(max_bytes=1)
+        reader.commit()
+    assert rest(log) == [b"2", b"3", b"4", b"5"]
+
+
+def test_less_than_what_was_read_may_be_committed(log: str) -> None:
+    with aolog.Reader(log, cursor="c") as reader:
+        records = list(reader)
+        prepare_commit(reader, records[3].address, 3)()
+        assert reader.read() is None
+    assert rest(log) == [b"3", b"4", b"5"]
+    with aolog.Reader(log, cursor="c") as reader:
+        assert reader.ordinal == 3
+
+
+def test_a_cursor_may_go_back(log: str) -> None:
+    commit_after(log, 5)
+    with aolog.Reader(log, cursor="c") as reader:
+        reader.seek(ordinal=1)
+        reader.commit()
+    assert rest(log) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_reader_without_a_cursor_has_nothing_to_commit(log: str) -> None:
+    with aolog.Reader(log) as reader, pytest.raises(aolog.UsageError, match="no cursor"):
+        reader.commit()
+
+
+@pytest.mark.parametrize("kind", ["aolog", "queuefka"])
+def test_a_cursor_goes_on_over_slabs_closings_and_crashes(log_path: str, kind: str) -> None:
+    seen: list[bytes | None] = []
+    expected = []
+    for i in range(12):
+        writer = aolog.Writer(log_path, format=kind, slab_bytes=8300, batch_bytes=0)
+        for j in range(5):
+            writer.append(b"%d %d" % (i, j))
+            expected.append(b"%d %d" % (i, j))
+        writer.flush()
+        with aolog.Reader(log_path, cursor="c") as reader:
+            for _ in range(4 if i < 11 else 100):
+                record = reader.read()
+                if record is not None:
+                    seen.append(record.value)
+            reader.commit()
+            assert reader.gaps == []
+        writer.close() if i % 2 else kill(writer)
+    assert seen == expected
+
+
+def test_a_cursor_at_the_end_goes_on_with_the_next_record_after_a_crash(log_path: str) -> None:
+    for i in range(5):
+        writer = aolog.Writer(log_path)
+        writer.append(b"%d" % i)
+        writer.flush()
+        with aolog.Reader(log_path, cursor="c") as reader:
+            assert reader.read().value == b"%d" % i
+            assert reader.read() is None
+            reader.commit()
+        kill(writer)
+        with aolog.Reader(log_path, cursor="c") as reader:
+            assert reader.read() is None
+            assert reader.gaps == []
+
+
+def test_a_writer_begins_above_every_cursor(log_path: str) -> None:
+    """The page cache was lost: records that were read are not there any more."""
+    writer = aolog.Writer(log_path, batch_bytes=0)
+    writer.append(b"durable")
+    writer.sync()
+    writer.append(b"lost" * 500)
+    writer.flush()
+    stands = commit_after(log_path, 2)
+    kill(writer)
+    slab = slab_files(log_path)[0]
+    with slab.open("r+b") as file:
+        file.truncate(8192 + 48)
+    with aolog.Reader(log_path, cursor="c") as reader:
+        assert reader.read() is None  # it waits above the end
+        with aolog.Writer(log_path) as writer:
+            assert writer.append(b"next") >= stands
+        assert reader.read().value == b"next"
+        assert reader.gaps == []
+    assert rest(log_path) == [b"next"]
+
+
+def test_the_ordinal_of_a_cursor_counts_on(log: str) -> None:
+    commit_after(log, 3)
+    with aolog.Reader(log, cursor="c") as reader:
+        assert reader.ordinal == 3
+        reader.read()
+        assert reader.ordinal == 4
+        assert reader.lag().records == 2
+
+
+# --- durability ------------------------------------------------------------------------------
+
+
+def test_a_commit_is_durable_and_the_log_before_it(log_path: str) -> None:
+    storage = WatchedStorage()
+    did = storage.operations
+    with aolog.Writer(log_path, flush_seconds=None) as writer:
+        writer.append(b"a")
+        writer.append(b"b")
+        writer.flush()
+        with aolog.Reader(log_path, cursor="c", storage=storage) as reader:
+            reader.read()
+            reader.commit()
+            slab = slab_files(log_path)[0].name
+            assert did == [
+                Operation("datasync", slab),  # the log first: a cursor is never ahead of it
+                Operation("sync", Path(log_path).parent.name),  # the log's own entry
+                Operation("sync", "log"),  # the entry of the directory of cursors
+                Operation("create", "c.cursor.tmp"),
+                Operation("write", "c.cursor.tmp"),
+                Operation("write", "c.cursor.tmp"),
+                Operation("datasync", "c.cursor.tmp"),
+                Operation("rename", "c.cursor"),
+                Operation("sync", "cursors"),
+            ]
+            did.clear()
+            reader.read()
+            reader.commit()
+            assert did == [
+                Operation("datasync", slab),
+                Operation("write", "c.cursor"),
+                Operation("datasync", "c.cursor"),
+            ]
+
+
+def test_a_commit_in_the_next_slab_makes_that_one_durable_first(log_path: str) -> None:
+    storage = WatchedStorage()
+    with aolog.Writer(log_path, slab_bytes=8300, flush_seconds=None) as writer:
+        writer.append_many([b"x" * 1000])
+        with aolog.Reader(log_path, cursor="c", storage=storage) as reader:
+            for rolled in range(3):
+                writer.append_many([b"y" * 1000])
+                writer.flush()
+                assert len(slab_files(log_path)) == rolled + 2
+                while reader.read() is not None:
+                    pass
+                storage.operations.clear()
+                reader.commit()
+                assert storage.operations[0] == Operation("datasync", slab_files(log_path)[-1].name)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nothing tells what is open")
+def test_a_cursor_keeps_no_slab_that_is_removed(log_path: str) -> None:
+    """Its room would not be free before the reader is closed."""
+    with aolog.Writer(log_path, slab_bytes=8300, flush_seconds=None) as writer:
+        writer.append_many([b"x" * 1000] * 2)
+        writer.flush()
+        with aolog.Reader(log_path, cursor="c") as reader:
+            reader.read_batch(1)
+            reader.commit()
+            for _ in range(4):
+                writer.append_many([b"y" * 1000])
+            writer.flush()
+            reader.read_batch(1)
+            reader.read_batch(1)
+            reader.commit()  # in a slab that is not the last
+            assert prune(log_path, Storage(), aolog.Retention(max_slabs=1)).slabs > 0
+            reader.end()  # it looks at the log anew
+            assert not [path for path in open_below(log_path) if path.endswith("(deleted)")]
+
+
+def test_a_commit_that_was_prepared_is_refused_behind_the_close(log: str) -> None:
+    reader = aolog.Reader(log, cursor="c")
+    reader.commit()
+    reader.read()
+    late = prepare_commit(reader, reader.tell(), reader.ordinal)
+    reader.close()
+    with pytest.raises(aolog.LogClosed, match="the reader of the cursor is closed"):
+        late()
+    with aolog.Reader(log, cursor="c") as reader:
+        assert reader.tell() == aolog.Reader(log).tell()
+
+
+class HeldUp(RealSystem):
+    """Where a cursor's first sync, or its write, waits until it is let go on."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.inside, self.go = threading.Event(), threading.Event()
+
+    def _wait(self, at: str, fd: int) -> None:
+        if self.at == at and ".cursor" in Path(f"/proc/self/fd/{fd}").readlink().name:
+            self.inside.set()
+            assert self.go.wait(SOON_S)
+
+    def fdatasync(self, fd: int, /) -> None:  # type: ignore[override]  # a method for a function
+        self._wait("sync", fd)
+        os.fdatasync(fd)
+
+    def pwritev(self, fd: int, parts: Any, offset: int, /) -> int:  # type: ignore[override]  # the same
+        count = os.pwritev(fd, parts, offset)
+        self._wait("write", fd)
+        return count
+
+
+@pytest.mark.parametrize(("at", "first"), [("sync", True), ("write", True), ("write", False)])
+def test_a_commit_that_outlives_its_reader_is_told_so_and_keeps_nothing(
+    log: str, at: str, first: bool
+) -> None:
+    if not first:
+        with aolog.Reader(log, cursor="c") as reader:
+            reader.commit()
+    system = HeldUp(at)
+    reader = aolog.Reader(log, cursor="c", storage=Storage(system))
+    reader.read()
+    commit = prepare_commit(reader, reader.tell(), reader.ordinal)
+    late = in_thread(commit)
+    assert system.inside.wait(SOON_S)
+    reader.close()
+    system.go.set()
+    with pytest.raises(aolog.LogClosed, match="the reader of the cursor is closed"):
+        late.result()
+    aolog.Reader(log, cursor="c").close()  # free
+
+
+def test_commits_take_turns_so_that_the_one_before_stays(log: str) -> None:
+    """Whatever becomes of the copy that is being written."""
+    with aolog.Reader(log, cursor="c") as reader:
+        told = []
+        for _ in range(6):
+            reader.read()
+            reader.commit()
+            told.append(reader.tell())
+            copies = [copy for copy in read_copies(log, "c", Storage()) if copy is not None]
+            assert sorted(copy[1].address for copy in copies) == told[-2:]
+
+
+def test_a_commit_of_the_same_position_writes_nothing(log: str) -> None:
+    storage = WatchedStorage()
+    with aolog.Reader(log, cursor="c", storage=storage) as reader:
+        reader.read()
+        reader.commit()
+        wrote = storage.count("write")
+        for _ in range(3):
+            reader.commit()
+        assert storage.count("write") == wrote
+
+
+def test_a_commit_does_not_sync_a_log_that_is_never_synced(log_path: str) -> None:
+    storage = WatchedStorage()
+    with aolog.Writer(log_path, sync="never") as writer:
+        writer.append(b"a")
+        writer.flush()
+        with aolog.Reader(log_path, cursor="c", storage=storage) as reader:
+            reader.read()
+            reader.commit()
+    assert {operation.name for operation in storage.operations if operation.what == "datasync"} == {
+        "c.cursor.tmp"
+    }
+
+
+@pytest.mark.parametrize("n", range(20))
+def test_a_commit_that_dies_anywhere_leaves_the_position_before_or_after(log: str, n: int) -> None:
+    storage = WatchedStorage(raising_at(n, Killed))
+    done = 0
+    try:
+        with aolog.Reader(log, cursor="c", storage=storage) as reader:
+            for i in range(6):
+                reader.read()
+                reader.commit()
+                done = i + 1
+    except Killed:
+        pass
+    left = rest(log)
+    assert left in ([b"%d" % i for i in range(k, 6)] for k in (done, done + 1))
+
+
+COMMIT_AND_SAY = """
+import sys, aolog
+with aolog.Reader(sys.argv[1], cursor="c") as reader:
+    for record in reader:
+        reader.commit()
+        print(int(record.value), flush=True)
+"""
+
+
+def test_what_a_killed_reader_said_to_have_committed_is_committed(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_bytes=20_000, batch_bytes=300) as writer:
+        for i in range(20_000):
+            writer.append(b"%d" % i)
+    last = -1
+    for round_ in range(5):
+        with Child(COMMIT_AND_SAY, log_path) as child:
+            said = [child.line() for _ in range(20 + 13 * round_)] + child.kill()
+        assert int(said[0]) in (last + 1, last + 2)  # a commit may have been done and not said
+        last = int(said[-1])
+
+
+# --- damage ----------------------------------------------------------------------------------
+
+
+def test_a_cursor_whose_copies_are_both_damaged_says_so_and_is_left(log: str) -> None:
+    commit_after(log, 2)
+    commit_after(log, 1)
+    for at in COPIES:
+        damage(file_of(log), at + 50)
+    before = snapshot(log)
+    for call in (lambda: aolog.Reader(log, cursor="c"), lambda: aolog.cursors(log)):
+        with pytest.raises(aolog.CursorCorrupt) as caught:
+            call()
+        assert str(file_of(log)) in str(caught.value)
+        assert caught.value.exit_status == 3
+    assert snapshot(log) == before
+    with aolog.Writer(log) as writer:  # the log itself is well
+        writer.append(b"6")
+    assert len(values(log)) == 7
+
+
+# --- whose it is -----------------------------------------------------------------------------
+
+
+def test_a_cursor_of_another_log_is_refused(log: str, tmp_path: Path) -> None:
+    other = str(tmp_path / "other")
+    with aolog.Writer(other) as writer:
+        for i in range(10):
+            writer.append(b"other %d" % i)
+    commit_after(log, 2)
+    shutil.copytree(Path(log) / "cursors", Path(other) / "cursors")
+    before = snapshot(other)
+    with pytest.raises(aolog.CursorForeign):
+        aolog.Reader(other, cursor="c")
+    assert snapshot(other) == before
+    assert [cursor.lag for cursor in aolog.cursors(other)] == [aolog.Lag(None, 0, None)]
+
+
+def test_a_format_1_cursor_of_another_log_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with aolog.Writer(tmp_path / name, format="queuefka") as writer:
+            for i in range(5):
+                writer.append(b"%s %d" % (name.encode(), i))
+    commit_after(str(tmp_path / "a"), 2)
+    shutil.copytree(tmp_path / "a" / "cursors", tmp_path / "b" / "cursors")
+    with pytest.raises(aolog.CursorForeign):
+        aolog.Reader(tmp_path / "b", cursor="c")
+
+
+def test_a_log_that_took_another_course_below_the_cursor_is_told(
+    log_path: str, tmp_path: Path
+) -> None:
+    """Restored from a backup without its cursors' knowledge, then written."""
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    backup = tmp_path / "backup"
+    shutil.copytree(log_path, backup)
+    with aolog.Writer(log_path) as writer:
+        for i in range(5):
+            writer.append_many([b"x" * 1000, b"%d" % i])
+        writer.flush()
+        commit_after(log_path, 11)
+    cursors = tmp_path / "cursors"
+    (Path(log_path) / "cursors").rename(cursors)
+    shutil.rmtree(log_path)
+    backup.rename(log_path)
+    first_inode = slab_files(log_path)[0].stat().st_ino
+    with aolog.Writer(log_path) as writer:  # the cursors are not back yet
+        assert writer.opening.epoch == 2
+        high = writer.append(b"another course")
+    assert slab_files(log_path)[0].stat().st_ino == first_inode
+    cursors.rename(Path(log_path) / "cursors")
+    with aolog.Reader(log_path, cursor="c") as reader:  # above all: the old reach was respected
+        assert [record.address for record in reader] == [high]
+    # a cursor from above the new epoch's begin, in the old one, can't be
+    position = reader_position_above(log_path, high)
+    assert position > high
+    with pytest.raises(aolog.CursorDiverged) as caught:
+        aolog.Reader(log_path, cursor="d")
+    assert caught.value.exit_status == 3
+    with pytest.raises(aolog.CursorDiverged):  # whosever it is: that comes first
+        aolog.Reader(log_path, cursor="e")
+    states = {cursor.name: cursor.state for cursor in aolog.verify(log_path).cursors}
+    assert states == {"c": "ok", "d": "diverged", "e": "diverged"}
+
+
+def test_the_lag_of_a_cursor_that_waits_above_a_restored_log_counts_what_it_will_read(
+    log_path: str, tmp_path: Path
+) -> None:
+    """Its ordinal is of the course that was lost."""
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"%d" % i for i in range(10)])
+    backup = tmp_path / "backup"
+    shutil.copytree(log_path, backup)
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"%d" % i for i in range(10, 30)])
+    with aolog.Reader(log_path, cursor="c") as reader:
+        assert len(list(reader)) == 30
+        reader.commit()
+    (Path(log_path) / "cursors").rename(backup / "cursors")
+    shutil.rmtree(log_path)
+    backup.rename(log_path)
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"x"] * 5)
+    with aolog.Reader(log_path, cursor="c") as reader:
+        assert reader.lag().records == 5
+        assert len(list(reader)) == 5
+        assert reader.lag().records == 0
+
+
+def reader_position_above(path: str, address: int) -> int:
+    """Makes cursor d: of the log's first epoch, standing above its second; and e, another's."""
+    from aolog.log.cursor_file import CursorFile
+
+    position = CursorFile(path, "c", Storage()).position
+    assert position is not None
+    assert position.epoch == 1
+    made = CursorFile(path, "d", Storage())
+    made.commit(position._replace(address=address + 8))
+    made.close()
+    made = CursorFile(path, "e", Storage())
+    made.commit(position._replace(address=address + 8, topic_uuid=b"another log's id"))
+    made.close()
+    return address + 8
+
+
+def test_a_cursor_of_an_older_epoch_below_the_newer_one_is_good(log_path: str) -> None:
+    writer = aolog.Writer(log_path)
+    writer.append_many([b"a", b"b"])
+    writer.flush()
+    kill(writer)
+    commit_after(log_path, 1)
+    for value in (b"c", b"d"):
+        writer = aolog.Writer(log_path)
+        writer.append(value)
+        writer.flush()
+        kill(writer)
+    assert rest(log_path) == [b"b", b"c", b"d"]
+
+
+# --- one holder ------------------------------------------------------------------------------
+
+
+def test_a_cursor_has_one_holder(log: str) -> None:
+    commit_after(log, 1)
+    with aolog.Reader(log, cursor="c") as reader:
+        for _ in range(2):
+            with pytest.raises(aolog.CursorLocked) as caught:
+                aolog.Reader(log, cursor="c")
+        assert caught.value.exit_status == 5
+        assert len(aolog.cursors(log)) == 1  # looking is no holding
+        with aolog.Reader(log, cursor="d") as other:
+            assert other.read() is not None
+        reader.read()
+        reader.commit()
+    assert rest(log) == [b"2", b"3", b"4", b"5"]
+
+
+def test_a_cursor_has_one_holder_across_processes(log: str) -> None:
+    commit_after(log, 1)
+    code = """
+import sys, aolog
+r = aolog.Reader(sys.argv[1], cursor="c")
+print("open", flush=True)
+sys.stdin.readline()
+"""
+    with Child(code, log) as child:
+        assert child.line() == "open"
+        with pytest.raises(aolog.CursorLocked):
+            aolog.Reader(log, cursor="c")
+        child.kill()
+    assert rest(log) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_who_commits_a_new_cursor_first_holds_it(log: str) -> None:
+    with aolog.Reader(log, cursor="c") as one, aolog.Reader(log, cursor="c") as two:
+        one.read()
+        one.commit()
+        two.read()
+        with pytest.raises(aolog.CursorLocked):
+            two.commit()
+    assert rest(log) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+# --- listing and names -------------------------------------------------------------------------
+
+
+def test_cursors_are_listed_by_name_with_their_lag(log: str) -> None:
+    assert aolog.cursors(log) == []
+    commit_after(log, 6, "b")
+    commit_after(log, 1, "a", protect=False)
+    commit_after(log, 0, "Z-9._")
+    listed = aolog.cursors(log)
+    assert [cursor.name for cursor in listed] == ["Z-9._", "a", "b"]
+    assert [cursor.ordinal for cursor in listed] == [0, 1, 6]
+    assert [cursor.lag.records for cursor in listed] == [6, 5, 0]
+    assert [cursor.protects for cursor in listed] == [True, False, True]
+    assert listed[2].lag == aolog.Lag(0, 0, 0.0)
+    assert listed[1].lag.bytes > 0
+    with aolog.Reader(log, listed[1].address) as reader:
+        assert reader.read().value == b"1"
+
+
+def test_cursors_of_format_1_are_listed(log_path: str) -> None:
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        for i in range(4):
+            writer.append(b"%d" % i)
+    commit_after(log_path, 4, "all")
+    commit_after(log_path, 1, "one")
+    listed = aolog.cursors(log_path)
+    assert [(c.name, c.address, c.ordinal, c.lag.bytes) for c in listed] == [
+        ("all", 36, None, 0),
+        ("one", 9, None, 27),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".hidden", "-option", "a/b", "../c", "a b", "ä", "x" * 129, "a\n", "a\0"]
+)
+def test_a_bad_name_is_refused(log: str, name: str) -> None:
+    before = snapshot(log)
+    with pytest.raises(aolog.UsageError):
+        aolog.Reader(log, cursor=name)
+    assert snapshot(log) == before
+
+
+def test_the_longest_name_is_good(log: str) -> None:
+    commit_after(log, 3, "x" * 128)
+    assert rest(log, "x" * 128) == [b"3", b"4", b"5"]
+
+
+def test_other_files_among_the_cursors_are_passed_over(log: str) -> None:
+    commit_after(log, 3)
+    (Path(log) / "cursors" / "notes.txt").write_bytes(b"x")
+    (Path(log) / "cursors" / "d.cursor.tmp").write_bytes(b"x")
+    assert [cursor.name for cursor in aolog.cursors(log)] == ["c"]
+
+
+# --- a full disk -------------------------------------------------------------------------------
+
+
+def test_a_commit_needs_no_free_space(small_disk) -> None:
+    disk = small_disk(1 << 20)
+    path = str(disk / "log")
+    with aolog.Writer(path, batch_bytes=0) as writer:
+        for i in range(50):
+            writer.append(b"%d" % i)
+    commit_after(path, 1)
+    (disk / "ballast").write_bytes(bytes(os.statvfs(disk).f_bavail * 4096))
+    assert os.statvfs(disk).f_bavail == 0
+    for i in range(2, 40):
+        with aolog.Reader(path, cursor="c") as reader:
+            assert reader.read().value == b"%d" % (i - 1)
+            reader.commit()
+    with pytest.raises(aolog.StorageFull):
+        commit_after(path, 3, "new")
+    assert [cursor.name for cursor in aolog.cursors(path)] == ["c"]
+    (disk / "ballast").unlink()
+    assert not list(Path(path).rglob("*.tmp"))
+    commit_after(path, 3, "new")
+
+
+def test_a_commit_on_a_full_simulated_disk_needs_no_room() -> None:
+    """As above, for machines that may not mount a disk, and to the byte."""
+    system = SimulatedSystem()
+    storage = Storage(system)
+    with aolog.Writer("/log", batch_bytes=0, storage=storage) as writer:
+        for i in range(5):
+            writer.append(b"%d" % i)
+    with aolog.Reader("/log", cursor="c", storage=storage) as reader:
+        reader.read()
+        reader.commit()
+        system.capacity = system.used()
+        for _ in range(4):
+            reader.read()
+            reader.commit()
+        assert reader.tell() == aolog.cursors("/log", storage=storage)[0].address
+
+
+def test_an_error_of_the_device_is_told_and_the_commit_may_be_repeated(log: str) -> None:
+    def before(operation: Operation) -> None:
+        if failing and operation.what == "write":
+            raise aolog.StorageFailed("EIO", path=operation.name)
+
+    failing = False
+    with aolog.Reader(log, cursor="c", storage=WatchedStorage(before)) as reader:
+        reader.read()
+        reader.commit()
+        reader.read()
+        failing = True
+        with pytest.raises(aolog.StorageFailed):
+            reader.commit()
+        failing = False
+        reader.commit()
+    assert rest(log) == [b"2", b"3", b"4", b"5"]
+
+
+def test_files_are_closed_with_the_reader(log: str) -> None:
+    for i in range(5):
+        commit_after(log, 1, f"c{i}")
+    assert open_below(log) == []

@@ -1,0 +1,199 @@
+"""Following: records come as they are flushed, soon, in order, and nobody looks in between."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.storage import watch
+from tests.aolog.conftest import Child, WatchedStorage, eventually, in_thread, slab_files
+
+
+def following(path: str, n: int, **options: object) -> list[bytes]:
+    """The first n values that come."""
+    with aolog.Reader(path, **options) as reader:
+        found = []
+        for record in reader.follow(timeout=20.0):
+            found.append(record.value)
+            if len(found) == n:
+                break
+        return found
+
+
+def test_following_ends_when_nothing_came_for_the_timeout(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+        writer.flush()
+        with aolog.Reader(log_path) as reader:
+            begun = time.monotonic()
+            assert [record.value for record in reader.follow(timeout=0.2)] == [b"a"]
+            assert 0.2 <= time.monotonic() - begun < 10.0
+            assert list(reader.follow(timeout=0.0)) == []
+            writer.append(b"b")
+            writer.flush()
+            assert [record.value for record in reader.follow(timeout=0.0)] == [b"b"]
+
+
+def test_following_for_ever_waits_for_ever(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
+        waiting = in_thread(lambda: next(reader.follow()))
+        assert waiting.waits(0.3)
+        writer.append(b"a")
+        writer.flush()
+        assert waiting.result().value == b"a"
+
+
+@pytest.mark.parametrize("kind", ["aolog", "queuefka"])
+@pytest.mark.parametrize("notified", [True, False])
+def test_records_come_in_order_over_many_slabs(
+    log_path: str, kind: str, notified: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not notified:
+        monkeypatch.setattr(watch, "_Inotify", _no_inotify)
+    with aolog.Writer(log_path, slab_bytes=10_000, batch_bytes=0, format=kind) as writer:
+        waiting = in_thread(lambda: following(log_path, 300))
+        for i in range(300):
+            writer.append(b"%0100d" % i)
+            if i % 7 == 0:
+                writer.flush()
+            if i % 50 == 0:
+                time.sleep(0.02)
+        writer.flush()
+        assert waiting.result() == [b"%0100d" % i for i in range(300)]
+    assert len(slab_files(log_path)) > 3
+
+
+def _no_inotify(path: str) -> object:
+    raise OSError(28, "no inotify")
+
+
+def test_a_follower_is_woken_and_does_not_look_before(log_path: str) -> None:
+    storage = WatchedStorage()
+    with aolog.Writer(log_path, flush_seconds=None, sync="never") as writer:
+        reader = aolog.Reader(log_path, storage=storage)
+        if not isinstance(watch.watch(log_path), watch._Inotify):
+            pytest.skip("needs inotify")
+        waiting = in_thread(lambda: next(reader.follow()))
+        time.sleep(0.1)
+        looks = storage.lists
+        assert waiting.waits(0.5)
+        assert storage.lists == looks
+        begun = time.monotonic()
+        writer.append(b"a")
+        writer.flush()
+        assert waiting.result().value == b"a"
+        assert time.monotonic() - begun < 5.0  # not by the time-out
+        reader.close()
+
+
+def test_a_follower_without_inotify_looks_again_soon(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_Inotify", _no_inotify)
+    with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
+        waiting = in_thread(lambda: next(reader.follow()))
+        assert waiting.waits(0.3)
+        begun = time.monotonic()
+        writer.append(b"a")
+        writer.flush()
+        assert waiting.result().value == b"a"
+        assert time.monotonic() - begun < 5.0
+
+
+def test_watches_end_by_themselves_and_close_twice(tmp_path: Path) -> None:
+    for made in (watch.watch(str(tmp_path)), watch._Poll()):
+        begun = time.monotonic()
+        with made:
+            made.wait(0.05)
+            made.wait(0.0)
+        made.close()
+        assert time.monotonic() - begun < 10.0
+
+
+WRITE_IN_CHILD = """
+import sys, aolog
+with aolog.Writer(sys.argv[1], slab_bytes=20_000, batch_bytes=0, preallocate=sys.argv[2] == "1") as w:
+    print("open", flush=True)
+    for line in sys.stdin:
+        for i in range(20):
+            w.append(line.strip().encode() * 20)
+        w.flush()
+"""
+
+
+@pytest.mark.parametrize("preallocate", ["0", "1"])
+def test_another_process_is_followed(log_path: str, preallocate: str) -> None:
+    with Child(WRITE_IN_CHILD, log_path, preallocate) as child:
+        assert child.line() == "open"
+        with aolog.Reader(log_path) as reader:
+            for i in range(30):
+                child.say(f"{i:04d}")
+                follow = reader.follow(timeout=20.0)
+                for _ in range(20):
+                    assert next(follow).value == b"%04d" % i * 20
+            assert reader.gaps == []
+
+
+def test_many_follow_one_log(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_bytes=10_000) as writer:
+        waiting = [in_thread(lambda: following(log_path, 100)) for _ in range(5)]
+        for i in range(100):
+            writer.append_many([b"%d" % i])
+            writer.flush()
+        for call in waiting:
+            assert call.result() == [b"%d" % i for i in range(100)]
+
+
+def test_a_batch_is_followed_whole(log_path: str) -> None:
+    stop = threading.Event()
+    sizes = set()
+
+    def write() -> None:
+        with aolog.Writer(log_path, preallocate=True, slab_bytes=1 << 20) as writer:
+            while not stop.is_set():
+                writer.append_many([b"x" * 100] * 700)
+                writer.flush()
+
+    writing = in_thread(write)
+    eventually(lambda: slab_files(log_path))
+    with aolog.Reader(log_path) as reader:
+        for _ in range(50):
+            batch = reader.read_batch(max_bytes=1, timeout=20.0)
+            sizes.add(len(batch))
+        assert reader.gaps == []
+    stop.set()
+    writing.result()
+    assert sizes == {700}
+
+
+def test_a_follower_left_in_the_middle_goes_on_with_the_next_call(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
+        writer.append_many([b"a", b"b", b"c"])
+        writer.flush()
+        assert next(reader.follow(0.0)).value == b"a"
+        assert reader.read().value == b"b"
+        assert [record.value for record in reader.follow(0.0)] == [b"c"]
+
+
+def test_a_follower_sees_what_comes_after_an_unclean_stop(log_path: str) -> None:
+    code = """
+import os, sys, aolog
+w = aolog.Writer(sys.argv[1])
+w.append(sys.argv[2].encode())
+w.flush()
+w.append(b"lost")
+os._exit(1)
+"""
+    with Child(code, log_path, "0") as child:
+        child.process.wait(20)
+    with aolog.Reader(log_path) as reader:
+        assert next(reader.follow(5.0)).value == b"0"
+        for i in range(1, 4):
+            with Child(code, log_path, str(i)) as child:
+                assert next(reader.follow(20.0)).value == b"%d" % i
+                child.process.wait(20)
+        assert reader.gaps == []

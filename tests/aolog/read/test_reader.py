@@ -1,0 +1,609 @@
+"""Reader: the same records in every way of reading, from where it stands, and no disturbance."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aolog
+from aolog.storage.files import File, Storage
+from aolog.testing import Fault, SimulatedSystem
+from aolog.testing.faults import FaultPlan
+from tests.aolog.conftest import (
+    WAYS,
+    WatchedStorage,
+    Way,
+    by_iteration,
+    frames_of,
+    in_thread,
+    open_below,
+    slab_files,
+    snapshot,
+    values,
+)
+
+
+def written(path: str, n: int = 200, **options: object) -> list[int]:
+    """A log of many frames and slabs with all kinds of records; the addresses."""
+    options = {"slab_bytes": 10_000, "batch_bytes": 300, **options}
+    given = []
+    with aolog.Writer(path, **options) as writer:
+        for i in range(n):
+            kind = i % 7
+            if options.get("format") == "queuefka":
+                given.append(writer.append(b"%030d" % i))
+            elif kind == 0:
+                given.append(writer.append(None, key=b"%d" % i))
+            elif kind == 1:
+                given.append(writer.append(b"", headers=(("h", b"%d" % i), ("n", None))))
+            elif kind == 2:
+                given.append(writer.append(b"%d" % i, topic="t", timestamp=i))
+            elif kind == 3:
+                given += writer.append_many([b"%d" % i, None, b"x" * i]).tolist()
+            else:
+                given.append(writer.append(b"%030d" % i))
+            if i % 31 == 0:
+                writer.flush()
+    return given
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[int], Way]:
+    path = str(tmp_path_factory.mktemp("mixed") / "log")
+    given = written(path)
+    return path, given, by_iteration(path)
+
+
+# --- ways to read ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_reads_the_same_records(mixed: tuple[str, list[int], Way], way) -> None:
+    path, given, expected = mixed
+    assert [record.address for record in expected.records] == given
+    assert way(path) == expected
+    assert expected.gaps == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("i", [0, 1, 100, 150, -1])
+def test_every_way_begins_at_the_record_that_was_asked_for(
+    mixed: tuple[str, list[int], Way], way, i: int
+) -> None:
+    path, given, expected = mixed
+    assert way(path, start=given[i]) == Way(expected.records[i:], [])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_reads_format_1(log_path: str, way) -> None:
+    given = written(log_path, 100, format="queuefka", slab_bytes=700)
+    records, gaps = way(log_path)
+    assert [record.address for record in records] == given
+    assert [record.value for record in records] == [b"%030d" % i for i in range(100)]
+    assert {record.timestamp for record in records} == {None}
+    assert gaps == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_log_without_a_record_reads_as_nothing(log_path: str, way) -> None:
+    with aolog.Writer(log_path):
+        assert way(log_path) == Way([], [])
+    assert way(log_path) == Way([], [])
+
+
+def test_read_says_none_at_the_end_and_goes_on_when_there_is_more(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_bytes=9000) as writer, aolog.Reader(log_path) as reader:
+        for i in range(20):
+            assert reader.read() is None
+            assert list(reader) == []
+            assert reader.read_batch() is None
+            address = writer.append(b"x" * 200)
+            assert reader.read() is None  # it is in memory
+            writer.flush()
+            got = [reader.read, lambda: next(iter(reader)), lambda: next(iter(reader.read_batch()))]
+            record = got[i % 3]()
+            assert record.address == address
+    assert len(slab_files(log_path)) > 2
+
+
+def test_a_frame_that_is_half_read_goes_on_as_a_batch(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        first = writer.append_many([b"a", b"b", b"c", b"d"])
+        second = writer.append_many([b"e", b"f"])
+    with aolog.Reader(log_path) as reader:
+        assert reader.read().value == b"a"
+        assert reader.read().value == b"b"
+        batch = reader.read_batch()
+        assert [record.value for record in batch] == [b"c", b"d", b"e", b"f"]
+        assert batch.addresses.tolist() == [*first[2:].tolist(), *second.tolist()]
+        assert reader.read() is None
+    with aolog.Reader(log_path) as reader:
+        assert [reader.read().value for _ in range(4)] == [b"a", b"b", b"c", b"d"]
+        assert [record.value for record in reader.read_batch()] == [b"e", b"f"]
+
+
+def test_a_batch_puts_small_frames_together_up_to_its_size(log_path: str) -> None:
+    with aolog.Writer(log_path, batch_bytes=0) as writer:
+        for _ in range(10):
+            writer.append(b"x" * 100)
+    sizes = []
+    with aolog.Reader(log_path) as reader:
+        while (batch := reader.read_batch(max_bytes=3 * 144)) is not None:
+            sizes.append(len(batch))
+    assert sizes == [3, 3, 3, 1]
+
+
+def test_a_batch_is_at_least_one_whole_frame(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"x"] * 1000)
+        writer.append_many([b"y"] * 10)
+    with aolog.Reader(log_path) as reader:
+        assert len(reader.read_batch(max_bytes=1)) == 1000
+        assert len(reader.read_batch(max_bytes=1)) == 10
+        assert reader.read_batch(max_bytes=1) is None
+
+
+def test_a_batch_waits_for_its_timeout_and_no_longer(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
+        begun = time.monotonic()
+        assert reader.read_batch(timeout=0.2) is None
+        assert 0.2 <= time.monotonic() - begun < 10.0
+        waiting = in_thread(lambda: reader.read_batch(timeout=20.0))
+        assert waiting.waits()
+        writer.append(b"a")
+        writer.flush()
+        assert [record.value for record in waiting.result()] == [b"a"]
+
+
+def test_what_a_batch_knows_of_itself(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        addresses = writer.append_many([b"a", b"b"])
+        end = writer.flush()
+    with aolog.Reader(log_path) as reader:
+        batch = reader.read_batch()
+    assert len(batch) == 2
+    assert repr(batch) == "<aolog.Batch of 2 records>"
+    assert batch.end == end
+    assert batch.addresses.dtype == np.uint64
+    assert batch.addresses.tolist() == addresses.tolist()
+    assert [record.value for record in batch] == [
+        record.value for record in batch
+    ]  # again and again
+
+
+def test_a_batch_outlives_its_reader_and_its_log(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"a", None, b"b"])
+    with aolog.Reader(log_path) as reader:
+        batch = reader.read_batch()
+    for slab in slab_files(log_path):
+        slab.unlink()
+    gc.collect()
+    assert [record.value for record in batch] == [b"a", None, b"b"]
+
+
+# --- position --------------------------------------------------------------------------------
+
+
+def test_tell_is_the_address_of_what_comes_next(mixed: tuple[str, list[int], Way]) -> None:
+    path, _, (records, _) = mixed
+    with aolog.Reader(path) as reader:
+        before = -1
+        for record in records:
+            assert before < reader.tell() <= record.address
+            with aolog.Reader(path, reader.tell()) as other:
+                assert other.read() == record
+            assert reader.read() == record
+            before = record.address
+        last = reader.tell()
+        assert reader.read() is None
+        assert before < last <= reader.tell() == aolog.verify(path).end
+
+
+def test_the_ordinal_counts_the_records_before(mixed: tuple[str, list[int], Way]) -> None:
+    path, given, _ = mixed
+    with aolog.Reader(path) as reader:
+        for i in range(len(given)):
+            assert reader.ordinal == i
+            reader.read()
+    with aolog.Reader(path, given[77]) as reader:
+        assert reader.ordinal == 77
+        batch = reader.read_batch()
+        assert reader.ordinal == 77 + len(batch)
+
+
+def test_seeking_while_iterating_goes_on_from_the_new_place(
+    mixed: tuple[str, list[int], Way],
+) -> None:
+    path, given, (records, _) = mixed
+    seen = []
+    with aolog.Reader(path) as reader:
+        for record in reader:
+            seen.append(record)
+            if len(seen) == 3:
+                reader.seek(given[190])
+            elif len(seen) == 5:
+                seen.append(reader.read())
+                seen += reader.read_batch(max_bytes=1)
+    assert seen == [*records[:3], *records[190:]]
+
+
+@pytest.mark.parametrize("kind", ["batched", "compressed", "queuefka", "frame a record"])
+def test_values_and_records_may_be_asked_for_in_turn(log_path: str, kind: str) -> None:
+    """From the one position: after each step, it and the ordinal are where a read leaves them."""
+    options = {
+        "batched": {},
+        "compressed": {"compression": "lz4"},
+        "queuefka": {"format": "queuefka"},
+        "frame a record": {"batch_bytes": 0},
+    }[kind]
+    if kind == "compressed":
+        pytest.importorskip("lz4.block", reason="the compression extra is not installed")
+    given = written(log_path, **options)
+    expected = [record.value for record in by_iteration(log_path).records]
+    with aolog.Reader(log_path) as plain:
+        places = [(plain.tell(), plain.ordinal) for _ in plain]
+    with aolog.Reader(log_path, cursor="c") as reader:
+        records, found = iter(reader), reader.values()
+        steps = (
+            lambda: next(found),
+            lambda: next(found),
+            lambda: next(records).value,
+            lambda: reader.read().value,
+            lambda: next(reader.values()),
+            lambda: next(iter(reader)).value,
+        )
+        for i, (value, place) in enumerate(zip(expected, places, strict=True)):
+            assert steps[i % 6]() == value
+            assert (reader.tell(), reader.ordinal) == place
+            if i == len(given) // 2:
+                reader.commit()
+        assert next(found, "end") == next(records, "end") == "end"
+        assert reader.read() is None
+    with aolog.Reader(log_path, cursor="c") as again:
+        left = next(again.values()), list(again.read_batch(1)), list(again.values())
+    values_left = [left[0], *(record.value for record in left[1]), *left[2]]
+    assert values_left == expected[len(given) // 2 + 1 :]
+
+
+def test_an_iteration_that_was_left_is_taken_up_where_it_stopped(
+    mixed: tuple[str, list[int], Way],
+) -> None:
+    path, _, (records, _) = mixed
+    with aolog.Reader(path) as reader:
+        seen = []
+        while True:
+            got = [record for record, _ in zip(reader, range(3), strict=False)]
+            # zip asks for one more than it gives
+            seen += got
+            if len(got) < 3:
+                break
+            assert reader.tell() > got[-1].address
+    assert seen == [record for i, record in enumerate(records) if i % 4 != 3][: len(seen)]
+
+
+@pytest.mark.parametrize("kind", ["aolog", "queuefka"])
+def test_up_to_an_end_comes_nothing_behind_it_and_what_follows_goes_on_there(
+    log_path: str, kind: str
+) -> None:
+    given = written(log_path, format=kind)
+    with aolog.Reader(log_path) as reader:
+        ends = [0, *(frame.base + frame.end for frame in frames_of(log_path))]
+        for end in ends[:: len(ends) // 7]:
+            reader.seek("earliest")
+            first = [reader.read() for _ in range(2)]  # of a frame that is half read
+            before = [r.address for r in [*first, *reader.up_to(end)] if r is not None]
+            assert before == given[: max(2, sum(address < end for address in given))]
+            assert list(reader.up_to(end)) == []
+            assert [r.address for r in reader] == given[len(before) :]
+            reader.seek("earliest")
+            assert [r.address for r in reader.up_to(end)] == [a for a in given if a < end]
+            behind = [a for a in given if a >= end]
+            assert [record.address for record in reader.read_batch() or ()][:1] == behind[:1]
+
+
+def test_up_to_an_end_only_gaps_before_it_are_told(log_path: str) -> None:
+    given = written(log_path)
+    slabs = slab_files(log_path)
+    slabs[2].unlink()
+    begin, end = int(slabs[2].stem), int(slabs[3].stem)
+    met: list[aolog.Gap] = []
+    with aolog.Reader(log_path, on_gap=met.append) as reader:
+        assert [r.address for r in reader.up_to(begin)] == [a for a in given if a < begin]
+        assert met == []
+        assert list(reader.up_to(begin + 8)) == []
+        assert [(gap.begin, gap.end) for gap in met] == [(reader.gaps[0].begin, end)]
+        assert reader.tell() == end
+        assert [r.address for r in reader] == [a for a in given if a >= end]
+
+
+def test_a_reader_may_begin_before_the_writer_has_closed_a_slab(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        addresses = [writer.append(b"%d" % i) for i in range(10)]
+        writer.flush()
+        for i, address in enumerate(addresses):
+            assert values(log_path, start=address) == [b"%d" % j for j in range(i, 10)]
+
+
+# --- lag -------------------------------------------------------------------------------------
+
+
+def test_lag_counts_what_is_not_read_yet(mixed: tuple[str, list[int], Way]) -> None:
+    path, given, (records, _) = mixed
+    with aolog.Reader(path) as reader:
+        lags = [reader.lag()]
+        for _ in records:
+            reader.read()
+            lags.append(reader.lag())
+    assert [lag.records for lag in lags] == list(range(len(given), -1, -1))
+    assert [lag.bytes for lag in lags] == sorted((lag.bytes for lag in lags), reverse=True)
+    assert lags[0].bytes > lags[-1].bytes == 0
+    assert lags[-1].seconds == 0.0
+
+
+def test_lag_knows_the_age_of_the_oldest_unread_record(log_path: str) -> None:
+    now = time.time()
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a", timestamp=int((now - 100) * 1e6))
+        writer.append(b"b", timestamp=int((now - 10) * 1e6))
+        writer.append(b"c")
+    with aolog.Reader(log_path) as reader:
+        for age in (100, 10, 0):
+            assert age - 0.1 <= reader.lag().seconds <= age + 5
+            reader.read()
+        assert reader.lag() == aolog.Lag(0, 0, 0.0)
+
+
+def test_lag_moves_nothing(mixed: tuple[str, list[int], Way]) -> None:
+    path, _, (records, _) = mixed
+    with aolog.Reader(path) as reader:
+        seen = []
+        for _ in range(50):
+            reader.lag()
+            seen.append(reader.read())
+            reader.lag()
+            seen += reader.read_batch(max_bytes=1)
+            reader.lag()
+        assert seen == records[: len(seen)]
+
+
+def test_lag_of_format_1_has_bytes_and_no_count(log_path: str) -> None:
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        writer.append(b"abc")
+        writer.append(b"def")
+    with aolog.Reader(log_path) as reader:
+        assert reader.lag() == aolog.Lag(None, 22, None)
+        reader.read()
+        assert reader.lag().bytes == 11
+        reader.read()
+        assert reader.lag() == aolog.Lag(None, 0, 0.0)
+
+
+def test_a_reader_whose_slabs_go_still_knows_its_lag(log_path: str) -> None:
+    written(log_path)
+    total = len(values(log_path))
+    with aolog.Reader(log_path, cursor="c") as reader:
+        reader.read()
+        for slab in slab_files(log_path)[:3]:
+            slab.unlink()
+        left = len(values(log_path))
+        assert 0 < left < total
+        reader.commit()
+        assert reader.lag().records == left  # what is gone does not count
+        assert len(list(reader)) >= left
+
+
+# --- gaps are told -----------------------------------------------------------------------------
+
+
+def with_a_hole(path: str) -> list[bytes]:
+    """A log whose middle frame is damaged; what is left."""
+    with aolog.Writer(path) as writer:
+        writer.append_many([b"a", b"b"])
+        writer.append_many([b"c", b"d", b"e"])
+        writer.append_many([b"f"])
+    frame = frames_of(path)[1]
+    with frame.slab.open("r+b") as file:
+        file.seek(frame.begin + 50)
+        file.write(b"\xff\xff")
+    return [b"a", b"b", b"f"]
+
+
+def test_on_gap_is_called_between_the_records_around_the_gap(log_path: str) -> None:
+    left = with_a_hole(log_path)
+    story: list[object] = []
+    with aolog.Reader(log_path, on_gap=story.append) as reader:
+        for record in reader:
+            story.append(record.value)
+        assert reader.gaps == [story[2]]
+    assert story == [*left[:2], story[2], left[2]]
+    assert story[2].reason == "corrupt"
+    assert story[2].records_lost == 3
+
+
+def test_a_batch_ends_where_a_gap_begins(log_path: str) -> None:
+    with_a_hole(log_path)
+    with aolog.Reader(log_path) as reader:
+        assert [record.value for record in reader.read_batch()] == [b"a", b"b"]
+        assert reader.gaps == []
+        assert [record.value for record in reader.read_batch()] == [b"f"]
+        assert len(reader.gaps) == 1
+
+
+@pytest.mark.parametrize("how", ["read", "iterate", "values", "batch", "follow"])
+def test_a_strict_reader_stops_at_a_gap_and_may_go_on(log_path: str, how: str) -> None:
+    left = with_a_hole(log_path)
+    seen: list[bytes] = []
+
+    def on() -> None:
+        if how == "read":
+            while (record := reader.read()) is not None:
+                seen.append(record.value)
+        elif how == "iterate":
+            seen.extend(record.value for record in reader)
+        elif how == "values":
+            seen.extend(reader.values())
+        elif how == "follow":
+            seen.extend(record.value for record in reader.follow(timeout=0.0))
+        else:
+            while (batch := reader.read_batch()) is not None:
+                seen.extend(record.value for record in batch)
+
+    with aolog.Reader(log_path, strict=True) as reader:
+        with pytest.raises(aolog.GapFound) as caught:
+            on()
+        assert seen == left[:2]
+        gap = caught.value.details["gap"]
+        assert reader.gaps == [gap]
+        assert reader.tell() == gap.end
+        assert caught.value.exit_status == 3
+        on()
+    assert seen == left
+
+
+# --- closing and dropping ----------------------------------------------------------------------
+
+
+def test_a_closed_reader_refuses_and_may_be_closed_again(log_path: str) -> None:
+    written(log_path, 50)
+    reader = aolog.Reader(log_path, cursor="c")
+    iteration = iter(reader)
+    assert next(iteration) is not None
+    assert reader.read() is not None
+    reader.close()
+    reader.close()
+    for call in (
+        reader.read,
+        reader.read_batch,
+        reader.lag,
+        reader.commit,
+        lambda: next(iteration),
+        lambda: list(reader),
+        lambda: list(reader.follow(0.0)),
+        lambda: reader.seek("latest"),
+    ):
+        with pytest.raises(aolog.LogClosed):
+            call()
+
+
+def test_a_dropped_reader_leaves_no_descriptor_and_no_lock(log_path: str) -> None:
+    written(log_path, 20)
+    for _ in range(10):
+        reader = aolog.Reader(log_path, cursor="c")
+        for _ in reader:
+            break
+        reader.commit()
+        del reader
+        for _ in aolog.Reader(log_path):
+            break
+    gc.collect()
+    assert open_below(log_path) == []
+
+
+def test_a_reader_opens_few_files_however_many_slabs_there_are(log_path: str) -> None:
+    written(log_path, 300, batch_bytes=0, slab_bytes=8300)
+    assert len(slab_files(log_path)) > 40
+    with aolog.Reader(log_path) as reader:
+        for record in reader:
+            reader.seek(record.address + 1) if record.address % 3 == 0 else None
+            assert len(open_below(log_path)) <= 20
+
+
+def test_who_seeks_back_and_forth_opens_a_slab_once(log_path: str) -> None:
+    """What a seek leaves is kept, with its index: opening cost as much as the seek. A slab that
+    was pruned meanwhile is not, and one that has a successor now ends where that begins."""
+
+    class Counting(Storage):
+        opened: list[str] = []
+
+        def open_read(self, path: str) -> File:
+            self.opened.append(path)
+            return super().open_read(path)
+
+    storage = Counting()
+    given = written(log_path, 60, batch_bytes=0, slab_bytes=9000)
+    names = slab_files(log_path)
+    assert 3 < len(names) <= 12
+    with aolog.Reader(log_path, storage=storage) as reader:
+        for _ in range(5):
+            for at in (0, -1, 20, 40, -1):
+                reader.seek(given[at])
+                assert reader.read().address == given[at]
+        assert len(storage.opened) == len(set(storage.opened)) <= len(names)
+        with aolog.Writer(log_path) as writer:
+            given.append(writer.append(b"more"))
+        Path(names[0]).unlink()
+        assert [record.address for record in reader] == given[-1:]  # behind the one read last
+        with pytest.raises(aolog.AddressPruned):
+            reader.seek(given[0])
+        reader.seek(given[40])
+        assert [record.address for record in reader] == given[40:]
+
+
+def test_reading_changes_nothing_on_disk(log_path: str) -> None:
+    written(log_path)
+    before = snapshot(log_path)
+    storage = WatchedStorage()
+    for way in WAYS:
+        way(log_path, storage=storage)
+    aolog.verify(log_path, storage=storage)
+    assert storage.operations == []
+    assert snapshot(log_path) == before
+
+
+def test_a_reader_says_who_it_is(log_path: str) -> None:
+    given = written(log_path, 5)
+    with aolog.Reader(log_path, given[2]) as reader:
+        assert repr(reader) == f"<aolog.Reader {log_path} at {given[2]}>"
+
+
+# --- what cannot be read -----------------------------------------------------------------------
+
+
+def test_a_path_without_a_log_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "notes.txt").write_bytes(b"x")
+    before = snapshot(str(tmp_path))
+    for name in ("missing", "file", "file/below", "empty", "foreign"):
+        for call in (aolog.Reader, aolog.verify, aolog.cursors):
+            with pytest.raises(aolog.NotALog) as caught:
+                call(tmp_path / name)
+            assert str(tmp_path / name) in str(caught.value)
+            assert caught.value.code == "not_a_log"
+    assert snapshot(str(tmp_path)) == before
+
+
+# --- a disk that fails once -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_bytes", [1, 64 << 10])
+def test_a_read_that_fails_costs_no_record(max_bytes: int) -> None:
+    """Whichever read it is: what was read before it is returned, and the next call goes on."""
+    system = SimulatedSystem()
+    storage = Storage(system)
+    written("/log", storage=storage)
+    with aolog.Reader("/log", storage=storage) as reader:
+        expected = list(reader)
+    failed = 0
+    for nth in range(1, 60):
+        reader = aolog.Reader("/log", storage=storage)
+        system.faults = FaultPlan([Fault("pread", nth=nth, errno=errno.EIO)])
+        found: list[aolog.Record] = []
+        for _ in range(2):
+            try:
+                while (batch := reader.read_batch(max_bytes)) is not None:
+                    found += batch
+            except aolog.StorageFailed:
+                failed += 1
+        system.faults = FaultPlan([])
+        reader.close()
+        assert found == expected, nth
+        assert reader.gaps == []
+    assert failed > 2  # the others were met behind what had been read, and tried again

@@ -1,0 +1,411 @@
+"""Seeking: any address, ordinal or time finds the record that it names, in logs of every shape."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aolog
+from aolog.format.frame import FRAME_HEADER_LEN
+from aolog.storage.files import File, Storage
+from tests.aolog.conftest import frames_of, kill, read_all, slab_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aolog.read.reader import Reader
+    from aolog.record import Record
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def at(microseconds: int) -> datetime:
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+class Shape:
+    """A log, closed or abandoned, and its records."""
+
+    def __init__(self, path: str, *, closed: bool, preallocate: bool = False) -> None:
+        self.path = path
+        writer = aolog.Writer(
+            path, slab_bytes=20_000, batch_bytes=500, preallocate=preallocate, flush_seconds=None
+        )
+        for i in range(600):
+            if i % 50 == 49:
+                writer.append_many([b"many", None, b""])
+            writer.append(b"%060d" % i, timestamp=1000 * i)
+        writer.flush()
+        writer.close() if closed else kill(writer)
+        self.records = read_all(path)
+        self.frames = frames_of(path)
+
+
+@pytest.fixture(scope="module", params=["closed", "open", "preallocated"])
+def shape(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shape:
+    path = str(tmp_path_factory.mktemp("seek") / "log")
+    closed = request.param == "closed"
+    return Shape(path, closed=closed, preallocate=request.param == "preallocated")
+
+
+def next_of(reader: aolog.Reader) -> Record | None:
+    return reader.read()
+
+
+# --- addresses -------------------------------------------------------------------------------
+
+
+def test_every_address_of_a_frame_finds_its_record_or_the_next_frame(shape: Shape) -> None:
+    addresses = [record.address for record in shape.records]
+    by_address = {record.address: record for record in shape.records}
+    with aolog.Reader(shape.path) as reader:
+        for frame in shape.frames[::3]:
+            for offset in range(0, frame.end - frame.begin, 7):
+                address = frame.address + offset
+                assert reader.seek(address) >= address
+                i = bisect_left(addresses, address)
+                expected = by_address[addresses[i]] if i < len(addresses) else None
+                assert next_of(reader) == expected
+                assert reader.gaps == []
+
+
+def test_every_record_is_found_at_its_address(shape: Shape) -> None:
+    with aolog.Reader(shape.path) as reader:
+        for i in (*range(0, len(shape.records), 11), -1, 0):
+            assert reader.seek(shape.records[i].address) == shape.records[i].address
+            assert reader.read() == shape.records[i]
+            assert reader.ordinal == i % len(shape.records) + 1
+
+
+def test_addresses_in_the_headers_of_slabs_are_those_of_their_first_record(shape: Shape) -> None:
+    bases = [int(slab.stem) for slab in slab_files(shape.path)]
+    assert len(bases) > 2
+    with aolog.Reader(shape.path) as reader:
+        for base in bases:
+            first = next(record for record in shape.records if record.address >= base)
+            for address in (base, base + 1, base + 8191, base + 8192):
+                reader.seek(address)
+                assert reader.read() == first
+
+
+def test_seeking_starts_reading_anew_wherever_the_reader_was(shape: Shape) -> None:
+    with aolog.Reader(shape.path) as reader:
+        reader.read()
+        reader.read_batch()
+        reader.seek(shape.records[5].address)
+        assert reader.read_batch().addresses[0] == shape.records[5].address
+        reader.seek("earliest")
+        assert list(reader) == shape.records
+        reader.seek("latest")
+        assert list(reader) == []
+
+
+def test_the_end_itself_may_be_asked_for(shape: Shape) -> None:
+    end = aolog.verify(shape.path).end
+    with aolog.Reader(shape.path, end) as reader:
+        assert reader.tell() == end
+        assert reader.read() is None
+        assert reader.lag() == aolog.Lag(0, 0, 0.0)
+
+
+@pytest.mark.parametrize("beyond", [1, 8, 1 << 20, 1 << 62])
+def test_an_address_beyond_the_end_is_refused_and_the_position_kept(
+    shape: Shape, beyond: int
+) -> None:
+    end = aolog.verify(shape.path).end
+    with pytest.raises(aolog.AddressBeyondEnd):
+        aolog.Reader(shape.path, end + beyond)
+    with aolog.Reader(shape.path, shape.records[7].address) as reader:
+        with pytest.raises(aolog.AddressBeyondEnd) as caught:
+            reader.seek(end + beyond)
+        assert caught.value.details["end"] == end
+        assert caught.value.exit_status == 2
+        assert reader.read() == shape.records[7]
+
+
+def test_what_is_not_flushed_is_beyond_the_end(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=None) as writer:
+        writer.append(b"a")
+        writer.flush()
+        address = writer.append(b"b") + 1
+        with pytest.raises(aolog.AddressBeyondEnd):
+            aolog.Reader(log_path, address)
+        writer.flush()
+        with aolog.Reader(log_path, address - 1) as reader:
+            assert reader.read().value == b"b"
+
+
+def test_an_address_before_the_first_slab_is_pruned(log_path: str) -> None:
+    shape = Shape(log_path, closed=True)
+    slab_files(log_path)[0].unlink()
+    first = int(slab_files(log_path)[0].stem)
+    left = [record for record in shape.records if record.address >= first]
+    for address in (0, 8192, first - 1):
+        with pytest.raises(aolog.AddressPruned) as caught:
+            aolog.Reader(log_path, address)
+        assert caught.value.details["first"] == first
+    with aolog.Reader(log_path) as reader:
+        with pytest.raises(aolog.AddressPruned):
+            reader.seek(ordinal=0)
+        assert list(reader) == left
+        assert reader.gaps == []
+        reader.seek(first)
+        assert reader.read() == left[0]
+        ordinal = len(shape.records) - len(left)
+        reader.seek(ordinal=ordinal)
+        assert reader.read() == left[0]
+        with pytest.raises(aolog.AddressPruned):
+            reader.seek(ordinal=ordinal - 1)
+
+
+def test_an_address_before_a_log_that_begins_high_is_its_first(log_path: str) -> None:
+    with aolog.Writer(log_path, first_address=1 << 30) as writer:
+        address = writer.append(b"a")
+    for start in (0, 8, (1 << 30) - 1, 1 << 30, (1 << 30) + 8192):
+        with aolog.Reader(log_path, start) as reader:
+            assert reader.read().address == address
+            assert reader.gaps == []
+
+
+# --- ordinals --------------------------------------------------------------------------------
+
+
+def test_every_ordinal_finds_its_record(shape: Shape) -> None:
+    with aolog.Reader(shape.path) as reader:
+        for i in (*range(0, len(shape.records), 13), len(shape.records) - 1):
+            assert reader.seek(ordinal=i) == shape.records[i].address
+            assert reader.ordinal == i
+            assert reader.read() == shape.records[i]
+
+
+def test_the_ordinal_behind_the_last_is_the_end(shape: Shape) -> None:
+    with aolog.Reader(shape.path) as reader:
+        reader.seek(ordinal=len(shape.records))
+        assert reader.read() is None
+        with pytest.raises(aolog.AddressBeyondEnd):
+            reader.seek(ordinal=len(shape.records) + 1)
+
+
+def test_ordinals_count_over_slabs_without_records(log_path: str) -> None:
+    for i in range(4):
+        with aolog.Writer(log_path) as writer:
+            if i % 3 == 0:
+                writer.append(b"%d" % i)
+        writer = aolog.Writer(log_path)  # and an unclean stop with nothing in the new slab
+        writer.append(b"lost")
+        kill(writer)
+    with aolog.Reader(log_path) as reader:
+        reader.seek(ordinal=1)
+        assert reader.read().value == b"3"
+        reader.seek(ordinal=0)
+        assert [record.value for record in reader] == [b"0", b"3"]
+
+
+# --- times -----------------------------------------------------------------------------------
+
+
+def test_every_time_finds_the_first_record_that_is_as_late(shape: Shape) -> None:
+    timed = [record for record in shape.records if record.value and record.value[:1] == b"0"]
+    with aolog.Reader(shape.path) as reader:
+        for record in timed[::17]:
+            for early in (0, 1, 999):
+                reader.seek(at(record.timestamp - early))
+                found = reader.read()
+                expected = next(r for r in shape.records if r.timestamp >= record.timestamp - early)
+                assert found == expected
+
+
+def test_a_time_before_all_is_the_beginning_and_one_behind_all_the_end(shape: Shape) -> None:
+    with aolog.Reader(shape.path, at(-1)) as reader:
+        assert list(reader) == shape.records
+    with aolog.Reader(shape.path, datetime(2999, 1, 1, tzinfo=UTC)) as reader:
+        assert reader.read() is None
+        assert reader.lag().records == 0
+
+
+def test_times_that_do_not_increase_are_found_in_the_order_of_the_log(log_path: str) -> None:
+    stamps = [50, 10, 90, 20, 20, 60, 5, 120, 119, 7] * 30
+    with aolog.Writer(log_path, slab_bytes=9000, batch_bytes=200) as writer:
+        for i, stamp in enumerate(stamps):
+            writer.append(b"%030d" % i, timestamp=stamp)
+    records = read_all(log_path)
+    for wanted in (4, 5, 6, 20, 51, 90, 100, 119, 120, 121):
+        expected = next((r for r in records if r.timestamp >= wanted), None)
+        with aolog.Reader(log_path, at(wanted)) as reader:
+            assert reader.read() == expected
+
+
+def test_times_are_exact_to_the_microsecond_in_any_zone_and_century(log_path: str) -> None:
+    moments = [
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+        datetime(2024, 1, 1, 12, 0, 0, 1, timezone(timedelta(hours=5, minutes=30))),
+        datetime(2024, 1, 1, 12, 0, 0, 999_999, UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC),
+    ]
+    with aolog.Writer(log_path) as writer:
+        for moment in moments:
+            writer.append(b"x", timestamp=(moment - EPOCH) // timedelta(microseconds=1))
+    records = read_all(log_path)
+    for moment, record in zip(moments, records, strict=True):
+        with aolog.Reader(log_path, moment) as reader:
+            assert reader.read() == record
+
+
+def test_records_of_one_batch_share_a_time_and_are_found_by_it(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"a", b"b"])
+    stamp = read_all(log_path)[0].timestamp
+    with aolog.Reader(log_path, at(stamp)) as reader:
+        assert reader.read().value == b"a"
+    with aolog.Reader(log_path, at(stamp + 1)) as reader:
+        assert reader.read() is None
+
+
+# --- what cannot be sought ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["first", "", None, 1.5, True, b"earliest", [5]])
+def test_a_place_of_the_wrong_kind_is_refused(log_path: str, start: object) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    with pytest.raises(aolog.UsageError):
+        aolog.Reader(log_path, start)
+
+
+def test_a_datetime_without_a_zone_is_refused(log_path: str) -> None:
+    with aolog.Writer(log_path):
+        pass
+    with pytest.raises(aolog.UsageError, match="zone"):
+        aolog.Reader(log_path, datetime(2024, 1, 1))  # noqa: DTZ001 -- the point
+
+
+def test_seek_wants_a_place_or_an_ordinal(log_path: str) -> None:
+    with aolog.Writer(log_path):
+        pass
+    with aolog.Reader(log_path) as reader:
+        for call in (reader.seek, lambda: reader.seek("latest", ordinal=3)):
+            with pytest.raises(aolog.UsageError):
+                call()
+
+
+# --- format 1 --------------------------------------------------------------------------------
+
+
+def test_format_1_seeks_by_address_and_by_nothing_else(log_path: str) -> None:
+    with aolog.Writer(log_path, format="queuefka", slab_bytes=300) as writer:
+        given = [writer.append(b"%010d" % i) for i in range(60)]
+    assert len(slab_files(log_path)) > 3
+    with aolog.Reader(log_path) as reader:
+        for address in range(given[-1] + 1):
+            reader.seek(address)
+            assert reader.read().address == given[bisect_left(given, address)]
+        with pytest.raises(aolog.AddressBeyondEnd):
+            reader.seek(given[-1] + 1000)
+        for call in (lambda: reader.seek(ordinal=3), lambda: reader.seek(at(5))):
+            with pytest.raises(aolog.UsageError, match="format 1"):
+                call()
+        reader.seek("latest")
+        assert reader.read() is None
+        assert reader.tell() == given[-1] + 18
+
+
+# --- the end, where headers are there without their bodies ---------------------------------------
+
+
+class Counting(Storage):
+    """Counts the bytes that are read."""
+
+    bytes_read = 0
+
+    def _open(self, path: str, flags: int) -> File:
+        file = super()._open(path, flags)
+        real = file.pread
+
+        def pread(size: int, offset: int) -> bytes:
+            data = real(size, offset)
+            self.bytes_read += len(data)
+            return data
+
+        file.pread = pread  # type: ignore[method-assign]
+        return file
+
+    def of(self, reader: Reader) -> tuple[int | None, int]:
+        """Records that a look at the lag tells of, and the bytes that it reads."""
+        before = self.bytes_read
+        return reader.lag().records, self.bytes_read - before
+
+
+class Bodiless:
+    """A log whose last frames, but for 5, have only their headers, as a power cut leaves them."""
+
+    intact = 5
+
+    def __init__(self, path: str, count: int, size: int) -> None:
+        writer = aolog.Writer(path, batch_bytes=0, sync="never", flush_seconds=None)
+        for _ in range(self.intact + count):
+            writer.append(b"x" * size)
+        writer.flush()
+        kill(writer)
+        self.frames = frames_of(path)
+        self.slab: Path = slab_files(path)[0]
+        self.whole = self.slab.read_bytes()
+        left = bytearray(self.whole)
+        for frame in self.frames[self.intact :]:
+            begin = frame.begin + FRAME_HEADER_LEN
+            left[begin : frame.end] = bytes(frame.end - begin)
+        self.slab.write_bytes(left)
+
+    def write(self, begin: int, end: int) -> None:
+        """What stood there before the power cut."""
+        with self.slab.open("r+b") as file:
+            file.seek(begin)
+            file.write(self.whole[begin:end])
+
+
+@pytest.mark.parametrize(("count", "size"), [(200, 1000), (200, 20_000), (20, 300_000)])
+def test_the_end_before_headers_without_bodies_takes_reads_linear_in_the_bytes(
+    log_path: str, count: int, size: int
+) -> None:
+    Bodiless(log_path, count, size)
+    storage = Counting()
+    with aolog.Reader(log_path, storage=storage) as reader:
+        records, read = storage.of(reader)
+        assert (records, read <= 8 * count * size) == (Bodiless.intact, True), read
+
+
+@pytest.mark.parametrize("preallocated", [False, True])
+def test_a_second_look_at_the_end_reads_no_tail_again(log_path: str, preallocated: bool) -> None:
+    made = Bodiless(log_path, 200, 20_000)
+    if preallocated:
+        os.truncate(made.slab, len(made.whole) + (4 << 20))
+    storage = Counting()
+    with aolog.Reader(log_path, storage=storage) as reader:
+        storage.of(reader)
+        for _ in range(2):
+            records, read = storage.of(reader)
+            assert (records, read <= 300_000) == (Bodiless.intact, True), read
+
+
+def test_what_comes_behind_the_end_after_it_was_searched_in_vain_is_seen(log_path: str) -> None:
+    made = Bodiless(log_path, 40, 20_000)
+    frames, n = made.frames, Bodiless.intact
+    os.truncate(made.slab, frames[-2].begin)
+    storage = Counting()
+    with aolog.Reader(log_path, storage=storage) as reader:
+        assert [storage.of(reader)[0] for _ in range(3)] == [n] * 3
+        # the rest of a write that was seen half done: its time of change is known
+        times = made.slab.stat()
+        made.write(frames[n].begin, frames[n].end)
+        os.utime(made.slab, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert reader.lag().records == n + 1
+        assert reader.lag().records == n + 1
+        made.write(frames[n + 10].begin, frames[n + 10].end)  # in the middle of what is not there
+        assert reader.lag().records == n + 11
+        assert reader.end() == frames[n + 10].address + frames[n + 10].end - frames[n + 10].begin
+        made.write(frames[-2].begin, frames[-1].end)  # appended
+        assert reader.lag().records == len(frames)
+        assert reader.end() == frames[-1].address + frames[-1].end - frames[-1].begin

@@ -1,0 +1,229 @@
+"""Who may read a log: its owner, unless told otherwise. Files have their directory's bits."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.log.retention import prune
+from aolog.publish.pending import PendingLog
+from aolog.publish.publication import publish
+from aolog.storage.files import Storage
+from tests.aolog.commands import damage, failure, fill, run, well
+from tests.aolog.conftest import ROOT, slab_files
+
+
+@pytest.fixture(params=[0o022, 0o000, 0o077], ids="umask {:03o}".format)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode(path: Path | str) -> int:
+    return stat.S_IMODE(Path(path).stat().st_mode)
+
+
+def modes(log: Path | str) -> dict[str, int]:
+    """Of the log's directory, of those in it, and of all files in it."""
+    found: dict[str, int] = {}
+    for path in [Path(log), *Path(log).rglob("*")]:
+        kind = "directories" if path.is_dir() else "files"
+        assert found.setdefault(kind, mode(path)) == mode(path), path
+    return found
+
+
+def used(path: str, **options: object) -> None:
+    """A log with all that may be in one: slabs, cursors, a lock, what was cut and what was repaired."""
+    fill(path, (b"v%d" % i for i in range(50)), slab_bytes=200, batch_bytes=0, **options)
+    with aolog.Reader(path, cursor="c") as reader:
+        reader.commit()
+    prune(path, Storage(), aolog.Retention(max_slabs=1000))
+    with slab_files(path)[-1].open("ab") as slab:
+        slab.write(b"torn")
+    fill(path, [b"more"])
+    damage(path, b"v25")
+    aolog.repair(path)
+    names = {each.name for each in Path(path).iterdir()}
+    assert {"aside", "cursors", "retention.lock"} <= names
+    assert {each.name for each in (Path(path) / "aside").iterdir()} >= {"repair-0001"}
+
+
+@pytest.mark.usefixtures("umask")
+def test_a_log_is_its_owner_s_alone_whatever_the_umask(log_path: str) -> None:
+    used(log_path)
+    assert modes(log_path) == {"directories": 0o700, "files": 0o600}
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize(
+    ("given", "files"), [(0o750, 0o640), (0o770, 0o660), (0o755, 0o644), (0o711, 0o600)]
+)
+def test_a_mode_is_the_directory_s_and_its_bits_are_the_files(
+    log_path: str, given: int, files: int
+) -> None:
+    used(log_path, mode=given)
+    assert modes(log_path) == {"directories": given, "files": files}
+
+
+def test_directories_that_lead_to_a_new_log_have_its_mode(tmp_path: Path) -> None:
+    fill(str(tmp_path / "a/b/log"), [b"x"], mode=0o750)
+    assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/log")] == [0o750] * 3
+    before = mode(tmp_path)
+    fill(str(tmp_path / "c/log"), [b"x"])
+    assert [mode(tmp_path / name) for name in ("c", "c/log")] == [0o700] * 2
+    assert mode(tmp_path) == before
+
+
+def test_a_directory_that_is_there_keeps_its_mode_and_gives_its_bits(log_path: str) -> None:
+    Path(log_path).mkdir()
+    Path(log_path).chmod(0o775)
+    used(log_path, mode=0o700)
+    assert modes(log_path) == {"directories": 0o775, "files": 0o664}
+
+
+def test_chmod_of_the_directory_shares_what_comes_and_what_is_there(log_path: str) -> None:
+    used(log_path)
+    (Path(log_path) / "dead-letter").mkdir(0o700)  # a log of its own
+    Path(log_path).chmod(0o770)
+    fill(log_path, [b"next"])
+    (Path(log_path) / "dead-letter").rmdir()
+    assert modes(log_path) == {"directories": 0o770, "files": 0o660}
+    Path(log_path).chmod(0o700)
+    fill(log_path, [b"next"])
+    assert modes(log_path) == {"directories": 0o700, "files": 0o600}
+
+
+def test_a_slab_that_is_begun_has_the_bits_that_its_directory_has_then(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_bytes=200, batch_bytes=0) as writer:
+        writer.append(b"x" * 200)
+        writer.flush()
+        Path(log_path).chmod(0o750)
+        writer.append(b"y" * 200)
+        writer.flush()
+        assert [mode(slab) for slab in slab_files(log_path)][:2] == [0o600, 0o640]
+
+
+def test_directories_keep_their_group_where_the_log_s_does(log_path: str) -> None:
+    Path(log_path).mkdir()
+    Path(log_path).chmod(0o2770)
+    used(log_path)
+    assert modes(log_path) == {"directories": 0o2770, "files": 0o660}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be others")
+def test_another_of_the_group_reads_the_log_and_nobody_else_does(log_path: str) -> None:
+    for above in Path(log_path).parents:  # as pytest makes them, others may not enter
+        if mode(above) & 0o001 == 0:
+            above.chmod(mode(above) | 0o011)
+    used(log_path)
+    for each in [Path(log_path), *Path(log_path).rglob("*")]:
+        os.chown(each, 12345, 54321)
+    read = [sys.executable, "-m", "aolog", "info", log_path]
+
+    def reads(gid: int) -> bool:
+        done = subprocess.run(
+            ["setpriv", "--reuid=23456", f"--regid={gid}", "--clear-groups", *read],
+            cwd=ROOT, capture_output=True, check=False,
+        )  # fmt: skip  # as it is typed
+        if b"setpriv" in done.stderr or b"No module" in done.stderr:
+            pytest.skip(f"others cannot run this Python: {done.stderr.decode()}")
+        if done.returncode:
+            assert b"permission_denied" in done.stderr
+        return done.returncode == 0
+
+    assert not reads(54321)
+    Path(log_path).chmod(0o750)
+    append = [sys.executable, "-m", "aolog", "append", log_path]
+    subprocess.run(
+        ["setpriv", "--reuid=12345", "--regid=54321", "--clear-groups", *append],
+        input=b"more\n", cwd=ROOT, capture_output=True, check=True,
+    )  # fmt: skip  # the same
+    assert reads(54321)
+    assert not reads(65534)
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("source", [0o700, 0o750, 0o755])
+def test_a_copy_has_its_source_s_modes_and_its_map_too(
+    log_path: str, tmp_path: Path, source: int
+) -> None:
+    fill(log_path, (b"v%d" % i for i in range(50)), slab_bytes=200, batch_bytes=0, mode=source)
+    damage(log_path, b"v25")
+    done = aolog.repair(log_path, tmp_path / "above/new")
+    assert modes(tmp_path / "above/new") == {"directories": source, "files": source & 0o666}
+    assert mode(tmp_path / "above") == source
+    assert done.salvage_path is not None
+    assert mode(str(done.map_path)) == mode(done.salvage_path) == source & 0o666
+    well("repair", log_path, "--salvage", tmp_path / "out.jsonl")
+    assert mode(tmp_path / "out.jsonl") == source & 0o666
+
+
+def test_a_copy_is_readable_for_nobody_who_may_not_read_every_slab(
+    log_path: str, tmp_path: Path
+) -> None:
+    fill(log_path, (b"v%d" % i for i in range(50)), slab_bytes=200, batch_bytes=0, mode=0o755)
+    slab_files(log_path)[2].chmod(0o600)
+    done = aolog.repair(log_path, tmp_path / "new")
+    assert {mode(slab) for slab in slab_files(str(tmp_path / "new"))} == {0o600}
+    assert mode(str(done.map_path)) == 0o600
+
+
+def test_a_slab_that_is_repaired_in_place_keeps_its_own_mode(log_path: str) -> None:
+    fill(log_path, (b"v%d" % i for i in range(50)), slab_bytes=200, batch_bytes=0, mode=0o755)
+    (broken,) = [slab for slab in slab_files(log_path) if b"v25" in slab.read_bytes()]
+    damage(log_path, b"v25")
+    broken.chmod(0o640)
+    aolog.repair(log_path)
+    assert mode(broken) == 0o640
+
+
+def test_a_leftover_gets_the_bits_of_its_directory_when_it_is_used(log_path: str) -> None:
+    fill(log_path, [b"x"], mode=0o770)
+    lock = Path(log_path, "retention.lock")
+    lock.touch(0o600)
+    lock.chmod(0o600)
+    prune(log_path, Storage(), aolog.Retention(max_slabs=1))
+    assert mode(lock) == 0o660
+
+
+@pytest.mark.parametrize("wrong", [0, 0o600, 0o1777, 750, -1, "750", None])
+def test_a_mode_that_is_none_is_refused_before_anything_is_made(
+    log_path: str, wrong: object
+) -> None:
+    with pytest.raises(aolog.UsageError, match="mode="):
+        aolog.Writer(log_path, mode=wrong)  # type: ignore[arg-type]  # the test's point
+    assert not Path(log_path).exists()
+
+
+@pytest.mark.parametrize(("text", "expected"), [("750", 0o750), ("0770", 0o770), (None, 0o700)])
+def test_append_takes_a_mode_as_chmod_does(log_path: str, text: str | None, expected: int) -> None:
+    well("append", log_path, *([] if text is None else ["--mode", text]), given="x\n")
+    assert modes(log_path) == {"directories": expected, "files": expected & 0o666}
+
+
+@pytest.mark.parametrize("text", ["rwx", "o750", "7777", "600", "780", "", "0o750", "00750"])
+def test_append_refuses_a_mode_that_is_none(log_path: str, text: str) -> None:
+    error = failure("append", log_path, f"--mode={text}", given="x\n")
+    assert error["code"] == "usage"
+    assert "--mode" in str(error["message"])
+    assert run("read", log_path).exit_code == aolog.NotALog.exit_status
+
+
+def test_logs_that_are_published_are_private_too(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    for name, options in (("private", {}), ("shared", {"mode": 0o750})):
+        root = tmp_path / name
+        with PendingLog(root, "a/b", "ab" * 16, **options) as pending:
+            pending.append_arrow(pa.record_batch({"value": [b"x"]}))
+        publish(root, "ab" * 16, pending.slabs)
+        expected = options.get("mode", 0o700)
+        assert modes(root) == {"directories": expected, "files": expected & 0o666}
+        assert (root / "published.jsonl").is_file()

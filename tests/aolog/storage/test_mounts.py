@@ -1,0 +1,180 @@
+"""Where a log lies, from what the kernel lists; and what is said where that cannot keep a sync."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.log import lock
+from aolog.storage.files import Storage
+from aolog.storage.mounts import Mount, limits_of, parse_mount
+from tests.aolog.commands import answer, well
+
+# Lines as kernels 4.19 to 6.18 wrote them, and one of each kind that counts.
+MOUNTINFO = r"""
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
+30 25 0:27 / /dev/shm rw,nosuid,nodev shared:4 - tmpfs tmpfs rw,size=65536k
+36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 propagate_from:2 unbindable - ext3 /dev/root rw,errors=continue
+41 27 0:40 / /srv/logs rw,relatime shared:20 - nfs4 server:/export rw,vers=4.2,hard,proto=tcp,local_lock=none
+42 27 0:41 / /srv/old rw - nfs server:/old rw,vers=3,nolock
+43 27 0:42 / /srv/win rw - cifs //server/share rw,vers=3.1.1
+50 27 0:50 / /mnt/host rw - 9p hostshare rw,dirsync,access=client,trans=virtio
+51 27 0:51 / /mnt/virtio rw - virtiofs myfs rw
+52 27 0:52 / /home/me/remote rw,nosuid - fuse.sshfs me@host:/ rw,user_id=1000,group_id=1000
+53 27 8:17 / /mnt/stick rw - fuseblk /dev/sdb1 rw,user_id=0
+60 1 0:60 / /var/lib/c/merged rw - overlay overlay rw,lowerdir=/l,upperdir=/u,workdir=/w
+61 1 0:61 / /var/lib/c/fast rw - overlay overlay rw,lowerdir=/l,upperdir=/u,workdir=/w,volatile
+62 1 0:62 / /var/lib/c/new rw - overlay overlay rw,upperdir=/u,fsync=volatile
+70 27 8:1 / /data rw - ext4 /dev/sda1 rw,barrier=0
+72 27 8:3 / /data3 rw - f2fs /dev/sda3 rw,fsync_mode=nobarrier
+71 27 8:2 / /data2 rw - ext4 /dev/sda2 rw,nobarrier,data=writeback
+80 27 0:33 /@home /with\040space\011and\134more rw,relatime shared:1 - btrfs /dev/sdc rw,compress=zstd:3,subvol=/@home
+81 27 259:1 / /xfs rw - xfs /dev/nvme0n1 rw,attr2,inode64
+90 broken
+91 27 0:91 / /half rw - ext4
+"""
+
+KINDS = [
+    (27, "/", "ext4", []),
+    (30, "/dev/shm", "tmpfs", ["volatile"]),
+    (36, "/mnt2", "ext3", []),
+    (41, "/srv/logs", "nfs4", ["remote"]),
+    (42, "/srv/old", "nfs", ["remote"]),
+    (43, "/srv/win", "cifs", ["remote"]),
+    (50, "/mnt/host", "9p", ["by_program"]),
+    (51, "/mnt/virtio", "virtiofs", ["by_program"]),
+    (52, "/home/me/remote", "fuse.sshfs", ["by_program"]),
+    (53, "/mnt/stick", "fuseblk", ["by_program"]),
+    (60, "/var/lib/c/merged", "overlay", []),
+    (61, "/var/lib/c/fast", "overlay", ["sync_omitted"]),
+    (62, "/var/lib/c/new", "overlay", ["sync_omitted"]),
+    (70, "/data", "ext4", ["no_barrier"]),
+    (71, "/data2", "ext4", ["no_barrier"]),
+    (72, "/data3", "f2fs", ["no_barrier"]),
+    (80, "/with space\tand\\more", "btrfs", []),
+    (81, "/xfs", "xfs", []),
+]
+
+
+@pytest.mark.parametrize(("number", "point", "kind", "codes"), KINDS)
+def test_each_kind_is_known_for_what_it_does_not_keep(number, point, kind, codes) -> None:
+    mount = parse_mount(MOUNTINFO, number)
+    assert mount is not None
+    assert (mount.point, mount.kind) == (point, kind)
+    assert [limit.code for limit in limits_of(mount)] == codes
+
+
+def test_options_of_the_mount_and_of_the_file_system_count() -> None:
+    mount = parse_mount(MOUNTINFO, 30)
+    assert mount == Mount("/dev/shm", "tmpfs", frozenset({"rw", "nosuid", "nodev", "size=65536k"}))
+
+
+@pytest.mark.parametrize("number", [1, 2, 90, 91, 99])
+def test_what_is_not_listed_or_not_whole_is_no_mount(number) -> None:
+    assert parse_mount(MOUNTINFO, number) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", " - ", "7 - ", "7 1 0:1 / /x rw -", "7 1 0:1 / /x - a b c"]
+)
+def test_no_text_raises(text) -> None:
+    assert parse_mount(text, 7) is None
+
+
+def test_the_kernel_says_where_a_directory_is() -> None:
+    shared = Storage().mount_of("/dev/shm")
+    proc = Storage().mount_of("/proc/self")
+    assert proc is not None
+    assert (proc.point, proc.kind) == ("/proc", "proc")
+    assert shared is not None
+    assert shared.point == "/dev/shm"
+    assert Storage().mount_of("/not/there") is None
+
+
+def test_the_kernel_says_it_of_a_bind_mount(tmp_path, small_disk) -> None:
+    """Whose device has another mount, listed before it."""
+    disk = small_disk(1 << 20)
+    (disk / "inner").mkdir()
+    bound = tmp_path / "bound"
+    bound.mkdir()
+    subprocess.run(["mount", "--bind", disk / "inner", bound], check=True)
+    try:
+        mount = Storage().mount_of(str(bound))
+        assert mount is not None
+        assert (mount.point, mount.kind) == (str(bound), "tmpfs")
+    finally:
+        subprocess.run(["umount", bound], check=True)
+
+
+@pytest.mark.parametrize(("options", "codes"), [("", []), (",volatile", ["sync_omitted"])])
+def test_an_overlay_that_omits_syncs_is_told_from_one_that_does_not(
+    tmp_path, options, codes
+) -> None:
+    """However this kernel words it."""
+    for name in ("lower", "upper", "work", "merged"):
+        (tmp_path / name).mkdir()
+    layers = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
+    merged = tmp_path / "merged"
+    made = subprocess.run(
+        ["mount", "-t", "overlay", "overlay", "-o", layers + options, merged],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip  # one thing, a line or two
+    if made.returncode:
+        pytest.skip(f"no overlay can be mounted: {made.stderr.strip()}")
+    try:
+        mount = Storage().mount_of(str(merged))
+        assert mount is not None
+        assert mount.kind == "overlay"
+        assert [limit.code for limit in limits_of(mount)] == codes
+    finally:
+        subprocess.run(["umount", merged], check=True)
+
+
+@pytest.fixture
+def in_memory(small_disk, monkeypatch) -> Path:
+    """A directory that no power loss is survived in, of which nobody was warned yet."""
+    monkeypatch.setattr(lock, "_warned", set())
+    return small_disk(1 << 20)
+
+
+def test_a_writer_that_syncs_in_vain_says_so_once(in_memory, caplog) -> None:
+    with caplog.at_level(logging.WARNING, "aolog"):
+        for name in "ab":
+            with aolog.Writer(in_memory / name) as writer:
+                writer.append(b"x")
+    (message,) = [m for m in caplog.messages if " is on " in m]
+    assert str(in_memory) in message
+    assert "tmpfs" in message
+
+
+def test_a_writer_that_never_syncs_was_promised_nothing(in_memory, caplog) -> None:
+    with caplog.at_level(logging.WARNING, "aolog"):
+        aolog.Writer(in_memory / "log", sync="never").close()
+    assert caplog.messages == []
+
+
+def test_on_a_disk_nothing_is_said(tmp_path, caplog, monkeypatch) -> None:
+    monkeypatch.setattr(lock, "_warned", set())
+    mount = Storage().mount_of(str(tmp_path))
+    if mount is None or limits_of(mount):
+        pytest.skip(f"the temporary directory is on {mount}")
+    with caplog.at_level(logging.WARNING, "aolog"):
+        aolog.Writer(tmp_path / "log").close()
+    assert caplog.messages == []
+
+
+def test_info_names_the_file_system_and_its_limits(in_memory) -> None:
+    with aolog.Writer(in_memory / "log", sync="never") as writer:
+        writer.append(b"x")
+    said = answer("info", in_memory / "log")
+    assert said["file_system"] == "tmpfs"
+    assert said["mount_point"] == str(in_memory)
+    assert said["storage_limits"] == ["volatile"]
+    text = well("info", in_memory / "log").stdout
+    assert f"tmpfs on {in_memory}" in text
+    assert "nothing survives a restart" in text

@@ -1,0 +1,679 @@
+"""The disk says no: a full one loses nothing and resumes, a failed fsync ends the writer, loudly."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aolog
+from aolog.format.frame import KIND_RECORDS, KIND_SEAL
+from aolog.storage.files import Storage
+from aolog.storage.system import RealSystem
+from aolog.testing import Fault, SimulatedSystem
+from tests.aolog.conftest import (
+    Call,
+    Operation,
+    WatchedStorage,
+    assert_clean,
+    by_iteration,
+    eventually,
+    frames_of,
+    in_thread,
+    kill,
+    read_all,
+    slab_files,
+    values,
+)
+
+NEVER = {"flush_seconds": None, "sync": "never"}
+
+
+class Faults:
+    """Makes operations of a kind fail while it is switched on. name: of the files concerned."""
+
+    def __init__(self, what: str, error: Callable[..., aolog.AologError], name: str = "") -> None:
+        self.on = False
+        self.what = what
+        self.error = error
+        self.name = name
+        self.met = 0
+
+    def __call__(self, operation: Operation) -> None:
+        if self.on and operation.what == self.what and self.name in operation.name:
+            self.met += 1
+            raise self.error("injected", path=operation.name)
+
+
+# --- a full disk, really -----------------------------------------------------------------------
+
+
+def ballast(disk: Path, leave: int = 0) -> Path:
+    """Takes all room but so many bytes."""
+    free = os.statvfs(disk).f_bavail * 4096
+    path = disk / "ballast"
+    path.write_bytes(bytes(max(0, free - leave)))
+    return path
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+@pytest.mark.parametrize("batch_bytes", [0, 2000, 64 << 10])
+def test_a_full_disk_loses_nothing_and_appends_resume_when_there_is_room(
+    small_disk: Callable[[int], Path], batch_bytes: int, preallocate: bool
+) -> None:
+    disk = small_disk(1 << 20)
+    path = str(disk / "log")
+    writer = aolog.Writer(
+        path, slab_bytes=50_000, batch_bytes=batch_bytes, preallocate=preallocate, **NEVER
+    )
+    taken: dict[int, bytes] = {}
+
+    def append(i: int) -> None:
+        value = b"%d" % i + b"x" * 500
+        taken[writer.append(value)] = value
+
+    for i in range(10):
+        append(i)
+    writer.flush()
+    weight = ballast(disk, leave=20_000)
+    refused = 0
+    for i in range(10, 400):
+        try:
+            append(i)
+            writer.flush()
+        except aolog.StorageFull:
+            refused += 1
+            if refused > 30:
+                break
+    assert refused > 0
+    for _ in range(3):
+        with pytest.raises(aolog.StorageFull) as caught:
+            append(1000)
+            writer.flush()
+        assert caught.value.exit_status == 4
+    for record in read_all(path):  # what is readable is right
+        assert taken[record.address] == record.value
+    weight.unlink()
+    for i in range(2000, 2030):
+        append(i)
+    assert writer.flush() == writer.end
+    assert {record.address: record.value for record in read_all(path)} == taken
+    writer.close()
+    assert {record.address: record.value for record in read_all(path)} == taken
+    assert_clean(path)
+
+
+def test_closing_on_a_full_disk_raises_and_may_be_repeated(
+    small_disk: Callable[[int], Path],
+) -> None:
+    disk = small_disk(1 << 20)
+    path = str(disk / "log")
+    writer = aolog.Writer(path, **NEVER)
+    writer.append(b"a")
+    writer.flush()
+    weight = ballast(disk)
+    writer.append(b"b" * 10_000)
+    for _ in range(3):
+        with pytest.raises(aolog.StorageFull):
+            writer.close()
+    with pytest.raises(aolog.LogLocked):  # it is still open
+        aolog.Writer(path)
+    weight.unlink()
+    writer.append(b"c")
+    writer.close()
+    writer.close()
+    assert [value[:1] for value in values(path)] == [b"a", b"b", b"c"]
+    assert_clean(path)
+
+
+@pytest.mark.parametrize("failing", [None, "ftruncate", "fdatasync"])
+@pytest.mark.parametrize("kind", ["plain", "preallocate", "queuefka"])
+def test_a_writer_that_gives_up_says_what_is_in_the_log(kind: str, failing: str | None) -> None:
+    """The disk is full behind any byte of the last frames; or it also fails as that is cut."""
+    options: dict[str, Any] = NEVER | {"batch_bytes": 0, "slab_bytes": 1 << 14}
+    options |= {"plain": {}, "queuefka": {"format": kind}}.get(kind, {kind: True})
+    ends = set()
+    for room in range(1, 320 if kind == "queuefka" else 500, 7):  # behind it: a seal's, if any
+        system = SimulatedSystem()
+        storage = Storage(system)
+        writer = aolog.Writer("/log", storage=storage, **options)
+        taken = {writer.append(b"durable"): b"durable"}
+        durable = writer.sync()
+        taken |= {writer.append(bytes([i]) * 100): bytes([i]) * 100 for i in range(3)}
+        no_room = Fault("pwritev", "*.slab", nth=2, times=None, errno=errno.ENOSPC)
+        system.faults = [Fault("pwritev", "*.slab", short=room), no_room]
+        with pytest.raises(aolog.StorageFull):
+            writer.close()
+        if failing:
+            system.faults = [Fault(failing, "*.slab", times=None, errno=errno.EIO)]
+        end = writer.give_up()
+        system.faults = []
+        ends.add(end)
+        assert durable <= writer.durable <= end
+        assert failing or writer.durable == end
+        assert writer.give_up() == writer.durable
+        with pytest.raises(aolog.LogClosed):
+            writer.append(b"no")
+        inside = {at: value for at, value in taken.items() if at < end}
+        with aolog.Reader("/log", storage=storage) as reader:
+            assert {record.address: record.value for record in reader} == inside
+        if not failing:
+            options.pop("preallocate", None)
+            with aolog.Writer("/log", storage=storage, **options) as again:
+                assert again.opening.cut_bytes == 0
+                assert again.append(b"next") >= end
+            with aolog.Reader("/log", storage=storage, strict=True) as reader:
+                assert [record.value for record in reader] == [*inside.values(), b"next"]
+    assert len(ends) == (3 if kind == "queuefka" else 4)  # behind each of the frames
+
+
+def test_a_writer_that_gives_up_cuts_nothing_that_it_had_written(log_path: str) -> None:
+    """Its last frame on the device is damaged by then: that is for readers to tell."""
+    writer = aolog.Writer(log_path, **NEVER)
+    writer.append_many([b"one", b"two"])
+    writer.sync()
+    address = writer.append(b"written")
+    end = writer.sync()
+    slab = slab_files(log_path)[0]
+    with slab.open("r+b") as file:
+        file.seek(address + 40)
+        file.write(b"W")
+    damaged = slab.read_bytes()
+    writer.append(b"in memory only")
+    assert writer.give_up() == end
+    assert slab.read_bytes()[:end] == damaged[:end]
+    with aolog.Reader(log_path) as reader:
+        assert [record.value for record in reader] == [b"one", b"two"]
+
+
+def test_a_writer_that_could_not_be_closed_flushes_by_itself_again(
+    small_disk: Callable[[int], Path],
+) -> None:
+    disk = small_disk(1 << 20)
+    path = str(disk / "log")
+    writer = aolog.Writer(path, flush_seconds=0.05)
+    weight = ballast(disk)
+    writer.append(b"a" * 10_000)
+    with pytest.raises(aolog.StorageFull):
+        writer.close()
+    weight.unlink()
+    writer.append(b"b")
+    eventually(lambda: len(values(path)) == 2)
+    writer.close()
+
+
+def test_a_background_flush_goes_on_by_itself_when_there_is_room(
+    small_disk: Callable[[int], Path],
+) -> None:
+    disk = small_disk(1 << 20)
+    path = str(disk / "log")
+    with aolog.Writer(path, flush_seconds=0.05) as writer:
+        weight = ballast(disk)
+        address = writer.append(b"a" * 10_000)
+        time.sleep(0.3)
+        assert values(path) == []
+        weight.unlink()
+        eventually(lambda: [r.address for r in read_all(path)] == [address])
+        eventually(lambda: writer.durable > address)
+
+
+def test_opening_on_a_full_disk_changes_nothing_and_may_be_repeated(
+    small_disk: Callable[[int], Path],
+) -> None:
+    disk = small_disk(1 << 20)
+    path = str(disk / "log")
+    writer = aolog.Writer(path, batch_bytes=0, **NEVER)
+    writer.append(b"a" * 3000)
+    writer.append(b"b" * 30_000)
+    writer.flush()
+    kill(writer)
+    (slab,) = slab_files(path)
+    os.truncate(slab, slab.stat().st_size - 100)
+    before = slab.read_bytes()
+    weight = ballast(disk)
+    for _ in range(2):
+        with pytest.raises(aolog.StorageFull):
+            aolog.Writer(path)
+        assert slab.read_bytes() == before
+        assert not list(Path(path).rglob("*.tmp"))
+        assert [len(value) for value in values(path)] == [3000]
+    weight.unlink()
+    with aolog.Writer(path) as writer:
+        assert writer.opening.case == "@F unsealed_torn"
+        writer.append(b"c")
+    assert [len(value) for value in values(path)] == [3000, 1]
+
+
+def test_a_new_log_on_a_full_disk_leaves_nothing_in_the_way(
+    small_disk: Callable[[int], Path],
+) -> None:
+    disk = small_disk(1 << 20)
+    (disk / "log").mkdir()
+    weight = ballast(disk)
+    with pytest.raises(aolog.StorageFull):
+        aolog.Writer(disk / "log", preallocate=True, slab_bytes=100_000)
+    assert not list((disk / "log").glob("*.slab*"))
+    weight.unlink()
+    with aolog.Writer(disk / "log", preallocate=True, slab_bytes=100_000) as writer:
+        writer.append(b"a")
+    assert values(str(disk / "log")) == [b"a"]
+
+
+def test_a_log_on_a_full_disk_is_drained_and_frees_itself(
+    small_disk: Callable[[int], Path],
+) -> None:
+    disk = small_disk(1 << 20)
+    path = str(disk / "log")
+    keep = aolog.Retention(max_slabs=2)
+    writer = aolog.Writer(path, slab_bytes=100_000, retention=keep, batch_bytes=0, **NEVER)
+    writer.append(b"first")
+    writer.flush()
+    with aolog.Reader(path, cursor="c") as reader:
+        reader.read()
+        reader.commit()
+        with pytest.raises(aolog.StorageFull):
+            for i in range(2000):
+                writer.append(b"%d" % i + bytes(1000))
+                writer.flush()
+        n = len(list(reader))
+        assert n > 500
+        reader.commit()
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            try:
+                writer.append(b"again" + bytes(150_000))
+                writer.flush()
+                break
+            except aolog.StorageFull:
+                list(reader)
+                reader.commit()
+        assert len(slab_files(path)) <= 2
+        assert list(reader)[-1].value.startswith(b"again")
+        assert reader.gaps == []
+    writer.close()
+
+
+# --- writes that fail ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [aolog.StorageFailed, aolog.StorageFull])
+def test_a_failed_write_is_repeated_at_the_same_place(
+    log_path: str, error: type[aolog.StorageError]
+) -> None:
+    faults = Faults("write", error)
+    with aolog.Writer(log_path, storage=WatchedStorage(faults), batch_bytes=0, **NEVER) as writer:
+        addresses = [writer.append(b"a")]
+        faults.on = True
+        addresses.append(writer.append(b"b"))  # in memory: no need to write yet
+        for call in (writer.flush, writer.sync, writer.flush):
+            with pytest.raises(error):
+                call()
+        assert values(log_path) == []
+        faults.on = False
+        addresses.append(writer.append(b"c"))
+        writer.flush()
+        assert [record.address for record in read_all(log_path)] == addresses
+    assert_clean(log_path)
+
+
+def test_a_write_that_was_cut_short_is_repeated_over_what_it_left(log_path: str) -> None:
+    """As a full disk does: some of the bytes are there."""
+
+    def half(operation: Operation) -> None:
+        if on and operation.what == "write":
+            slab = slab_files(log_path)[0]
+            with slab.open("ab") as file:
+                file.write(b"half a frame")
+            raise aolog.StorageFull("injected", path=operation.name)
+
+    on = False
+    with aolog.Writer(log_path, storage=WatchedStorage(half), **NEVER) as writer:
+        writer.append(b"a")
+        writer.flush()
+        on = True
+        address = writer.append(b"b" * 100)
+        with pytest.raises(aolog.StorageFull):
+            writer.flush()
+        assert values(log_path) == [b"a"]
+        on = False
+        writer.flush()
+        assert [record.address for record in read_all(log_path)][-1] == address
+    assert_clean(log_path)
+
+
+@pytest.mark.parametrize("policy", ["flush_records", "flush_bytes", "flush_seconds"])
+def test_a_flush_by_policy_that_failed_surfaces_at_the_next_call(
+    log_path: str, policy: str
+) -> None:
+    faults = Faults("write", aolog.StorageFailed)
+    options = {
+        **NEVER,
+        policy: {"flush_records": 1, "flush_bytes": 1, "flush_seconds": 0.02}[policy],
+    }
+    writer = aolog.Writer(log_path, storage=WatchedStorage(faults), **options)
+    faults.on = True
+    address = writer.append(b"a")  # taken: its address was given
+    eventually(lambda: faults.met > 0)
+    for call in (lambda: writer.append(b"no"), writer.flush, writer.sync,
+                 lambda: writer.append_many([b"no"]), writer.close):  # fmt: skip
+        with pytest.raises(aolog.StorageFailed):
+            call()
+    faults.on = False
+    writer.append(b"b")
+    writer.close()
+    assert [record.value for record in read_all(log_path)] == [b"a", b"b"]
+    assert read_all(log_path)[0].address == address
+    assert_clean(log_path)
+
+
+@pytest.mark.parametrize("what", ["create", "write", "rename", "truncate"])
+@pytest.mark.parametrize("preallocate", [False, True])
+def test_rolling_that_fails_anywhere_goes_on_where_it_stopped(
+    log_path: str, what: str, preallocate: bool
+) -> None:
+    taken: dict[int, bytes] = {}
+    for name in (".slab", ".slab.tmp"):
+        faults = Faults(what, aolog.StorageFailed, name)
+        path = log_path + name
+        storage = WatchedStorage(faults)
+        with aolog.Writer(
+            path, storage=storage, slab_bytes=9000, batch_bytes=0, preallocate=preallocate, **NEVER
+        ) as writer:
+            taken.clear()
+            for i in range(60):
+                faults.on = i % 3 != 2
+                try:
+                    taken[writer.append(b"%0100d" % i)] = b"%0100d" % i
+                    writer.flush()
+                except aolog.StorageFailed:
+                    pass
+            faults.on = False
+            writer.flush()
+        assert len(slab_files(path)) > 3
+        assert {record.address: record.value for record in read_all(path)} == taken
+        assert_clean(path)
+
+
+def test_a_seal_that_could_not_be_written_stays_the_last_of_its_slab(log_path: str) -> None:
+    """No mark, batch or record comes behind it."""
+
+    def before(operation: Operation) -> None:
+        if on and operation.what == "write":
+            seals.append(operation)
+            if len(seals) > 1:  # the frames may go, the seal may not
+                raise aolog.StorageFull("injected", path=operation.name)
+
+    on, seals = False, []
+    with aolog.Writer(
+        log_path,
+        storage=WatchedStorage(before),
+        slab_bytes=8300,
+        flush_seconds=0.02,
+        sync_seconds=0.05,
+    ) as writer:
+        writer.append_many([b"x" * 200])
+        on = True
+        with pytest.raises(aolog.StorageFull):
+            writer.append(b"y")
+        on = False
+        writer.flush()
+        time.sleep(0.4)
+        writer.append(b"z")
+    assert [value[:1] for value in values(log_path)] == [b"x", b"z"]
+    first = [frame.kind for frame in frames_of(log_path) if frame.base == 0]
+    assert first == [KIND_RECORDS, KIND_SEAL]
+    assert_clean(log_path)
+
+
+# --- fsync that fails ---------------------------------------------------------------------------
+
+
+def failing_sync(**options: object) -> tuple[Faults, WatchedStorage]:
+    faults = Faults("datasync", aolog.SyncFailed, ".slab")
+    return faults, WatchedStorage(faults)
+
+
+def test_after_a_failed_fsync_appends_are_refused_and_the_durable_address_is_named(
+    log_path: str,
+) -> None:
+    faults, storage = failing_sync()
+    writer = aolog.Writer(log_path, storage=storage, **NEVER)
+    writer.append(b"durable")
+    durable = writer.sync()
+    writer.append(b"doubtful")
+    faults.on = True
+    with pytest.raises(aolog.SyncFailed) as caught:
+        writer.sync()
+    assert caught.value.details["durable"] == durable
+    assert str(durable) in str(caught.value)
+    faults.on = False  # the device may say yes again: what it lost it does not tell
+    for call in (
+        lambda: writer.append(b"no"),
+        lambda: writer.append_many([b"no"]),
+        writer.flush,
+        writer.sync,
+    ):
+        with pytest.raises(aolog.SyncFailed) as caught:
+            call()
+        assert caught.value.details["durable"] == durable
+    assert writer.durable == durable
+    with pytest.raises(aolog.SyncFailed):
+        writer.close()
+    writer.close()
+    with aolog.Writer(log_path) as writer:  # reopening is the way on
+        assert writer.opening.epoch == 2
+        writer.append(b"next")
+    assert values(log_path) == [b"durable", b"doubtful", b"next"]
+
+
+@pytest.mark.parametrize("no_room", [errno.ENOSPC, errno.EDQUOT])
+def test_no_room_at_a_sync_is_a_failed_sync(no_room: int) -> None:
+    """Where blocks are allocated late: what was written may be gone from the page cache."""
+    system = SimulatedSystem()
+    writer = aolog.Writer("/log", storage=Storage(system), **NEVER)
+    writer.append(b"a")
+    durable = writer.durable
+    system.faults = [Fault("fdatasync", "*.slab", errno=no_room)]
+    with pytest.raises(aolog.SyncFailed):
+        writer.sync()
+    system.faults = []
+    with pytest.raises(aolog.SyncFailed) as caught:
+        writer.append(b"b")
+    assert caught.value.details["durable"] == durable
+
+
+@pytest.mark.parametrize("policy", ["interval", "flush"])
+def test_a_background_fsync_that_failed_surfaces_at_the_next_call(
+    log_path: str, policy: str
+) -> None:
+    for how in ("append", "flush", "sync", "close"):
+        faults, storage = failing_sync()
+        path = log_path + how
+        writer = aolog.Writer(
+            path, storage=storage, flush_seconds=0.02, sync=policy, sync_seconds=0.02
+        )
+        faults.on = True
+        writer.append(b"a")
+        eventually(lambda faults=faults: faults.met > 0)
+        time.sleep(0.02)
+        with pytest.raises(aolog.SyncFailed):
+            writer.append(b"no") if how == "append" else getattr(writer, how)()
+        if how != "close":
+            with pytest.raises(aolog.SyncFailed):
+                writer.close()
+        with aolog.Writer(path):
+            pass
+        assert values(path) == [b"a"]
+
+
+def test_a_failed_fsync_at_a_seal_ends_the_writer_too(log_path: str) -> None:
+    faults, storage = failing_sync()
+    writer = aolog.Writer(log_path, storage=storage, slab_bytes=8300, **NEVER)
+    writer.append_many([b"x" * 200])
+    faults.on = True
+    with pytest.raises(aolog.SyncFailed):
+        writer.append(b"y")
+    faults.on = False
+    with pytest.raises(aolog.SyncFailed):
+        writer.append(b"y")
+    with pytest.raises(aolog.SyncFailed):
+        writer.close()
+    assert [value[:1] for value in values(log_path)] == [b"x"]
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"z")
+    assert [value[:1] for value in values(log_path)] == [b"x", b"z"]
+
+
+def test_a_failed_fsync_of_the_directory_ends_the_writer(log_path: str) -> None:
+    faults = Faults("sync", aolog.SyncFailed)
+    writer = aolog.Writer(log_path, storage=WatchedStorage(faults), slab_bytes=8300, **NEVER)
+    writer.append_many([b"x" * 200])
+    faults.on = True
+    with pytest.raises(aolog.SyncFailed):
+        writer.append(b"y")
+    faults.on = False
+    with pytest.raises(aolog.SyncFailed) as caught:
+        writer.append(b"y")
+    assert caught.value.details["durable"] == writer.durable > 8192
+    with pytest.raises(aolog.SyncFailed):
+        writer.close()
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"z")
+    assert [value[:1] for value in values(log_path)] == [b"x", b"z"]
+
+
+def test_all_that_wait_for_a_sync_that_fails_are_told(log_path: str) -> None:
+    def before(operation: Operation) -> None:
+        if on and operation.what == "datasync":
+            time.sleep(0.1)
+            raise aolog.SyncFailed("injected", path=operation.name)
+
+    on = False
+    writer = aolog.Writer(log_path, storage=WatchedStorage(before), **NEVER)
+    writer.append(b"a")
+    on = True
+    waiting = [in_thread(writer.sync) for _ in range(5)]
+    for call in waiting:
+        with pytest.raises(aolog.SyncFailed):
+            call.result()
+    with pytest.raises(aolog.SyncFailed):
+        writer.close()
+
+
+def test_with_a_failed_fsync_the_with_block_does_not_end_in_peace(log_path: str) -> None:
+    faults, storage = failing_sync()
+
+    def block() -> None:
+        options = {"storage": storage, "flush_seconds": 0.01, "sync_seconds": 0.01}
+        with aolog.Writer(log_path, **options) as writer:
+            writer.append(b"a")
+            faults.on = True
+            eventually(lambda: faults.met > 0)
+
+    with pytest.raises(aolog.SyncFailed):
+        block()
+    with aolog.Writer(log_path):
+        pass
+
+
+# --- the log vanishes ----------------------------------------------------------------------------
+
+
+def test_a_log_whose_directory_is_gone_is_an_error_of_the_storage(log_path: str) -> None:
+    writer = aolog.Writer(log_path, slab_bytes=8300, **NEVER)
+    writer.append(b"x" * 200)
+    writer.flush()
+    for slab in slab_files(log_path):
+        slab.unlink()
+    Path(log_path).rmdir()
+    for _ in range(2):
+        with pytest.raises(aolog.StorageError):
+            writer.append(b"y")
+    kill(writer)
+
+
+# --- reads that fail -----------------------------------------------------------------------------
+
+
+def test_a_failed_read_is_no_damage(log_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is cut, skipped or called corrupt because a read failed."""
+    with aolog.Writer(log_path) as writer:
+        for i in range(5):
+            writer.append_many([b"%d" % i])
+    writer = aolog.Writer(log_path)
+    writer.append(b"5")
+    writer.flush()
+    kill(writer)
+    before = {slab: slab.read_bytes() for slab in slab_files(log_path)}
+
+    def eio(fd: int, size: int, offset: int) -> bytes:
+        if offset >= 8192:
+            raise OSError(5, "Input/output error")
+        return real(fd, size, offset)
+
+    real = os.pread
+    with aolog.Reader(log_path) as reader, monkeypatch.context() as patch:
+        patch.setattr(RealSystem, "pread", staticmethod(eio))
+        for call in (reader.read, lambda: aolog.Writer(log_path), lambda: aolog.verify(log_path)):
+            with pytest.raises(aolog.StorageFailed):
+                call()
+        assert reader.gaps == []
+        patch.undo()
+        assert [record.value for record in reader] == [b"%d" % i for i in range(6)]
+    assert before == {slab: slab.read_bytes() for slab in slab_files(log_path)}
+    records, gaps = by_iteration(log_path)
+    assert (len(records), gaps) == (6, [])
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EACCES, errno.EIO])
+def test_a_log_may_be_a_mount_point_in_a_read_only_image(code: int) -> None:
+    """squashfs, for one, has no fsync for directories; whose directory it is does not matter."""
+    system = SimulatedSystem()
+    system.mkdir("/data")
+    system.faults = [
+        Fault("open" if code == errno.EACCES else "fsync", "/", times=None, errno=code)
+    ]
+    storage = Storage(system)
+    if code == errno.EIO:
+        with pytest.raises(aolog.SyncFailed):
+            aolog.Writer("/data", storage=storage)
+        return
+    with aolog.Writer("/data", storage=storage) as writer:
+        writer.append(b"here")
+    with aolog.Reader("/data", storage=storage) as reader:
+        assert [record.value for record in reader] == [b"here"]
+    with pytest.raises(aolog.StorageError):
+        storage.make_directory("/new")
+
+
+class MetMeanwhile(aolog.Writer):
+    """Another thread meets an error just when an append lets values join again."""
+
+    other: Call | None = None
+
+    def _open_gate(self, *bounds: object) -> None:
+        if self.other is None:
+            self.other = in_thread(lambda: self._quietly(self._fail))
+            self.other.waits()
+        super()._open_gate(*bounds)
+
+    def _fail(self) -> None:
+        raise aolog.SyncFailed("injected")
+
+
+def test_an_error_met_while_values_begin_to_join_surfaces_at_the_next_append(
+    log_path: str,
+) -> None:
+    writer = MetMeanwhile(log_path, **NEVER)
+    writer.append(b"taken")
+    assert writer.other is not None
+    writer.other.result()
+    with pytest.raises(aolog.SyncFailed):
+        writer.append(b"refused")
+    with pytest.raises(aolog.SyncFailed):
+        writer.close()

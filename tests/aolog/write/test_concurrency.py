@@ -1,0 +1,502 @@
+"""Many at once: threads on one writer, readers beside it, writers after one another."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aolog
+from aolog.format.frame import KIND_RECORDS
+from aolog.write.ticker import Ticker
+from tests.aolog.conftest import (
+    SOON_S,
+    Child,
+    Operation,
+    WatchedStorage,
+    assert_clean,
+    frames_of,
+    in_thread,
+    kill,
+    read_all,
+    slab_files,
+    values,
+)
+
+if TYPE_CHECKING:
+    from aolog.storage.files import File
+
+NEVER = {"flush_seconds": None, "sync": "never"}
+
+
+# --- threads on one writer ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_bytes", [0, 300, 64 << 10])
+def test_threads_append_as_they_like_and_each_keeps_its_order(
+    log_path: str, batch_bytes: int
+) -> None:
+    given: dict[int, bytes] = {}
+
+    def work(which: int) -> None:
+        rng = random.Random(which)
+        mine: dict[int, bytes] = {}
+        last = -1
+        for i in range(300):
+            value = b"%d:%d" % (which, i)
+            kind = rng.randrange(20)
+            if kind == 0:
+                first = int(writer.append_many([value, value + b"+"])[0])
+                mine[first], mine[first + 1] = value, value + b"+"
+            else:
+                first = writer.append(value, key=b"%d" % which if kind < 5 else None)
+                mine[first] = value
+            assert first > last
+            last = first
+            if kind == 1:
+                assert writer.flush() > first
+            elif kind == 2:
+                assert writer.sync() > first
+                assert writer.durable > first
+        given.update(mine)
+
+    with aolog.Writer(
+        log_path,
+        slab_bytes=12_000,
+        batch_bytes=batch_bytes,
+        flush_seconds=0.01,
+        sync_seconds=0.01,
+        slab_seconds=0.05,
+    ) as writer:
+        for thread in [in_thread(lambda which=which: work(which)) for which in range(6)]:
+            thread.result()
+    found = {record.address: record.value for record in read_all(log_path)}
+    assert found == given
+    assert_clean(log_path)
+
+
+def test_append_many_is_not_torn_apart_by_other_threads(log_path: str) -> None:
+    def work(which: int) -> None:
+        for i in range(100):
+            writer.append(b"between")
+            writer.append_many([b"%d %d" % (which, i)] * 7)
+
+    with aolog.Writer(log_path, slab_bytes=12_000) as writer:
+        for thread in [in_thread(lambda which=which: work(which)) for which in range(4)]:
+            thread.result()
+    sizes = [frame.records for frame in frames_of(log_path) if frame.kind == KIND_RECORDS]
+    assert sizes.count(7) == 400
+    batches = [value for value in values(log_path) if value != b"between"]
+    assert all(batches[i : i + 7] == [batches[i]] * 7 for i in range(0, len(batches), 7))
+
+
+def test_concurrent_syncs_share_the_device(log_path: str) -> None:
+    """Group commit: who waits while a sync runs is covered by the next one, together."""
+
+    def slow(operation: Operation) -> None:
+        if operation.what == "datasync":
+            time.sleep(0.01)
+
+    storage = WatchedStorage(slow)
+    with aolog.Writer(log_path, storage=storage, **NEVER) as writer:
+        begun = storage.count("datasync")
+        barrier = threading.Barrier(8)
+
+        def work() -> None:
+            barrier.wait()
+            for _ in range(20):
+                address = writer.append(b"x")
+                assert writer.sync() > address
+
+        for thread in [in_thread(work) for _ in range(8)]:
+            thread.result()
+        syncs = storage.count("datasync") - begun
+    assert 20 <= syncs <= 80  # of 160 calls; about 40: half wait while the other half is served
+    assert len(values(log_path)) == 160
+
+
+def test_appends_go_on_while_a_sync_waits_for_the_device(log_path: str) -> None:
+    waiting, go = threading.Event(), threading.Event()
+
+    def block(operation: Operation) -> None:
+        if operation.what == "datasync" and waiting_for_it:
+            waiting.set()
+            go.wait(SOON_S)
+
+    waiting_for_it = False
+    storage = WatchedStorage(block)
+    with aolog.Writer(log_path, storage=storage, **NEVER) as writer:
+        first = writer.append(b"a")
+        waiting_for_it = True
+        syncing = in_thread(writer.sync)
+        assert waiting.wait(SOON_S)
+        appending = in_thread(lambda: [writer.append(b"b"), writer.flush(), writer.durable])
+        second, end, durable = appending.result()
+        assert first < second < end
+        assert durable <= first
+        waiting_for_it = False
+        go.set()
+        assert first < syncing.result() <= end
+
+
+def test_what_a_sync_promises_was_written_before_it_began(log_path: str) -> None:
+    """Bytes that come while fdatasync runs are not counted as durable by it."""
+    inside = threading.Event()
+    go = threading.Event()
+
+    def block(operation: Operation) -> None:
+        if operation.what == "datasync" and armed:
+            inside.set()
+            go.wait(SOON_S)
+
+    armed = False
+    with aolog.Writer(log_path, storage=WatchedStorage(block), **NEVER) as writer:
+        first = writer.append(b"a")
+        armed = True
+        syncing = in_thread(writer.sync)
+        assert inside.wait(SOON_S)
+        second = writer.append(b"b")
+        writer.flush()
+        armed = False
+        go.set()
+        assert first < syncing.result() <= second
+        assert writer.durable <= second
+        assert writer.sync() > second
+
+
+def test_closing_from_many_threads_closes_once(log_path: str) -> None:
+    for _ in range(20):
+        writer = aolog.Writer(log_path)
+        writer.append(b"a")
+        barrier = threading.Barrier(4)
+
+        def close(writer: aolog.Writer = writer, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait()
+            writer.close()
+
+        for thread in [in_thread(close) for _ in range(4)]:
+            thread.result()
+    assert len(values(log_path)) == 20
+
+
+def test_threads_that_append_while_it_is_closed_are_told(log_path: str) -> None:
+    writer = aolog.Writer(log_path, flush_seconds=0.001)
+    taken = []
+
+    def work() -> None:
+        while True:
+            taken.append(writer.append(b"x"))
+
+    threads = [in_thread(work) for _ in range(3)]
+    time.sleep(0.1)
+    writer.close()
+    for thread in threads:
+        with pytest.raises(aolog.LogClosed):
+            thread.result()
+    assert sorted(taken) == [record.address for record in read_all(log_path)]
+    assert_clean(log_path)
+
+
+def test_no_threads_are_left_behind(log_path: str) -> None:
+    def own() -> list[str]:
+        return [t.name for t in threading.enumerate() if t.name.endswith(f" {log_path}")]
+
+    for _ in range(5):
+        with aolog.Writer(log_path, flush_seconds=0.01) as writer:
+            writer.append(b"a")
+            assert own() == [f"aolog-writer {log_path}"]
+        assert own() == []
+
+
+# --- readers beside a writer -------------------------------------------------------------------
+
+WRITE_IN_CHILD = """
+import random, sys, time, aolog
+path, n, preallocate, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1", sys.argv[4]
+rng = random.Random(5)
+with aolog.Writer(path, slab_bytes=300_000, batch_bytes=2000, preallocate=preallocate,
+                  flush_seconds=0.002, sync_seconds=0.005, format=kind) as w:
+    print("open", flush=True)
+    i = 0
+    while i < n:
+        kind = rng.randrange(30)
+        if kind == 0:
+            many = [b"%d" % (i + j) + bytes(500) for j in range(rng.randrange(1, 200))]
+            w.append_many(many)
+            i += len(many)
+        else:
+            w.append(b"%d" % i + bytes(rng.randrange(300)))
+            i += 1
+        if kind == 1:
+            w.flush()
+        elif kind == 2:
+            w.sync()
+        elif kind == 3:
+            time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "preallocate"), [("aolog", "0"), ("aolog", "1"), ("queuefka", "0")]
+)
+def test_a_reader_beside_a_writing_process_meets_no_gap_and_no_error(
+    log_path: str, preallocate: str, kind: str
+) -> None:
+    n = 15_000
+
+    def number(value: bytes) -> int:
+        return int(value.rstrip(b"\0"))
+
+    def follow_one_by_one() -> int:
+        with aolog.Reader(log_path, strict=True) as reader:
+            for i, record in enumerate(reader.follow(timeout=SOON_S)):
+                assert number(record.value) == i
+                if i % 500 == 0:
+                    reader.lag()
+                if i >= n - 1:
+                    return i
+            raise AssertionError(f"ended at {reader.tell()}")
+
+    def follow_in_batches() -> int:
+        i = 0
+        with aolog.Reader(log_path, strict=True) as reader:
+            while i < n:
+                batch = reader.read_batch(timeout=SOON_S)
+                assert batch is not None
+                for record in batch:
+                    assert number(record.value) == i
+                    i += 1
+        return i
+
+    def seek_about() -> int:
+        rng = random.Random(7)
+        last = 0
+        with aolog.Reader(log_path, strict=True) as reader:
+            while last < n - 1:
+                end = reader.seek("latest")
+                assert reader.tell() == end
+                reader.seek(rng.randrange(end + 1))
+                record = reader.read()
+                if record is not None:
+                    following = reader.read()
+                    if following is not None:
+                        assert number(following.value) == number(record.value) + 1
+                if kind == "aolog" and record is not None:
+                    reader.seek(ordinal=number(record.value))
+                    assert reader.read() == record
+                    last = max(last, reader.lag().records == 0 and number(record.value))
+                reader.seek("latest")
+                if not reader.lag().bytes and not writing():
+                    return last
+        return last
+
+    with Child(WRITE_IN_CHILD, log_path, str(n), preallocate, kind) as child:
+        assert child.line() == "open"
+
+        def writing() -> bool:
+            return child.process.poll() is None
+
+        threads = [in_thread(call) for call in (follow_one_by_one, follow_in_batches, seek_about)]
+        verified = 0
+        while writing():
+            report = aolog.verify(log_path)
+            assert report.gaps == []
+            assert report.ok, report
+            verified += 1
+            time.sleep(0.05)
+        for thread in threads:
+            thread.result()
+        child.wait()
+    assert verified > 0
+    assert len(slab_files(log_path)) > 3
+    assert_clean(log_path)
+
+
+class FinishesAWrite(WatchedStorage):
+    """Another process finishes its write just before the n-th read."""
+
+    def __init__(self, n: int, finish: Callable[[], object]) -> None:
+        super().__init__()
+        self.left = n
+        self.finish = finish
+
+    def _open(self, path: str, flags: int) -> File:
+        file = super()._open(path, flags)
+        real = file.pread
+
+        def pread(size: int, offset: int) -> bytes:
+            self.left -= 1
+            if self.left == 0:
+                self.finish()
+            return real(size, offset)
+
+        file.pread = pread  # type: ignore[method-assign]
+        return file
+
+
+@pytest.mark.parametrize("shown", ["half", "half_and_zeros", "hole"])
+@pytest.mark.parametrize("kind", ["aolog", "queuefka"])
+def test_a_write_that_is_finished_between_two_reads_is_no_gap(
+    log_path: str, kind: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aolog.log.walk.CHUNK_BYTES", 64)  # so that each look is a read of its own
+    writer = aolog.Writer(log_path, batch_bytes=0, format=kind, **NEVER)
+    for i in range(5):
+        writer.append(b"%d" % i * 50)
+    writer.flush()
+    kill(writer)
+    (slab,) = slab_files(log_path)
+    whole = slab.read_bytes()
+    third = frames_of(log_path)[2]
+    middle = third.begin + 20
+    part = {
+        "half": whole[:middle],
+        "half_and_zeros": whole[:middle] + bytes(len(whole) - middle),
+        "hole": whole[:middle] + bytes(third.end - middle) + whole[third.end :],
+    }[shown]
+    finished = 0
+    for n in range(1, 60):
+        slab.write_bytes(part)
+        storage = FinishesAWrite(n, lambda: slab.write_bytes(whole))
+        with aolog.Reader(log_path, storage=storage) as reader:
+            found = list(reader)
+            if storage.left > 0:  # it never was: a hole is one then
+                assert (len(reader.gaps) == 1) == (shown == "hole")
+                break
+            finished += 1
+            found += list(reader)
+            if shown == "hole" and reader.gaps:  # told before it was finished
+                assert len(found) == 4
+                continue
+            assert reader.gaps == []
+            assert [record.value[:1] for record in found] == [b"0", b"1", b"2", b"3", b"4"]
+    assert 3 < finished < 59
+
+
+def test_a_slab_that_is_sealed_between_two_looks_keeps_its_end(log_path: str) -> None:
+    """A look for the seal that finds none, a seal, a look that finds it."""
+    sealed_within = 0
+    for n in range(1, 60):
+        path = f"{log_path}-{n}"
+        writer = aolog.Writer(path, **NEVER)
+        last = [writer.append_many([b"x" * 100]) for _ in range(5)][-1][0]
+        end = writer.flush()
+        storage = FinishesAWrite(n, writer.close)
+        with aolog.Reader(path, start="latest", storage=storage) as reader:
+            assert reader.tell() >= end
+            sealed_within += storage.left <= 0
+        with aolog.Reader(path, start=int(last), storage=FinishesAWrite(n, writer.close)) as reader:
+            assert reader.read().address == last
+        writer.close()
+        if storage.left > 0:
+            break
+    assert 3 < sealed_within < 59
+
+
+def test_readers_never_disturb_a_writer(log_path: str) -> None:
+    """Nor does one that is in the middle of a slab which is then pruned, cut or sealed."""
+    with aolog.Writer(
+        log_path, slab_bytes=20_000, retention=aolog.Retention(max_slabs=3), **NEVER
+    ) as writer:
+        stop = threading.Event()
+
+        def read() -> int:
+            n = 0
+            while not stop.is_set():
+                with aolog.Reader(log_path) as reader:
+                    n += len(list(reader))
+            return n
+
+        threads = [in_thread(read) for _ in range(3)]
+        for i in range(3000):
+            writer.append(b"%0100d" % i)
+            if i % 10 == 0:
+                writer.flush()
+        stop.set()
+        for thread in threads:
+            thread.result()
+    assert values(log_path)[-1] == b"%0100d" % 2999
+    assert_clean(log_path)
+
+
+# --- writers after one another -------------------------------------------------------------------
+
+TAKE_TURNS = """
+import sys, time, aolog
+path, which = sys.argv[1], sys.argv[2]
+print("ready", flush=True)
+sys.stdin.readline()
+done = 0
+while done < 15:
+    try:
+        with aolog.Writer(path, slab_bytes=20_000) as w:
+            w.append_many([which.encode() + b" %d" % done] * 3)
+        done += 1
+    except aolog.LogLocked:
+        pass
+    time.sleep(0.001)
+"""
+
+
+def test_processes_that_take_turns_lose_nothing(log_path: str) -> None:
+    children = [Child(TAKE_TURNS, log_path, str(which)) for which in range(3)]
+    try:
+        for child in children:
+            assert child.line() == "ready"
+        for child in children:
+            child.say("go")
+        for child in children:
+            child.wait()
+    finally:
+        for child in children:
+            child.__exit__()
+    found = values(log_path)
+    for which in range(3):
+        mine = [value for value in found if value.startswith(b"%d " % which)]
+        assert mine == [b"%d %d" % (which, i) for i in range(15) for _ in range(3)]
+    assert_clean(log_path)
+
+
+def test_a_log_is_made_once_by_threads_that_race(tmp_path: Path) -> None:
+    for i in range(10):
+        path = tmp_path / f"{i}" / "deep" / "log"
+        barrier = threading.Barrier(4)
+
+        def make(path: Path = path, barrier: threading.Barrier = barrier) -> str:
+            barrier.wait()
+            try:
+                with aolog.Writer(path) as writer:
+                    writer.append(b"a")
+            except aolog.LogLocked:
+                return "locked"
+            return "made"
+
+        outcomes = [thread.result() for thread in [in_thread(make) for _ in range(4)]]
+        assert "made" in outcomes
+        assert len(values(str(path))) == outcomes.count("made")
+
+
+def test_a_ticker_may_be_stopped_while_its_thread_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ticked:
+        def tick(self) -> None:
+            return None
+
+    ticked, begun = Ticked(), []
+    ticker = Ticker(ticked.tick, "ticker under test")
+    start = threading.Thread.start
+
+    def stopped_first(thread: threading.Thread) -> None:
+        ticker.stop()
+        begun.append(thread)
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", stopped_first)
+        ticker.wake()
+    begun[0].join(SOON_S)
+    assert not begun[0].is_alive()

@@ -1,0 +1,300 @@
+"""Large: addresses near the end, records of gigabytes, logs of many slabs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import xxhash
+
+import aolog
+from aolog.write.validate import RECORD_BYTES_MAX
+from tests.aolog.conftest import (
+    WAYS,
+    WatchedStorage,
+    assert_clean,
+    by_iteration,
+    kill,
+    read_all,
+    slab_files,
+    values,
+)
+
+if TYPE_CHECKING:
+    from aolog.storage.files import File
+
+NEVER = {"flush_seconds": None, "sync": "never"}
+GIB = 1 << 30
+
+
+# --- addresses -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [1 << 32, 1 << 53, 1 << 60, (1 << 63) - (1 << 34)], ids=hex)
+def test_a_log_that_begins_high_is_read_in_every_way(log_path: str, first: int) -> None:
+    given = []
+    with aolog.Writer(log_path, first_address=first, slab_bytes=9000, batch_bytes=300) as writer:
+        for i in range(60):
+            given.append(writer.append(b"%050d" % i, key=b"k"))
+            given += writer.append_many([b"many", None]).tolist()
+    assert given[0] == first + 8192
+    assert given[-1] > first + 20_000
+    expected = by_iteration(log_path)
+    assert [record.address for record in expected.records] == given
+    for way in WAYS:
+        assert way(log_path) == expected
+        assert way(log_path, start=given[100]).records == expected.records[100:]
+    assert_clean(log_path)
+
+
+def test_cursors_crashes_and_copies_work_at_high_addresses(log_path: str, tmp_path: Path) -> None:
+    first = 1 << 60
+    writer = aolog.Writer(log_path, first_address=first, **NEVER)
+    writer.append_many([b"a", b"b", b"c"])
+    writer.flush()
+    kill(writer)
+    with aolog.Reader(log_path, cursor="c") as reader:
+        reader.read()
+        reader.commit()
+    shutil.copytree(log_path, tmp_path / "copy")
+    for path in (log_path, str(tmp_path / "copy")):
+        with aolog.Writer(path) as writer:
+            assert writer.append(b"d") > first
+        assert values(path, cursor="c") == [b"b", b"c", b"d"]
+    with aolog.Reader(log_path) as reader:
+        assert reader.read_batch().to_arrow().column("address").to_pylist()[0] == first + 8192
+
+
+def test_a_log_that_reaches_2_to_the_63_refuses_the_next_slab_and_keeps_the_rest(
+    log_path: str,
+) -> None:
+    first = (1 << 63) - (1 << 32) - (1 << 24) - 8192 - 9000 - 9000
+    with aolog.Writer(log_path, first_address=first, slab_bytes=9000, batch_bytes=0) as writer:
+        with pytest.raises(aolog.UsageError, match="2\\^63"):
+            for _ in range(1000):
+                writer.append(b"x" * 100)
+        with pytest.raises(aolog.UsageError, match="2\\^63"):
+            writer.append(b"x" * 100)
+    assert len(values(log_path)) > 0
+    assert_clean(log_path)
+
+
+# --- records and batches -------------------------------------------------------------------------
+
+
+def test_what_is_over_a_frame_is_refused_before_it_is_copied(log_path: str) -> None:
+    piece = bytes(64 << 20)
+    with aolog.Writer(log_path, max_record_bytes=RECORD_BYTES_MAX) as writer:
+        with pytest.raises(aolog.RecordTooLarge, match="split it"):
+            writer.append_many([piece] * 64)
+        assert writer.end == 8192
+    with pytest.raises(aolog.UsageError):
+        aolog.Writer(log_path, max_record_bytes=RECORD_BYTES_MAX + 1)
+
+
+def test_a_length_that_lies_allocates_nothing(log_path: str) -> None:
+    """A frame says that it is of 4 GiB, its header is right, and the file is small."""
+    from aolog.format.frame import BODY_LEN_MAX, FrameHeader, encode_frame
+    from aolog.log.directory import Log
+    from aolog.storage.files import Storage
+
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+        writer.flush()
+        kill(writer)
+    log = Log(log_path, Storage())
+    salt = log.slab(0).header.salt
+    log.close()
+    (slab,) = slab_files(log_path)
+
+    class Lying(bytes):
+        def __len__(self) -> int:
+            return BODY_LEN_MAX // 8 * 8
+
+    sizes: list[int] = []
+
+    class Counting(WatchedStorage):
+        def _open(self, path: str, flags: int) -> File:
+            file = super()._open(path, flags)
+            real = file.pread
+            file.pread = lambda size, offset: (sizes.append(size), real(size, offset))[1]  # type: ignore[method-assign]
+            return file
+
+    parts, length = encode_frame(slab.stat().st_size, salt, [Lying()], count=1, ordinal=1)
+    assert length > 4 * GIB - 100
+    assert FrameHeader._fields[2] == "body_len"
+    with slab.open("ab") as file:
+        file.write(bytes(parts[0]))
+    assert values(log_path, storage=Counting()) == [b"a"]
+    assert max(sizes) <= 4 << 20
+    with aolog.Writer(log_path, storage=Counting()) as writer:
+        assert writer.opening.case == "@F unsealed_torn"
+    assert max(sizes) <= 4 << 20
+
+
+# --- many slabs ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many_slabs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("many") / "log")
+    with aolog.Writer(path, slab_bytes=8200, batch_bytes=0, **NEVER) as writer:
+        for i in range(400):
+            writer.append(b"%d" % i, timestamp=i * 1000)
+    assert len(slab_files(path)) == 400
+    return path
+
+
+class Opens(WatchedStorage):
+    """Counts how many files are opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: set[str] = set()
+
+    def _open(self, path: str, flags: int) -> File:
+        self.opened.add(path)
+        return super()._open(path, flags)
+
+
+def test_opening_a_log_reads_its_first_and_its_last_slab(many_slabs: str) -> None:
+    storage = Opens()
+    with aolog.Writer(many_slabs, storage=storage):
+        pass
+    slabs = [path for path in storage.opened if path.endswith(".slab")]
+    assert len(slabs) <= 2
+
+
+def test_seeking_reads_few_slabs_of_many(many_slabs: str) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    records = read_all(many_slabs)
+    for i in (3, 199, 397):
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=i * 1000)
+        for how in (
+            lambda reader, i=i: reader.seek(records[i].address),
+            lambda reader, i=i: reader.seek(ordinal=i),
+            lambda reader, moment=moment: reader.seek(moment),
+        ):
+            storage = Opens()
+            with aolog.Reader(many_slabs, storage=storage) as reader:
+                how(reader)
+                assert reader.read() == records[i]
+            assert len([path for path in storage.opened if path.endswith(".slab")]) <= 13
+
+
+# --- gigabytes -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[str]:
+    """A place for gigabytes, on a disk: in memory they would count twice."""
+    if shutil.disk_usage(tmp_path).free < 16 * GIB:
+        pytest.skip("needs 16 GiB of disk")
+    if os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") < 16 * GIB:
+        pytest.skip("needs 16 GiB of memory")
+    yield str(tmp_path / "log")
+    shutil.rmtree(tmp_path)
+    gc.collect()
+
+
+def pattern(size: int) -> bytes:
+    """Bytes that differ everywhere."""
+    piece = bytes(range(251)) * 4178  # 1 MiB or so, of no power of two
+    return (piece * (size // len(piece) + 1))[:size]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_record_of_three_gibibytes_at_2_to_the_60(room: str) -> None:
+    value = pattern(3 * GIB)
+    digest = xxhash.xxh3_64_intdigest(value)
+    with aolog.Writer(room, first_address=1 << 60, max_record_bytes=3 * GIB) as writer:
+        before = writer.append(b"before")
+        address = writer.append(value)
+        behind = writer.append(b"behind", key=b"k")
+        assert writer.sync() > behind
+        del value
+        assert before < address < behind
+        assert behind - address > 3 * GIB
+    gc.collect()
+    with aolog.Reader(room) as reader:
+        assert reader.read().value == b"before"
+        record = reader.read()
+        assert (record.address, len(record.value)) == (address, 3 * GIB)
+        assert xxhash.xxh3_64_intdigest(record.value) == digest
+        del record
+        gc.collect()
+        assert reader.read().value == b"behind"
+        assert reader.read() is None
+    for start in (address, address - 1):
+        with aolog.Reader(room, start) as reader:
+            batch = reader.read_batch()
+            assert batch.addresses[0] == address
+            with pytest.raises(aolog.UsageError, match="2 GiB"):
+                batch.to_arrow()
+            assert batch.to_arrow(["address"]).num_rows == len(batch)
+            del batch
+    with aolog.Reader(room, address + 1) as reader:
+        assert reader.read().value == b"behind"
+    assert_clean(room)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_record_of_three_gibibytes_that_is_torn_or_damaged(room: str) -> None:
+    value = pattern(3 * GIB)
+    writer = aolog.Writer(room, max_record_bytes=3 * GIB, **NEVER)
+    writer.append(b"before")
+    writer.flush()
+    address = writer.append(value)
+    writer.flush()
+    kill(writer)
+    (slab,) = slab_files(room)
+    os.truncate(slab, slab.stat().st_size - 8)
+    assert lengths(room) == [6]
+    with aolog.Writer(room, max_record_bytes=3 * GIB) as writer:
+        assert writer.opening.case == "@F unsealed_torn"
+        assert writer.opening.cut_bytes > 3 * GIB - 100
+        shutil.rmtree(Path(room) / "aside")
+        again = writer.append(value)
+        assert again > address + 3 * GIB
+        writer.append(b"behind")
+    del value
+    gc.collect()
+    slab = next(slab for slab in reversed(slab_files(room)) if int(slab.stem) <= again)
+    with slab.open("r+b") as file:
+        file.seek(2 * GIB)
+        file.write(b"damage")
+    assert lengths(room) == [6, 6]
+    gaps = aolog.verify(room).gaps
+    assert [(gap.reason, gap.records_lost) for gap in gaps] == [("torn", None), ("corrupt", 1)]
+    assert gaps[1].begin == again
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_frame_of_three_gibibytes_of_many_records(room: str) -> None:
+    n = 3 * 1024
+    piece = pattern(1 << 20)
+    with aolog.Writer(room) as writer:
+        addresses = writer.append_many([piece] * n)
+    with aolog.Reader(room) as reader:
+        batch = reader.read_batch()
+        assert len(batch) == n
+        assert batch.addresses.tolist() == addresses.tolist()
+        with pytest.raises(aolog.UsageError, match="2 GiB"):
+            batch.to_arrow()
+    with aolog.Reader(room, int(addresses[n - 2])) as reader:
+        assert [record.value == piece for record in reader] == [True, True]
+
+
+def lengths(path: str) -> list[int]:
+    """Of each value: a claim about gigabytes that fails is not to print them."""
+    with aolog.Reader(path) as reader:
+        return [len(record.value or b"") for record in reader]

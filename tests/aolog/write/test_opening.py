@@ -1,0 +1,729 @@
+"""Opening: what a crash left is found, copied aside and cut, whatever it is and wherever it dies
+again; what cannot be opened is refused with nothing changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import xxhash
+
+import aolog
+from aolog.format.frame import KIND_RECORDS
+from aolog.format.slab import DATA_BEGIN, HEADER_LEN, VERSION
+from aolog.storage.files import Storage
+from aolog.storage.system import REAL, RealSystem
+from tests.aolog.conftest import (
+    ROOT,
+    Child,
+    Killed,
+    WatchedStorage,
+    assert_clean,
+    by_iteration,
+    frames_of,
+    kill,
+    raising_at,
+    read_all,
+    slab_files,
+    snapshot,
+    values,
+)
+
+MANUAL = {"flush_seconds": None, "sync": "never"}
+
+
+def abandoned(path: str, n: int = 5, **options: object) -> list[int]:
+    """A log as a killed process leaves it: flushed, not closed. The addresses."""
+    writer = aolog.Writer(path, **{**MANUAL, **options})
+    addresses = [writer.append(b"%020d" % i) for i in range(n)]
+    writer.flush()
+    kill(writer)
+    return addresses
+
+
+def cut(path: Path, size: int) -> None:
+    with path.open("r+b") as file:
+        file.truncate(size)
+
+
+def overwrite(path: Path, offset: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def aside(path: str) -> list[Path]:
+    return sorted((Path(path) / "aside").glob("*"))
+
+
+# --- rows, on disk -----------------------------------------------------------------------------
+
+
+def test_a_fresh_log_is_case_a(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == "@A fresh"
+        assert writer.opening.epoch == 1
+
+
+def test_a_closed_log_is_case_b_and_keeps_its_epoch(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    for _ in range(3):
+        with aolog.Writer(log_path) as writer:
+            assert writer.opening.case == "@B sealed"
+            assert writer.opening.epoch == 1
+            assert writer.opening.cut_bytes == 0
+
+
+@pytest.mark.parametrize("junk", [b"junk behind the seal", bytes(500)], ids=["junk", "zeros"])
+def test_bytes_behind_a_seal_are_case_c_and_no_gap(log_path: str, junk: bytes) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    (slab,) = slab_files(log_path)
+    sealed = slab.read_bytes()
+    slab.write_bytes(sealed + junk)
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == "@C sealed_tail"
+        assert writer.opening.epoch == 1
+        writer.append(b"b")
+    assert slab.read_bytes() == sealed
+    assert [found.read_bytes() for found in aside(log_path)] == ([junk] if any(junk) else [])
+    records, gaps = by_iteration(log_path)
+    assert [record.value for record in records] == [b"a", b"b"]
+    assert gaps == []
+
+
+def test_a_flushed_log_that_was_not_closed_is_case_d(log_path: str) -> None:
+    addresses = abandoned(log_path)
+    before = slab_files(log_path)[0].read_bytes()
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == "@D unsealed"
+        assert writer.opening.epoch == 2
+        assert writer.append(b"next") > addresses[-1]
+    assert slab_files(log_path)[0].read_bytes() == before
+    records, gaps = by_iteration(log_path)
+    assert [record.address for record in records[:-1]] == addresses
+    assert gaps == []
+    assert aside(log_path) == []
+
+
+def test_a_new_epoch_is_told_in_a_warning(log_path: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "aolog")
+    aolog.Writer(log_path).close()
+    aolog.Writer(log_path).close()
+    assert caplog.messages == []
+    abandoned(log_path)
+    with aolog.Writer(log_path) as writer:
+        (told,) = caplog.messages
+        assert f"addresses go on at {writer.opening.next_base}, in epoch 2" in told
+
+
+def test_a_preallocated_log_that_was_not_closed_is_case_e(log_path: str) -> None:
+    addresses = abandoned(log_path, preallocate=True, slab_bytes=1 << 20)
+    (slab,) = slab_files(log_path)
+    assert slab.stat().st_size == 1 << 20
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == "@E unsealed_blank"
+        assert writer.opening.cut_bytes == 0
+        assert writer.append(b"next") > addresses[-1]
+    assert slab.stat().st_size < 10_000
+    records, gaps = by_iteration(log_path)
+    assert len(records) == 6
+    assert gaps == []
+    assert aside(log_path) == []
+
+
+def test_a_torn_frame_is_case_f_cut_copied_and_told(
+    log_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    abandoned(log_path, batch_bytes=0)
+    slab = slab_files(log_path)[0]
+    last = frames_of(log_path)[-1]
+    torn = slab.read_bytes()[last.begin : last.end - 8]
+    cut(slab, last.end - 8)
+    with aolog.Writer(log_path) as writer:
+        opening = writer.opening
+        assert opening.case == "@F unsealed_torn"
+        assert opening.cut_bytes == len(torn)
+        assert opening.aside_path == f"{log_path}/aside/{last.address:020d}.torn"
+        assert caplog.messages[-1] == (
+            f"{log_path}: its last writer did not close it, and the last write was torn: addresses "
+            f"go on at {opening.next_base}, in epoch 2; {len(torn)} bytes were cut, kept in "
+            f"{opening.aside_path} [@F unsealed_torn]"
+        )
+        address = writer.append(b"next")
+        assert address >= last.address + len(torn)
+    assert Path(opening.aside_path).read_bytes() == torn
+    assert slab.stat().st_size == last.begin
+    records, gaps = by_iteration(log_path)
+    assert [record.value for record in records] == [b"%020d" % i for i in range(4)] + [b"next"]
+    assert gaps == [(last.address, last.address + len(torn), "torn", None)]
+
+
+@pytest.mark.parametrize("hole", ["header", "body"])
+def test_a_torn_frame_in_a_preallocated_slab_is_cut_without_the_zeros_behind_it(
+    log_path: str, hole: str
+) -> None:
+    abandoned(log_path, batch_bytes=0, preallocate=True, slab_bytes=1 << 20)
+    slab = slab_files(log_path)[0]
+    last = [frame for frame in frames_of(log_path) if frame.kind == KIND_RECORDS][-1]
+    if hole == "header":
+        overwrite(slab, last.begin, bytes(40))
+    else:
+        overwrite(slab, last.begin + 50, bytes(last.end - last.begin - 50))
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == "@F unsealed_torn"
+        assert writer.opening.cut_bytes < 100
+        writer.append(b"next")
+    records, gaps = by_iteration(log_path)
+    assert [record.value for record in records] == [b"%020d" % i for i in range(4)] + [b"next"]
+    assert [(gap.begin, gap.reason) for gap in gaps] == [(last.address, "torn")]
+    assert aside(log_path)[0].stat().st_size == writer.opening.cut_bytes
+
+
+def test_a_last_slab_without_header_is_case_g_and_kept_whole(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    abandoned(log_path)
+    slab = slab_files(log_path)[-1]
+    overwrite(slab, 0, bytes(DATA_BEGIN))
+    before = slab.read_bytes()
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == "@G header_lost"
+        writer.append(b"b")
+    assert slab.read_bytes() == before
+    records, (gap,) = by_iteration(log_path)
+    assert [record.value for record in records] == [b"a", b"b"]
+    base = int(slab.stem)
+    assert gap == (base, base + len(before), "corrupt", None)
+
+
+def test_an_only_slab_without_header_is_case_h_and_refused(log_path: str) -> None:
+    abandoned(log_path)
+    overwrite(slab_files(log_path)[0], 0, bytes(DATA_BEGIN))
+    before = snapshot(log_path)
+    with pytest.raises(aolog.HeaderLost) as caught:
+        aolog.Writer(log_path)
+    assert caught.value.exit_status == 3
+    assert snapshot(log_path) == before
+
+
+def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
+    log_path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    copied = str(tmp_path / "copy")
+    shutil.copytree(log_path, copied)
+    with aolog.Writer(log_path) as original:
+        theirs = [original.append(b"original") for _ in range(100)]
+    with aolog.Writer(copied) as writer:
+        assert writer.opening.case == "@K copied"
+        assert writer.opening.epoch == 2
+        (told,) = caplog.messages
+        assert told == (
+            f"{copied}: is a copy or was restored: addresses go on at {writer.opening.next_base}, "
+            "in epoch 2; nothing was cut [@K copied]"
+        )
+        assert writer.append(b"copy") > theirs[-1]
+    assert values(copied) == [b"a", b"copy"]
+    assert_clean(copied)
+
+
+def test_a_log_that_was_removed_and_put_back_is_case_k_also_where_its_inode_is_the_same(
+    tmp_path: Path,
+) -> None:
+    """A file that is removed leaves its inode's number to the next: here in some of 20 tries."""
+    backup = tmp_path / "backup"
+    for number in range(20):
+        path = tmp_path / f"log-{number}"
+        with aolog.Writer(path) as writer:
+            writer.append(b"a")
+        with slab_files(str(path))[0].open("rb") as file:
+            if REAL.generation(file.fileno()) == 0:
+                pytest.skip("this file system does not tell generations")
+        shutil.copytree(path, backup)
+        shutil.rmtree(path)
+        shutil.copytree(backup, path)
+        shutil.rmtree(backup)
+        with aolog.Writer(path) as writer:
+            assert writer.opening is not None
+            assert writer.opening.case == "@K copied"
+
+
+def test_an_inode_of_another_generation_is_another_file(log_path: str) -> None:
+    class Again(RealSystem):
+        def generation(self, fd: int) -> int:
+            return super().generation(fd) ^ 1
+
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    with aolog.Writer(log_path, storage=Storage(Again())) as writer:
+        assert writer.opening is not None
+        assert (writer.opening.case, writer.opening.epoch) == ("@K copied", 2)
+    with aolog.Writer(log_path, storage=Storage(Again())) as writer:
+        assert writer.opening is not None
+        assert (writer.opening.case, writer.opening.epoch) == ("@B sealed", 2)
+
+
+def test_a_cursor_behind_the_end_of_a_closed_log_is_case_k_too(log_path: str) -> None:
+    """The log was put back from a backup, its cursors were not."""
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    backup = slab_files(log_path)[0]
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"b")
+        writer.flush()
+        with aolog.Reader(log_path, cursor="c") as reader:
+            assert len(list(reader)) == 2
+            reader.commit()
+            stands = reader.tell()
+    slab_files(log_path)[-1].unlink()
+    assert slab_files(log_path) == [backup]
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == "@K copied"
+        assert writer.append(b"c") >= stands
+    with aolog.Reader(log_path, cursor="c") as reader:
+        assert [record.value for record in reader] == [b"c"]
+
+
+def test_format_1_goes_on_in_its_last_slab_as_case_q(log_path: str) -> None:
+    addresses = abandoned(log_path, format="queuefka")
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        assert writer.opening.case == "@Q queuefka"
+        assert writer.append(b"next") == addresses[-1] + 28
+    assert len(slab_files(log_path)) == 1
+    assert len(values(log_path)) == 6
+
+
+@pytest.mark.parametrize("short", [1, 20, 27])
+def test_format_1_with_an_unfinished_frame_is_case_r(log_path: str, short: int) -> None:
+    addresses = abandoned(log_path, format="queuefka")
+    (slab,) = slab_files(log_path)
+    torn = slab.read_bytes()[addresses[-1] : addresses[-1] + 28 - short]
+    cut(slab, addresses[-1] + 28 - short)
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        assert writer.opening.case == "@R queuefka_torn"
+        assert writer.append(b"next") == addresses[-1]
+    assert [found.read_bytes() for found in aside(log_path)] == [torn]
+    records, gaps = by_iteration(log_path)
+    assert [record.value for record in records] == [b"%020d" % i for i in range(4)] + [b"next"]
+    assert gaps == []
+
+
+def test_format_1_with_a_broken_chain_is_case_s_and_keeps_its_bytes(log_path: str) -> None:
+    addresses = abandoned(log_path, format="queuefka")
+    (slab,) = slab_files(log_path)
+    overwrite(slab, addresses[2], b"\x01")
+    before = slab.read_bytes()
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        assert writer.opening.case == "@S queuefka_bad"
+        assert writer.append(b"next") == len(before)
+    assert slab.read_bytes() == before
+    records, gaps = by_iteration(log_path)
+    assert [record.value for record in records] == [b"%020d" % i for i in range(2)] + [b"next"]
+    assert gaps == [(addresses[2], len(before), "torn_or_corrupt", None)]
+
+
+# --- torn tails --------------------------------------------------------------------------------
+
+
+def test_zeros_at_the_end_as_a_power_loss_leaves_them(log_path: str) -> None:
+    """The length was durable, the data was not."""
+    abandoned(log_path, batch_bytes=0)
+    frames = frames_of(log_path)
+    slab = slab_files(log_path)[0]
+    for frame in frames[3:]:
+        overwrite(slab, frame.begin, bytes(frame.end - frame.begin))
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == "@E unsealed_blank"
+        writer.append(b"next")
+    assert len(values(log_path)) == 4
+
+
+def test_a_hole_before_the_last_intact_frame_is_kept(log_path: str) -> None:
+    """Pages of one write came to the device out of order."""
+    abandoned(log_path, batch_bytes=0)
+    frames = frames_of(log_path)
+    slab = slab_files(log_path)[0]
+    overwrite(slab, frames[2].begin, bytes(frames[2].end - frames[2].begin))
+    before = slab.read_bytes()
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == "@D unsealed"
+        writer.append(b"next")
+    assert slab.read_bytes() == before
+    records, gaps = by_iteration(log_path)
+    assert len(records) == 5
+    assert gaps == [(frames[2].address, frames[3].address, "torn_or_corrupt", 1)]
+
+
+# --- death in the middle of recovery -------------------------------------------------------------
+
+
+def torn_log(path: str) -> None:
+    with aolog.Writer(path, batch_bytes=0) as writer:
+        writer.append(b"sealed")
+    abandoned(path, batch_bytes=0, preallocate=True, slab_bytes=100_000)
+    slab = slab_files(path)[-1]
+    last = [frame for frame in frames_of(path) if frame.kind == KIND_RECORDS][-1]
+    overwrite(slab, last.end - 16, b"torn torn torn t")
+
+
+@pytest.fixture(scope="module")
+def recovered(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int, list[object]]:
+    """A torn log; how many operations its recovery takes, and what is then read."""
+    where = tmp_path_factory.mktemp("torn")
+    torn_log(str(where / "torn"))
+    shutil.copytree(where / "torn", where / "once")
+    storage = WatchedStorage()
+    with aolog.Writer(where / "once", storage=storage):
+        operations = len(storage.operations)
+    records, gaps = by_iteration(str(where / "once"))
+    assert len(records) == 5
+    assert [gap.reason for gap in gaps] == ["torn"]
+    return str(where / "torn"), operations, [records, gaps]
+
+
+def test_recovery_takes_the_steps_that_it_says(recovered: tuple[str, int, list[object]],
+                                               tmp_path: Path) -> None:  # fmt: skip
+    shutil.copytree(recovered[0], tmp_path / "log")
+    storage = WatchedStorage()
+    with aolog.Writer(tmp_path / "log", storage=storage):
+        steps = [operation.what for operation in storage.operations]
+    assert steps == [
+        "sync",  # the log's own entry
+        "datasync",  # what is there
+        *("write", "datasync"),  # what no mark says is durable, once more
+        "sync",  # the directory for what is cut
+        *("create", "write", "datasync", "rename", "sync"),  # the copy
+        *("truncate", "datasync"),  # the cut
+        *("create", "write", "datasync", "rename", "sync"),  # the next slab
+    ]
+
+
+@pytest.mark.parametrize("error", [Killed, None], ids=["killed", "failed"])
+@pytest.mark.parametrize("n", range(17))
+def test_recovery_that_dies_anywhere_is_repeated_with_the_same_outcome(
+    recovered: tuple[str, int, list[object]],
+    tmp_path: Path,
+    n: int,
+    error: type[BaseException] | None,
+) -> None:
+    torn, operations, outcome = recovered
+    assert operations == 17
+    path = str(tmp_path / "log")
+    shutil.copytree(torn, path)
+    fail = error or (lambda: aolog.StorageFailed("no", path=path))
+    storage = WatchedStorage(raising_at(n, fail))
+    with pytest.raises((Killed, aolog.StorageFailed)):
+        aolog.Writer(path, storage=storage)
+    assert read_all(path) == outcome[0]  # readers are not disturbed
+    for _ in range(2):
+        with aolog.Writer(path):
+            pass
+    records, gaps = by_iteration(path)
+    assert [records, gaps] == outcome
+    assert [found.suffix for found in aside(path)] == [".torn"]
+    assert not list(Path(path).rglob("*.tmp"))
+    with aolog.Writer(path) as writer:
+        writer.append(b"next")
+    assert values(path) == [*(record.value for record in records), b"next"]
+
+
+def test_recovery_run_again_and_again_changes_nothing_more(log_path: str) -> None:
+    torn_log(log_path)
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == "@F unsealed_torn"
+    after = snapshot(log_path)
+    for _ in range(3):
+        with aolog.Writer(log_path) as writer:
+            assert writer.opening.case == "@B sealed"
+            assert writer.opening.cut_bytes == 0
+    assert snapshot(log_path) == after
+
+
+@pytest.mark.parametrize("n", range(30))
+def test_a_writer_that_dies_at_any_step_loses_nothing_that_it_flushed(
+    log_path: str, n: int
+) -> None:
+    """Batches, rotations, seals: the process dies at the n-th thing that it asks of the disk."""
+    flushed = 0
+    storage = WatchedStorage(raising_at(n, Killed))
+    writer = None
+    try:
+        writer = aolog.Writer(log_path, slab_bytes=8300, batch_bytes=0, storage=storage, **MANUAL)
+        for i in range(20):
+            writer.append(b"%030d" % i)
+            writer.flush()
+            flushed = i + 1
+    except Killed:
+        pass
+    if writer is not None:
+        kill(writer)
+    if Path(log_path).exists():
+        with aolog.Writer(log_path) as writer:
+            writer.append(b"next")
+        found, gaps = by_iteration(log_path)
+        written = [record.value for record in found]
+        assert written[-1] == b"next"
+        assert written[:flushed] == [b"%030d" % i for i in range(flushed)]
+        assert len(written) <= flushed + 2  # the one on its way may be there
+        assert gaps == []
+        assert_clean(log_path)
+
+
+# --- SIGKILL -----------------------------------------------------------------------------------
+
+WRITE_AND_SAY = """
+import sys, aolog
+path, how, preallocate = sys.argv[1:]
+w = aolog.Writer(path, slab_bytes=60_000, batch_bytes=500, preallocate=preallocate == "1",
+                 flush_seconds=None, sync="never")
+print("epoch", w.opening.epoch, w.end, flush=True)
+i = 0
+while True:
+    i += 1
+    if i % 3:
+        address = w.append(b"%d" % i * 20, key=b"%d" % i)
+    else:
+        address = int(w.append_many([b"%d" % i * 20, None])[0])
+    if i % 2:
+        getattr(w, how)()
+        print(i, address, flush=True)
+"""
+
+
+@pytest.mark.parametrize("preallocate", ["0", "1"])
+@pytest.mark.parametrize("how", ["flush", "sync"])
+def test_what_was_acknowledged_survives_sigkill(log_path: str, how: str, preallocate: str) -> None:
+    expected: list[tuple[int, bytes]] = []
+    end = epoch = 0
+    for round_ in range(6):
+        with Child(WRITE_AND_SAY, log_path, how, preallocate) as child:
+            said, number, begins = child.line().split()
+            assert said == "epoch"
+            assert int(number) >= epoch  # the same if it died between a seal and the next slab
+            assert int(begins) >= end  # and a slab's first record comes behind its header
+            epoch = int(number)
+            lines = [child.line() for _ in range(40 + 7 * round_)]
+            lines += child.kill()
+        for line in lines:
+            i, address = map(int, line.split())
+            expected.append((address, b"%d" % i * 20))
+        report = aolog.verify(log_path)
+        assert {gap.reason for gap in report.gaps} <= {
+            "torn"
+        }  # it may die in the middle of a write
+        end = report.end
+        assert report.end > expected[-1][0]
+    found = {record.address: record.value for record in read_all(log_path)}
+    for address, value in expected:
+        assert found[address] == value
+
+
+# --- what cannot be opened -----------------------------------------------------------------------
+
+
+def refused(
+    path: str | Path, error: type[aolog.AologError], open_: Callable[..., object] = aolog.Writer,
+    **options: object,
+) -> aolog.AologError:  # fmt: skip
+    """The error; and nothing on disk changed."""
+    parent = str(Path(path).parent)
+    before = snapshot(parent)
+    with pytest.raises(error) as caught:
+        open_(path, **options)
+    assert type(caught.value) is error
+    assert snapshot(parent) == before
+    return caught.value
+
+
+def test_a_file_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    for name in ("file", "file/below", "file/far/below"):
+        for open_ in (aolog.Writer, aolog.Reader):
+            assert str(tmp_path / "file") in str(refused(tmp_path / name, aolog.NotALog, open_))
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "0.slab", "00000000000000000000.slab.bak"])
+def test_a_directory_of_other_things_is_no_log(tmp_path: Path, name: str) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / name).write_bytes(b"x")
+    (tmp_path / "log" / "00000000000000000000.slab.tmp").write_bytes(b"x")
+    for open_ in (aolog.Writer, aolog.Reader):
+        refused(tmp_path / "log", aolog.NotALog, open_)
+
+
+def test_an_empty_directory_becomes_a_log(tmp_path: Path) -> None:
+    (tmp_path / "log" / "lost+found").mkdir(parents=True)
+    (tmp_path / "log" / ".hidden").write_bytes(b"x")
+    with aolog.Writer(tmp_path / "log") as writer:
+        writer.append(b"a")
+    assert values(str(tmp_path / "log")) == [b"a"]
+
+
+def test_a_slab_that_was_never_named_is_swept_away(log_path: str) -> None:
+    abandoned(log_path)
+    unborn = Path(log_path) / f"{12345:020d}.slab.tmp"
+    unborn.write_bytes(b"x" * 100)
+    assert len(values(log_path)) == 5
+    with aolog.Writer(log_path):
+        assert not unborn.exists()
+
+
+def newer(path: str, copies: tuple[int, ...] = (0, 4096)) -> None:
+    """The last slab says that it is of a version to come."""
+    slab = slab_files(path)[-1]
+    header = bytearray(slab.read_bytes()[:HEADER_LEN])
+    struct.pack_into("<H", header, 8, VERSION + 1)
+    struct.pack_into("<I", header, HEADER_LEN - 4, xxhash.xxh32_intdigest(bytes(header[:-4])) ^ 1)
+    for at in copies:
+        overwrite(slab, at, bytes(header))
+
+
+def test_a_newer_format_is_refused_and_not_repaired(log_path: str) -> None:
+    abandoned(log_path)
+    newer(log_path)
+    cut(slab_files(log_path)[0], slab_files(log_path)[0].stat().st_size - 8)
+    (Path(log_path) / f"{12345:020d}.slab.tmp").write_bytes(b"x")
+    for open_ in (aolog.Writer, aolog.Reader, aolog.verify):
+        error = refused(log_path, aolog.NewerFormat, open_)
+        assert "upgrade" in str(error)
+        assert error.code == "newer_format"
+
+
+def test_another_topic_is_refused_before_anything_is_mended(log_path: str) -> None:
+    abandoned(log_path, topic="orders")
+    slab = slab_files(log_path)[0]
+    cut(slab, slab.stat().st_size - 8)
+    error = refused(log_path, aolog.TopicMismatch, topic="others")
+    assert "'orders'" in str(error)
+    with aolog.Writer(log_path, topic="orders") as writer:
+        assert writer.opening.case == "@F unsealed_torn"
+
+
+def test_another_format_is_refused_before_anything_is_mended(log_path: str) -> None:
+    abandoned(log_path)
+    slab = slab_files(log_path)[0]
+    cut(slab, slab.stat().st_size - 8)
+    refused(log_path, aolog.UsageError, format="queuefka")
+
+
+def test_a_second_writer_is_refused_in_the_same_process(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+        for _ in range(3):
+            error = refused(log_path, aolog.LogLocked)
+            assert error.exit_status == 5
+        writer.append(b"b")
+    assert values(log_path) == [b"a", b"b"]
+
+
+def test_a_second_writer_is_refused_in_another_process(log_path: str) -> None:
+    code = """
+import sys, aolog
+w = aolog.Writer(sys.argv[1])
+w.append(b"theirs")
+w.flush()
+print("open", flush=True)
+sys.stdin.readline()
+w.close()
+"""
+    with Child(code, log_path) as child:
+        assert child.line() == "open"
+        refused(log_path, aolog.LogLocked)
+        child.say("close")
+        child.wait()
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"ours")
+    assert values(log_path) == [b"theirs", b"ours"]
+
+
+def test_the_lock_goes_with_a_killed_process(log_path: str) -> None:
+    code = "import sys, aolog; w = aolog.Writer(sys.argv[1]); print('open', flush=True); input()"
+    with Child(code, log_path) as child:
+        assert child.line() == "open"
+        refused(log_path, aolog.LogLocked)
+        child.kill()
+    with aolog.Writer(log_path):
+        pass
+
+
+AS_NOBODY = """
+import os, sys, encodings.ascii, aolog
+from aolog import *  # nobody may not read the library when it needs it
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for call in sys.argv[2:]:
+    try:
+        eval(call, {"aolog": aolog, "path": sys.argv[1]})
+        print("nothing")
+    except aolog.AologError as error:
+        print(type(error).__name__, error.code, error.exit_status)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become nobody")
+def test_without_permission_is_an_error_of_its_own(tmp_path: Path) -> None:
+    where = Path(tempfile.mkdtemp(prefix="aolog-permission-"))
+    where.chmod(0o755)
+    try:
+        path = where / "log"
+        abandoned(str(path), batch_bytes=0)
+        slab = slab_files(str(path))[0]
+        cut(slab, slab.stat().st_size - 8)
+        before = snapshot(str(where))
+
+        def asked(*calls: str, at: Path = path) -> list[str]:
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            ran = subprocess.run(
+                [sys.executable, "-c", AS_NOBODY, str(at), *calls],
+                env=environment,
+                cwd="/",
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert ran.returncode == 0, ran.stderr
+            assert snapshot(str(where)) == before
+            return ran.stdout.splitlines()
+
+        denied = "PermissionDenied permission_denied 4"
+        assert asked("aolog.Writer(path)", "aolog.Reader(path)") == [denied] * 2
+        path.chmod(0o755)
+        slab.chmod(0o644)
+        assert asked("aolog.Writer(path)", "len(list(aolog.Reader(path)))") == [denied, "nothing"]
+        assert asked("aolog.Writer(path)", at=where / "other") == [denied]
+        slab.chmod(0o000)
+        assert asked("aolog.Reader(path)", "aolog.verify(path)") == [denied] * 2
+        path.chmod(0o000)
+        assert asked("aolog.Writer(path)", "aolog.Reader(path)") == [denied] * 2
+    finally:
+        shutil.rmtree(where)
+
+
+def test_addresses_end_at_2_to_the_63(log_path: str) -> None:
+    with pytest.raises(aolog.UsageError, match="2\\^63"):
+        aolog.Writer(log_path, first_address=(1 << 63) - 8)
+    with aolog.Writer(log_path, first_address=1 << 62) as writer:
+        address = writer.append(b"a")
+    assert [record.address for record in read_all(log_path)] == [address]
+
+
+def test_errors_name_the_path_the_reason_and_what_to_do(log_path: str) -> None:
+    with aolog.Writer(log_path), pytest.raises(aolog.LogLocked) as caught:
+        aolog.Writer(log_path)
+    error = caught.value
+    assert error.details["path"] == log_path
+    assert str(error) == f"{log_path}: {error.reason}; {error.hint}"
+
+
+def test_storage_is_the_real_one_unless_told_otherwise(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        assert type(writer._chain._storage) is Storage

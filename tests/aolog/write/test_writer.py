@@ -1,0 +1,1126 @@
+"""Writer: takes records exactly, gives them addresses, rolls, flushes and syncs when it says."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import aolog
+from aolog.format.frame import KIND_RECORDS
+from aolog.format.slab import DATA_BEGIN, HEADER_LEN, decode_slab_header
+from aolog.record import Record
+from aolog.storage.files import Storage
+from tests.aolog.conftest import (
+    ROOT,
+    SOON_S,
+    Child,
+    Operation,
+    WatchedStorage,
+    assert_clean,
+    eventually,
+    frames_of,
+    kill,
+    read_all,
+    refuse_threads,
+    slab_files,
+    values,
+)
+from tests.stalling import StallingSystem
+
+# --- records ---------------------------------------------------------------------------------
+
+PARTS = {
+    "value": {"value": b"v"},
+    "empty_value": {"value": b""},
+    "null_value": {"value": None},
+    "all_bytes": {"value": bytes(range(256)) * 5},
+    "key": {"value": b"v", "key": b"k"},
+    "empty_key": {"value": b"v", "key": b""},
+    "null_value_with_key": {"value": None, "key": b"tombstone"},
+    "header": {"value": b"v", "headers": (("h", b"1"),)},
+    "null_header": {"value": b"v", "headers": (("h", None),)},
+    "empty_header": {"value": b"v", "headers": (("", b""),)},
+    "repeated_header": {"value": b"v", "headers": (("h", b"1"), ("h", b"2"), ("ø→", None))},
+    "topic": {"value": b"v", "topic": "orders"},
+    "timestamp": {"value": b"v", "timestamp": 1_700_000_000_123_456},
+    "timestamp_zero": {"value": b"v", "timestamp": 0},
+    "timestamp_before_epoch": {"value": b"v", "timestamp": -1},
+    "timestamp_least": {"value": b"v", "timestamp": -(1 << 63) + 1},
+    "timestamp_greatest": {"value": b"v", "timestamp": (1 << 63) - 1},
+    "all": {"value": b"v", "key": b"k", "headers": (("h", b"1"),), "topic": "t", "timestamp": 5},
+}
+
+
+def as_record(address: int, parts: dict[str, object], timestamp: int | None) -> Record:
+    return Record(
+        address,
+        parts.get("timestamp", timestamp),
+        parts.get("key"),
+        parts["value"],
+        parts.get("headers", ()),
+        parts.get("topic"),
+    )
+
+
+@pytest.mark.parametrize("batch_bytes", [0, 64 << 10])
+@pytest.mark.parametrize("name", PARTS)
+def test_a_record_is_read_as_it_was_appended(log_path: str, name: str, batch_bytes: int) -> None:
+    with aolog.Writer(log_path, batch_bytes=batch_bytes) as writer:
+        address = writer.append(**PARTS[name])
+    (record,) = read_all(log_path)
+    assert record == as_record(address, PARTS[name], record.timestamp)
+    assert type(record.headers) is tuple
+
+
+@pytest.mark.parametrize("batch_bytes", [0, 60, 64 << 10])
+def test_records_of_all_kinds_keep_their_parts_when_they_share_a_frame(
+    log_path: str, batch_bytes: int
+) -> None:
+    with aolog.Writer(log_path, batch_bytes=batch_bytes) as writer:
+        kinds = [*PARTS.values(), *reversed(PARTS.values())]
+        expected = [(writer.append(**parts), parts) for parts in kinds]
+    found = read_all(log_path)
+    assert found == [
+        as_record(address, parts, record.timestamp)
+        for (address, parts), record in zip(expected, found, strict=True)
+    ]
+
+
+def test_a_record_without_a_timestamp_has_the_time_of_its_batch(log_path: str) -> None:
+    before = time.time_ns() // 1000
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+        time.sleep(0.01)
+        writer.append(b"b")
+        writer.append(b"c", timestamp=7)
+    first, second, third = read_all(log_path)
+    assert before <= first.timestamp == second.timestamp <= time.time_ns() // 1000
+    assert third.timestamp == 7
+
+
+def test_bytearrays_and_memoryviews_are_copied_when_they_are_taken(log_path: str) -> None:
+    data = bytearray(b"abc")
+    with aolog.Writer(log_path) as writer:
+        writer.append(data, key=memoryview(data), headers=[("h", data)])
+        writer.append_many([data, memoryview(data)])
+        data[:] = b"xyz"
+    first, *rest = read_all(log_path)
+    assert (first.value, first.key, first.headers) == (b"abc", b"abc", (("h", b"abc"),))
+    assert [record.value for record in rest] == [b"abc", b"abc"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"value": "text"},
+        {"value": 5},
+        {"value": [b"v"]},
+        {"value": b"v", "key": "text"},
+        {"value": b"v", "headers": 5},
+        {"value": b"v", "headers": ("pair",)},
+        {"value": b"v", "headers": ((b"name", b"1"),)},
+        {"value": b"v", "headers": (("h", "text"),)},
+        {"value": b"v", "headers": (("\ud800", b"1"),)},
+        {"value": b"v", "topic": b"t"},
+        {"value": b"v", "topic": ""},
+        {"value": b"v", "topic": "t" * 250},
+        {"value": b"v", "topic": "\ud800"},
+        {"value": b"v", "timestamp": "now"},
+        {"value": b"v", "timestamp": 1.5},
+        {"value": b"v", "timestamp": 1 << 63},
+    ],
+    ids=str,
+)
+def test_a_record_of_the_wrong_type_is_refused_and_not_taken(
+    log_path: str, parts: dict[str, object]
+) -> None:
+    with aolog.Writer(log_path) as writer:
+        end = writer.end
+        with pytest.raises(aolog.RecordRefused) as caught:
+            writer.append(**parts)
+        assert caught.value.code == "record_refused"
+        assert writer.end == end
+        writer.append(b"good")
+    assert values(log_path) == [b"good"]
+
+
+def test_a_record_may_be_as_large_as_its_bound_and_no_larger(log_path: str) -> None:
+    with aolog.Writer(log_path, max_record_bytes=1000) as writer:
+        writer.append(b"x" * 1000)
+        writer.append_many([b"y" * 1000, b""])
+        for too_large in (
+            lambda: writer.append(b"x" * 1001),
+            lambda: writer.append(b"x" * 999, key=b"kk"),
+            lambda: writer.append(b"", headers=(("h", b"x" * 1000),)),
+            lambda: writer.append_many([b"", b"x" * 1001]),
+        ):
+            with pytest.raises(aolog.RecordTooLarge, match="max_record_bytes=1000"):
+                too_large()
+    assert [len(value) for value in values(log_path)] == [1000, 1000, 0]
+
+
+# --- addresses -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slab_bytes", [9000, 64 << 20])
+@pytest.mark.parametrize("batch_bytes", [0, 1, 100, 64 << 10])
+def test_addresses_increase_and_are_those_that_readers_see(
+    log_path: str, batch_bytes: int, slab_bytes: int
+) -> None:
+    given: list[int] = []
+    with aolog.Writer(log_path, batch_bytes=batch_bytes, slab_bytes=slab_bytes) as writer:
+        for i in range(100):
+            end = writer.end
+            address = writer.append(b"%d" % i)
+            assert address >= end
+            given.append(address)
+            if i % 9 == 0:
+                given += writer.append_many([b"many"] * 3).tolist()
+            if i % 17 == 0:
+                writer.flush()
+    assert given == sorted(set(given))
+    assert given == [record.address for record in read_all(log_path)]
+    assert_clean(log_path)
+
+
+def test_a_log_may_begin_at_any_multiple_of_eight(log_path: str) -> None:
+    with aolog.Writer(log_path, first_address=1 << 40) as writer:
+        assert writer.end == (1 << 40) + DATA_BEGIN
+        address = writer.append(b"a")
+    assert [record.address for record in read_all(log_path)] == [address]
+    with aolog.Writer(log_path, first_address=0) as writer:  # it has begun: no longer asked
+        assert writer.append(b"b") > address
+
+
+@pytest.mark.parametrize("first_address", [-8, 4, 1 << 63, (1 << 63) - 8])
+def test_an_impossible_first_address_is_refused(log_path: str, first_address: int) -> None:
+    with pytest.raises(aolog.UsageError):
+        aolog.Writer(log_path, first_address=first_address)
+
+
+# --- frames ----------------------------------------------------------------------------------
+
+
+def frame_sizes(path: str) -> list[int]:
+    return [frame.records for frame in frames_of(path) if frame.kind == KIND_RECORDS]
+
+
+def test_batch_bytes_zero_makes_every_record_a_frame(log_path: str) -> None:
+    with aolog.Writer(log_path, batch_bytes=0) as writer:
+        for _ in range(5):
+            writer.append(b"x")
+    assert frame_sizes(log_path) == [1] * 5
+
+
+def test_records_are_gathered_until_the_batch_is_large(log_path: str) -> None:
+    with aolog.Writer(log_path, batch_bytes=104) as writer:
+        for _ in range(10):
+            writer.append(b"x" * 22)
+    assert frame_sizes(log_path) == [4, 4, 2]
+
+
+def test_a_large_record_is_a_frame_of_its_own(log_path: str) -> None:
+    with aolog.Writer(log_path, batch_bytes=100) as writer:
+        for size in (1, 1, 1000, 1, 1):
+            writer.append(b"x" * size)
+    assert frame_sizes(log_path) == [2, 1, 2]
+
+
+@pytest.mark.parametrize("batch_bytes", [0, 64 << 10])
+def test_append_many_is_one_frame_whatever_its_size(log_path: str, batch_bytes: int) -> None:
+    with aolog.Writer(log_path, batch_bytes=batch_bytes, slab_bytes=9000) as writer:
+        writer.append(b"before")
+        addresses = writer.append_many(b"%d" % i for i in range(5000))
+        writer.append(b"after")
+    assert addresses.dtype == np.uint64
+    assert addresses.tolist() == list(range(addresses[0], addresses[0] + 5000))
+    assert frame_sizes(log_path) == [1, 5000, 1]
+    assert values(log_path) == [b"before", *(b"%d" % i for i in range(5000)), b"after"]
+
+
+def test_append_many_of_nothing_is_nothing(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        assert writer.append_many([]).tolist() == []
+        assert writer.end == DATA_BEGIN
+
+
+def test_append_many_takes_none_where_one_is_refused(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        with pytest.raises(aolog.RecordRefused):
+            writer.append_many([b"a", "b"])
+        with pytest.raises(ZeroDivisionError):
+            writer.append_many(b"%d" % (1 // i) for i in (1, 0))
+        writer.append(b"c")
+    assert values(log_path) == [b"c"]
+
+
+@pytest.mark.parametrize("one", [b"abc", bytearray(b"abc"), memoryview(b"abc"), "abc", 5, None])
+def test_append_many_of_one_value_is_refused_and_says_what_to_call(
+    log_path: str, one: object
+) -> None:
+    with aolog.Writer(log_path) as writer:
+        with pytest.raises(aolog.RecordRefused, match=f"{type(one).__name__}.*append\\(value\\)"):
+            writer.append_many(one)
+        assert writer.end == writer.append(b"a")
+
+
+def test_append_many_keeps_nulls_and_empty_values_apart(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([None, b"", None, b"x"])
+        writer.append_many([None])
+        writer.append_many([b""])
+    assert values(log_path) == [None, b"", None, b"x", None, b""]
+
+
+# --- flush and sync --------------------------------------------------------------------------
+
+NEVER = {"flush_seconds": None, "sync": "never"}
+
+
+def test_append_is_in_memory_and_flush_shows_it(log_path: str) -> None:
+    with aolog.Writer(log_path, **NEVER) as writer:
+        writer.append(b"a")
+        assert values(log_path) == []
+        assert writer.flush() == writer.end
+        assert values(log_path) == [b"a"]
+
+
+def test_records_are_flushed_after_so_many(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_records=3, **NEVER) as writer:
+        for shown in (0, 0, 3, 3, 3, 6):
+            writer.append(b"x")
+            assert len(values(log_path)) == shown
+        writer.append_many([b"x"] * 3)
+        assert len(values(log_path)) == 9
+
+
+@pytest.mark.parametrize("batch_bytes", [0, 64 << 10])
+def test_records_are_flushed_after_so_many_bytes(log_path: str, batch_bytes: int) -> None:
+    with aolog.Writer(log_path, batch_bytes=batch_bytes, flush_bytes=500, **NEVER) as writer:
+        while not values(log_path):
+            writer.append(b"x" * 46)
+        assert 500 // 90 <= len(values(log_path)) <= 10
+
+
+def test_a_flush_because_of_bytes_leaves_no_record_a_frame_by_itself(log_path: str) -> None:
+    bound = 1 << 10
+    with aolog.Writer(log_path, batch_bytes=bound, flush_bytes=bound, **NEVER) as writer:
+        for _ in range(100):
+            writer.append(b"x" * 96)
+    sizes = frame_sizes(log_path)
+    assert sum(sizes) == 100
+    assert min(sizes[:-1]) > 5
+
+
+def test_records_are_flushed_in_time_when_nobody_calls(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=1.0, sync="never") as writer:
+        writer.append(b"a")
+        assert values(log_path) == []
+        eventually(lambda: values(log_path) == [b"a"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"slab_seconds": 3600.0},
+        {"retention": aolog.Retention(max_age_s=3600.0)},
+        {"sync_seconds": 5.0},
+    ],
+    ids=str,
+)
+def test_what_is_due_later_delays_no_flush(log_path: str, options: dict[str, object]) -> None:
+    with aolog.Writer(log_path, flush_seconds=0.1, **options) as writer:
+        for i in range(1, 4):
+            writer.append(b"x")
+            eventually(lambda i=i: len(values(log_path)) == i)
+            time.sleep(0.15)  # the writer's own thread goes to sleep again
+
+
+def test_records_are_synced_in_time_when_nobody_calls(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=0.05, sync_seconds=0.05) as writer:
+        for _ in range(3):
+            address = writer.append(b"a")
+            eventually(lambda address=address: writer.durable > address)
+
+
+def test_a_disk_that_stalls_holds_up_no_flush(log_path: str) -> None:
+    disk = StallingSystem()
+    quick = {"flush_seconds": 0.01, "sync_seconds": 0.01, "storage": Storage(disk)}
+    with aolog.Writer(log_path, **quick) as writer:
+        first = writer.append(b"a")
+        eventually(lambda: writer.durable > first)
+        with disk.stalled():
+            for i in range(2, 30):
+                writer.append(b"x")
+                eventually(lambda i=i: len(values(log_path)) == i)
+            assert writer.durable < writer.end
+        end = writer.end
+        eventually(lambda: writer.durable >= end)
+
+
+def test_a_close_ends_both_threads(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=0.01, sync_seconds=0.01) as writer:
+        for _ in range(2):
+            address = writer.append(b"a")
+            eventually(lambda address=address: writer.durable > address)
+        names = {thread.name for thread in threading.enumerate()}
+        own = {f"aolog-writer {writer.path}", f"aolog-sync {writer.path}"}
+        assert own <= names
+    assert not own & {thread.name for thread in threading.enumerate()}
+
+
+APPENDS: dict[str, tuple[dict[str, Any], Callable[[aolog.Writer], object]]] = {
+    "a value": ({}, lambda writer: writer.append(b"a")),
+    "with a key": ({}, lambda writer: writer.append(b"a", key=b"k")),
+    "a frame by itself": ({"batch_bytes": 0}, lambda writer: writer.append(b"a")),
+    "many": ({}, lambda writer: writer.append_many([b"a"])),
+    "arrow": ({}, lambda writer: writer.append_arrow(pa.record_batch({"value": [b"a"]}))),
+    "format 1": ({"format": "queuefka"}, lambda writer: writer.append(b"a")),
+    "synced at flushes": ({"sync": "flush"}, lambda writer: writer.append(b"a")),
+    "by age": ({"retention": aolog.Retention(max_age_s=60)}, lambda writer: writer.append(b"a")),
+}
+
+
+@pytest.mark.parametrize("how", APPENDS)
+def test_where_no_thread_is_to_be_had_each_append_flushes_and_syncs_for_itself(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    options, append = APPENDS[how]
+
+    with monkeypatch.context() as patched:
+        refuse_threads(patched)
+        writer = aolog.Writer(log_path, **{"flush_seconds": 0.05, "sync_seconds": 0.05, **options})
+        for count in (1, 2):
+            append(writer)
+            assert values(log_path) == [b"a"] * count
+            assert writer.durable == writer.end
+    append(writer)
+    eventually(lambda: values(log_path) == [b"a"] * 3)
+    eventually(lambda: writer.durable == writer.end)
+    assert {f"aolog-writer {writer.path}"} <= {thread.name for thread in threading.enumerate()}
+    writer.close()
+    assert values(log_path) == [b"a"] * 3
+
+
+def test_where_no_thread_is_to_be_had_a_flush_and_a_sync_sync(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with aolog.Writer(log_path, flush_seconds=None) as writer, monkeypatch.context() as patched:
+        refuse_threads(patched)
+        for sync in (writer.flush, writer.sync) * 2:
+            address = writer.append(b"a")
+            sync()
+            assert writer.durable > address
+
+
+@pytest.mark.parametrize("sync", ["interval", "never", "flush"])
+def test_a_thread_is_asked_for_again_by_whoever_appends(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, sync: Literal["interval", "never", "flush"]
+) -> None:
+    """Also where the first was asked for by nothing but the look after age."""
+    retention = aolog.Retention(max_age_s=60)
+    with monkeypatch.context() as patched:
+        refuse_threads(patched)
+        writer = aolog.Writer(log_path, flush_seconds=None, sync=sync, retention=retention)
+        writer.append(b"a")
+        assert values(log_path) == [b"a"]
+    writer.append(b"b")
+    assert f"aolog-writer {writer.path}" in {thread.name for thread in threading.enumerate()}
+    assert values(log_path) == [b"a"]  # gathered as ever
+    writer.close()
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_close_that_was_interrupted_leaves_a_writer_that_flushes(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    writer = aolog.Writer(log_path, flush_seconds=0.05)
+    writer.append(b"a")
+    with monkeypatch.context() as patched:
+        if alone:
+            refuse_threads(patched)
+        with monkeypatch.context() as joining, pytest.raises(KeyboardInterrupt):
+            joining.setattr(threading.Thread, "join", interrupt)
+            writer.close()
+        eventually(lambda: alone or values(log_path) == [b"a"])
+        writer.append(b"b")
+        eventually(lambda: values(log_path) == [b"a", b"b"])
+    writer.close()
+
+
+def test_a_close_that_was_interrupted_while_its_thread_worked_leaves_a_writer_that_flushes(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that thread says last, of when it looks next, is true no more."""
+    disk = StallingSystem()
+    often: dict[str, Any] = {"flush_seconds": 0.05, "sync_seconds": 0.01}
+    writer = aolog.Writer(log_path, sync="flush", storage=Storage(disk), **often)
+    with disk.stalled(), monkeypatch.context() as patched:
+        writer.append(b"a")
+        eventually(lambda: values(log_path) == [b"a"])  # its sync is going on
+        before = writer._ticker._thread
+        patched.setattr(threading.Thread, "join", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            writer.close()
+    assert before is not None
+    before.join(SOON_S)
+    for value in (b"b", b"c"):
+        time.sleep(0.1)  # behind the time at which it would look
+        address = writer.append(value)
+        eventually(lambda address=address: writer.durable > address)
+    writer.close()
+    assert values(log_path) == [b"a", b"b", b"c"]
+
+
+def test_an_error_that_comes_behind_the_close_opens_nothing(log_path: str) -> None:
+    """Another thread's, of a sync that was under way: else appends went on without the lock."""
+    writer = aolog.Writer(log_path)
+    writer.close()
+    writer._meet(aolog.StorageFailed("no room", path=log_path))
+    for _ in range(2):
+        with pytest.raises(aolog.LogClosed):
+            writer.append(b"a")
+
+
+def test_where_no_second_thread_is_to_be_had_the_first_one_syncs(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_threads(monkeypatch, "aolog-sync")
+    with aolog.Writer(log_path, flush_seconds=0.05, sync_seconds=0.05) as writer:
+        for _ in range(3):
+            address = writer.append(b"a")
+            eventually(lambda address=address: writer.durable > address)
+
+
+def test_what_a_call_flushed_is_synced_in_time(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=None, sync_seconds=1.0) as writer:
+        writer.append(b"a")
+        time.sleep(0.05)
+        end = writer.flush()
+        assert writer.durable < end
+        eventually(lambda: writer.durable >= end)
+
+
+def test_sync_at_every_flush(log_path: str) -> None:
+    with aolog.Writer(log_path, sync="flush", flush_records=2, flush_seconds=1.0) as writer:
+        address = writer.append(b"a")
+        assert writer.durable <= address
+        assert writer.flush() == writer.durable > address
+        writer.append(b"b")
+        address = writer.append(b"c")
+        assert writer.durable > address  # flushed as there were two
+        address = writer.append(b"d")
+        eventually(lambda: writer.durable > address)  # flushed as it was time
+
+
+def test_never_syncs_before_a_slab_is_sealed(log_path: str) -> None:
+    storage = WatchedStorage()
+    writer = aolog.Writer(
+        log_path, sync="never", flush_seconds=0.02, storage=storage, slab_bytes=20_000
+    )
+    begun = storage.count("datasync")
+    for _ in range(5):
+        writer.append(b"x" * 1000)
+        writer.flush()
+        time.sleep(0.03)
+    assert storage.count("datasync") == begun
+    writer.append_many([b"x" * 20_000])
+    writer.append(b"y")
+    assert storage.count("datasync") > begun
+    writer.close()
+
+
+def test_sync_returns_the_durable_address(log_path: str) -> None:
+    with aolog.Writer(log_path, **NEVER) as writer:
+        assert writer.sync() == writer.durable == writer.end
+        writer.append(b"a")
+        assert writer.durable < writer.end
+        assert writer.sync() == writer.durable == writer.end
+
+
+def test_an_idle_writer_uses_no_processor(log_path: str) -> None:
+    with aolog.Writer(
+        log_path, flush_seconds=0.05, sync_seconds=0.3, slab_seconds=0.2, slab_bytes=1 << 20
+    ) as writer:
+        writer.append(b"a")
+        writer.flush()
+        time.sleep(0.1)
+        writer.append(b"b")
+        writer.sync()
+        begun = time.process_time()
+        time.sleep(1.0)
+        assert time.process_time() - begun < 0.2
+
+
+def test_a_mark_follows_a_sync_though_nothing_is_to_be_flushed(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=None, sync_seconds=0.05) as writer:
+        address = writer.append(b"a")
+        writer.flush()
+        eventually(lambda: aolog.verify(log_path).durable > address)
+
+
+@pytest.mark.parametrize("sync", ["interval", "flush"])
+def test_an_idle_writer_marks_what_is_durable_once_and_syncs_the_mark_once(
+    log_path: str, sync: Literal["interval", "flush"]
+) -> None:
+    storage = WatchedStorage()
+    options = {"flush_seconds": 0.02, "sync_seconds": 0.05, "storage": storage}
+    with aolog.Writer(log_path, sync=sync, **options) as writer:
+        before = storage.count("datasync")
+        address = writer.append(b"a")
+        eventually(lambda: aolog.verify(log_path).durable > address)
+        eventually(lambda: writer.durable == writer.end)
+        end = writer.end
+        time.sleep(0.3)
+        assert writer.end == end
+        assert storage.count("datasync") - before == 2  # of the record, and of the mark
+        writer.append(b"b")
+    assert values(log_path) == [b"a", b"b"]
+    assert_clean(log_path)
+
+
+# --- what sync means: the order of what is asked of the system ---------------------------------
+
+
+def test_what_is_asked_of_the_storage_to_begin_sync_and_seal_a_slab(log_path: str) -> None:
+    storage = WatchedStorage()
+    did = storage.operations
+    first = "00000000000000000000.slab"
+    writer = aolog.Writer(log_path, storage=storage, flush_seconds=None, sync="never")
+    assert did == [
+        Operation("sync", Path(log_path).parents[1].name),  # whoever made the parent may be dead
+        Operation("sync", Path(log_path).parent.name),  # the new directory's own entry
+        Operation("create", first + ".tmp"),
+        Operation("write", first + ".tmp"),
+        Operation("datasync", first + ".tmp"),
+        Operation("rename", first),
+        Operation("sync", "log"),
+    ]
+    did.clear()
+    writer.append(b"a")
+    assert did == []
+    writer.flush()
+    assert [operation.what for operation in did] == ["write"]
+    did.clear()
+    writer.sync()
+    assert [operation.what for operation in did] == ["datasync"]
+    did.clear()
+    writer.sync()
+    assert did == []  # it is durable already
+    writer.append(b"b")
+    writer.close()  # frames are durable before the seal that says so
+    assert [operation.what for operation in did] == ["write", "datasync", "write", "datasync"]
+
+
+SYNC_IN_CHILD = """
+import sys, aolog
+with aolog.Writer(sys.argv[1], slab_bytes=1 << 20, flush_seconds=None, sync="never") as writer:
+    writer.append(b"a")
+    print("before", flush=True)
+    writer.sync()
+    print("after", flush=True)
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_sync_really_is_fdatasync_of_the_file_and_fsync_of_the_directory(
+    log_path: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    names = "trace=openat,fdatasync,fsync,rename,renameat,renameat2,pwritev,pwritev2,pwrite64,write"
+    ran = subprocess.run(
+        ["strace", "-f", "-y", "-e", names, "-o", str(trace),
+         sys.executable, "-c", SYNC_IN_CHILD, log_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    if "ptrace" in ran.stderr.lower():
+        pytest.skip(f"strace may not trace: {ran.stderr.strip()}")
+    assert ran.returncode == 0, ran.stderr
+    text = trace.read_text()
+    name, log = re.escape("00000000000000000000.slab"), re.escape(log_path)
+    slab = f"{log}/{name}"
+    born = [
+        rf"fdatasync\(\d+<{slab}\.tmp>\) += 0",
+        rf"renameat\S*\(\d+<{log}>, \"{name}\.tmp\", \d+<{log}>, \"{name}\"\S*\) += 0",
+        rf"fsync\(\d+<{log}>\) += 0",
+        r'write\(1<.*"before',
+    ]
+    at = 0
+    for step in [*born, rf"pwritev2?\(\d+<{slab}>", rf"fdatasync\(\d+<{slab}>\) += 0", r'"after']:
+        found = re.compile(step).search(text, at)
+        assert found, f"{step} in {text[at:]}"
+        at = found.end()
+    assert re.search(rf"fsync\(\d+<{re.escape(str(tmp_path))}>\) += 0", text)  # the log's own entry
+
+
+# --- rotation --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+@pytest.mark.parametrize("batch_bytes", [0, 300])
+def test_a_slab_that_has_grown_is_followed_by_another(
+    log_path: str, batch_bytes: int, preallocate: bool
+) -> None:
+    options = {"slab_bytes": 10_000, "batch_bytes": batch_bytes, "preallocate": preallocate}
+    with aolog.Writer(log_path, **options) as writer:
+        for i in range(200):
+            writer.append(b"%050d" % i)
+    sizes = [slab.stat().st_size for slab in slab_files(log_path)]
+    assert len(sizes) > 3
+    for size in sizes[:-1]:
+        assert 10_000 <= size <= 10_000 + 400 + 1000  # one frame and the seal
+    assert values(log_path) == [b"%050d" % i for i in range(200)]
+    assert_clean(log_path)
+
+
+def test_every_slab_has_a_salt_of_its_own(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_bytes=1, batch_bytes=0) as writer:
+        for i in range(4):
+            writer.append(b"%d" % i)
+    headers = [decode_slab_header(slab.read_bytes()[:HEADER_LEN]) for slab in slab_files(log_path)]
+    assert len({header.salt for header in headers}) == len(headers) > 3
+
+
+def test_a_slab_that_has_aged_is_sealed_though_nobody_appends(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_seconds=0.2, flush_seconds=0.05) as writer:
+        writer.append(b"a")
+        first = slab_files(log_path)[0]
+        eventually(lambda: aolog.verify(log_path).durable == first.stat().st_size > 8300)
+        time.sleep(0.3)
+        assert slab_files(log_path) == [first]  # and no empty one behind it
+        writer.append(b"b")
+        assert len(slab_files(log_path)) == 2
+    assert values(log_path) == [b"a", b"b"]
+    assert_clean(log_path)
+
+
+def test_size_and_age_rotate_whichever_comes_first(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_seconds=3600, slab_bytes=10_000, sync="never") as writer:
+        while len(slab_files(log_path)) < 3:
+            writer.append_many([b"x" * 600])
+    by_size = slab_files(log_path)
+    options = {"slab_bytes": 10_000, "flush_seconds": None, "sync": "never"}
+    with aolog.Writer(log_path, slab_seconds=0.2, **options) as writer:
+        writer.append(b"y")
+        writer.flush()
+        time.sleep(0.25)
+        writer.append(b"z")
+        by_age = slab_files(log_path)[len(by_size) :]
+    assert len(by_age) == 2
+    assert by_age[0].stat().st_size < by_size[1].stat().st_size
+    assert_clean(log_path)
+
+
+@pytest.mark.parametrize("kind", ["aolog", "queuefka"])
+def test_a_young_slab_does_not_roll_by_age(log_path: str, kind: str) -> None:
+    for _ in range(2):
+        with aolog.Writer(log_path, slab_seconds=60.0, format=kind) as writer:
+            for _ in range(5):
+                writer.append(b"x")
+    assert len(slab_files(log_path)) == (2 if kind == "aolog" else 1)
+    assert len(values(log_path)) == 10
+
+
+def test_an_unused_slab_does_not_age(log_path: str) -> None:
+    with aolog.Writer(log_path, slab_seconds=0.05, flush_seconds=0.01) as writer:
+        time.sleep(0.2)
+        assert len(slab_files(log_path)) == 1
+        assert writer.end == DATA_BEGIN
+
+
+def test_preallocated_slabs_have_their_size_from_the_start_and_give_back_what_is_left(
+    log_path: str,
+) -> None:
+    with aolog.Writer(log_path, preallocate=True, slab_bytes=100_000, **NEVER) as writer:
+        (slab,) = slab_files(log_path)
+        assert slab.stat().st_size == 100_000
+        assert slab.stat().st_blocks * 512 >= 100_000
+        writer.append(b"a")
+        writer.flush()
+        assert slab.stat().st_size == 100_000
+    assert slab.stat().st_size < 10_000
+    assert_clean(log_path)
+
+
+# --- opening again, closing --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["aolog", "queuefka"])
+def test_a_log_goes_on_where_it_was_closed(log_path: str, kind: str) -> None:
+    addresses = []
+    for i in range(5):
+        with aolog.Writer(log_path, format=kind) as writer:
+            addresses.append(writer.append(b"%d" % i))
+    assert values(log_path) == [b"0", b"1", b"2", b"3", b"4"]
+    assert addresses == sorted(addresses)
+    assert_clean(log_path)
+
+
+def test_opening_and_closing_without_appending_leaves_no_trace(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+    before = [slab.name for slab in slab_files(log_path)]
+    for _ in range(3):
+        with aolog.Writer(log_path):
+            pass
+    assert [slab.name for slab in slab_files(log_path)] == before
+
+
+def test_a_closed_writer_refuses_and_may_be_closed_again(log_path: str) -> None:
+    writer = aolog.Writer(log_path)
+    writer.append(b"a")
+    writer.close()
+    writer.close()
+    for call in (
+        lambda: writer.append(b"b"),
+        lambda: writer.append_many([b"b"]),
+        writer.flush,
+        writer.sync,
+    ):
+        with pytest.raises(aolog.LogClosed):
+            call()
+    assert values(log_path) == [b"a"]
+
+
+def test_a_dropped_writer_writes_what_it_took_and_gives_the_log_free(log_path: str) -> None:
+    writer = aolog.Writer(log_path, **NEVER)
+    writer.append(b"a")
+    del writer
+    gc.collect()
+    assert values(log_path) == [b"a"]
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"b")
+    assert values(log_path) == [b"a", b"b"]
+
+
+def test_a_writer_dropped_while_its_thread_is_busy_is_closed_too(log_path: str) -> None:
+    def opened() -> aolog.Writer:
+        until = time.monotonic() + 10
+        while True:  # its own thread may be about to close the one before
+            try:
+                return aolog.Writer(log_path, flush_seconds=0.001, sync_seconds=0.001)
+            except aolog.LogLocked:
+                assert time.monotonic() < until
+
+    for i in range(20):
+        writer = opened()
+        writer.append(b"%d" % i)
+        time.sleep(0.0005 * (i % 5))
+        del writer
+        eventually(lambda i=i: len(values(log_path)) == i + 1)
+    opened().close()
+    assert_clean(log_path)
+
+
+def test_at_a_clean_exit_what_was_not_closed_is_written(log_path: str) -> None:
+    code = """
+import sys, aolog
+writer = aolog.Writer(sys.argv[1], flush_seconds=None, sync="never")
+writer.append(b"a")
+"""
+    with Child(code, log_path) as child:
+        assert child.wait() == ("", "")
+    assert values(log_path) == [b"a"]
+    assert_clean(log_path)
+
+
+def test_an_exit_by_an_exception_writes_too(log_path: str) -> None:
+    code = """
+import sys, aolog
+writer = aolog.Writer(sys.argv[1], flush_seconds=None, sync="never")
+writer.append(b"a")
+raise RuntimeError
+"""
+    with Child(code, log_path) as child:
+        child.process.wait(20)
+        assert child.process.returncode == 1
+    assert values(log_path) == [b"a"]
+
+
+def test_a_relative_path_stays_where_it_was_when_the_process_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with aolog.Writer("log", slab_bytes=9000, batch_bytes=0) as writer:
+        writer.append(b"x" * 500)
+        writer.flush()
+        with aolog.Reader("log", cursor="c") as reader:
+            reader.read()
+            monkeypatch.chdir("there")
+            for _ in range(9):
+                writer.append(b"x" * 500)
+            writer.flush()
+            assert len(list(reader)) == 9
+            reader.commit()
+    assert os.listdir(tmp_path / "there") == []
+    assert len(slab_files(str(tmp_path / "log"))) > 3
+
+
+# --- options and topic -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"slab_bytes": 0},
+        {"slab_bytes": 1 << 61},
+        {"slab_seconds": 0},
+        {"batch_bytes": -1},
+        {"batch_bytes": (1 << 30) + 1},
+        {"flush_records": 0},
+        {"flush_records": 1e6},
+        {"flush_bytes": 1e6},
+        {"batch_bytes": 1e5},
+        {"slab_bytes": 1e7},
+        {"max_record_bytes": 1e6},
+        {"flush_bytes": -5},
+        {"flush_seconds": 0},
+        {"flush_seconds": float("nan")},
+        {"sync": "always"},
+        {"sync_seconds": -1},
+        {"format": "avro"},
+        {"max_record_bytes": 0},
+        {"max_record_bytes": 1 << 33},
+        {"retention": aolog.Retention(max_bytes=100_000), "slab_bytes": 60_000},
+        {"format": "queuefka", "topic": "t"},
+        {"format": "queuefka", "preallocate": True},
+        {"topic": ""},
+        {"topic": 5},
+        {"slab_bytes": "1GB"},
+        {"flush_seconds": "1s"},
+        {"retention": 10**9},
+        {"retention": "1GB"},
+    ],
+    ids=str,
+)
+def test_an_impossible_option_is_refused_by_name_before_anything_is_made(
+    log_path: str, options: dict[str, object]
+) -> None:
+    with pytest.raises(aolog.UsageError) as caught:
+        aolog.Writer(log_path, **options)
+    assert caught.value.exit_status == 2
+    assert any(name in str(caught.value) for name in (*options, "Retention", "format 1"))
+    assert not Path(log_path).exists()
+
+
+@pytest.mark.parametrize("url", ["s3://b/x", "file:///tmp/x", Path("s3://b/x")], ids=repr)
+@pytest.mark.parametrize("use", [aolog.Writer, aolog.Reader])
+def test_a_url_is_refused_by_name_and_makes_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: type, url: str | Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(aolog.UsageError, match=rf"{url}: .*URL"):
+        use(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_whose_name_looks_like_a_scheme_may_be_written_with_a_dot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with aolog.Writer("./s3:/b") as writer:
+        assert writer.path == f"{tmp_path}/s3:/b"
+
+
+def test_a_closed_writers_repr_says_so(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        assert repr(writer) == f"<aolog.Writer {log_path} end={writer.end} durable={writer.end}>"
+    assert repr(writer) == f"<aolog.Writer {log_path} closed, durable={writer.durable}>"
+
+
+@pytest.mark.parametrize(
+    "options", [{"flush_records": 1 << 70}, {"flush_bytes": 1 << 70}, {"flush_seconds": 1e300}]
+)
+def test_a_bound_may_be_as_large_as_one_likes(log_path: str, options: dict[str, object]) -> None:
+    with aolog.Writer(log_path, **options) as writer:
+        assert [writer.append(b"x") - writer.append(b"y") for _ in range(3)] == [-1] * 3
+
+
+def test_what_is_due_in_centuries_does_not_end_the_writers_thread(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=1e10, sync_seconds=1e10) as writer:
+        writer.append(b"x")
+        eventually(lambda: writer._looks_s != float("inf"))
+        writer._ticker.wake()
+        eventually(writer._ticker._wakes.empty)
+        assert writer._ticker._thread is not None
+        writer._ticker._thread.join(0.2)
+        assert writer._ticker._thread.is_alive()
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_value_of_a_batchs_size_is_a_frame_of_its_own_in_its_place(
+    log_path: str, compression: Literal["none", "zstd"]
+) -> None:
+    large = b"l" * 1000
+    given = [
+        {"value": b"a"},
+        {"value": large},
+        {"value": large, "key": b""},
+        {"value": b"b"},
+        {"value": b"c"},
+        {"value": large},
+        {"value": large},
+    ]
+    with aolog.Writer(log_path, batch_bytes=1000, compression=compression) as writer:
+        addresses = [writer.append(**record) for record in given]
+        assert writer.end > addresses[-1]
+    assert [r.value for r in read_all(log_path)] == [record["value"] for record in given]
+    assert [r.address for r in read_all(log_path)] == addresses
+    counts = [frame.records for frame in frames_of(log_path) if frame.kind == KIND_RECORDS]
+    assert counts == [1, 1, 1, 2, 1, 1]
+
+
+def test_flushes_do_not_wake_the_writers_thread_and_an_idle_one_sleeps(log_path: str) -> None:
+    delays: list[float | None] = []
+
+    class Watched(aolog.Writer):
+        def _tick(self) -> float | None:
+            delays.append(super()._tick())
+            return delays[-1]
+
+    with Watched(log_path, sync="never", flush_seconds=600) as writer:
+        with writer._lock:  # so that all is flushed again when the thread looks
+            writer._gather(b"x", None, (), None, None, 5)
+            writer._flush_locked()
+        eventually(lambda: len(delays) == 1)
+        for _ in range(20):
+            writer.append(b"x")
+            writer.flush()
+            assert writer._ticker._wakes.empty()
+        assert len(delays) == 1
+        writer._tick()  # in ten minutes' time, and again
+        writer._tick()
+        looks_s, busy_s, idle_s = delays
+        assert looks_s is not None
+        assert busy_s is not None
+        assert 590 < looks_s <= 600
+        assert 590 < busy_s <= 600
+        assert idle_s is None
+
+
+def test_a_writer_is_neither_copied_nor_pickled(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        for call in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="cannot be pickled or copied"):
+                call(writer)
+
+
+def test_the_default_topic_is_kept_with_the_log(log_path: str) -> None:
+    with aolog.Writer(log_path, topic="orders") as writer:
+        assert writer.topic == "orders"
+        writer.append(b"a")
+        writer.append(b"b", topic="other")
+    assert [record.topic for record in read_all(log_path)] == [None, "other"]
+    with aolog.Writer(log_path) as writer:
+        assert writer.topic == "orders"
+    with aolog.Writer(log_path, topic="orders", slab_bytes=9000) as writer:
+        writer.append_many([b"x" * 2000])
+        writer.append_many([b"y" * 2000])
+    with aolog.Reader(log_path) as reader:
+        assert reader.topic == "orders"
+
+
+def test_a_writer_says_who_it_is(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a")
+        assert repr(writer) == f"<aolog.Writer {log_path} end={writer.end} durable=8192>"
+
+
+# --- format 1 ----------------------------------------------------------------------------------
+
+
+def test_format_1_is_byte_for_byte_what_the_go_program_writes(log_path: str) -> None:
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        addresses = [writer.append(b"abc"), *writer.append_many([b"d", b"ef"]).tolist()]
+    assert addresses == [0, 11, 20]
+    (slab,) = slab_files(log_path)
+    assert slab.read_bytes() == bytes.fromhex(
+        "03000000 ff53d132 616263  01000000 9052f342 64  02000000 124829fd 6566"
+    )
+    assert [record[:2] for record in read_all(log_path)] == [(0, None), (11, None), (20, None)]
+
+
+def test_format_1_rolls_once_a_slab_has_grown_past_its_size(log_path: str) -> None:
+    with aolog.Writer(log_path, format="queuefka", slab_bytes=100) as writer:
+        for _ in range(10):
+            writer.append(b"x" * 32)
+    assert [slab.name for slab in slab_files(log_path)] == [
+        f"{base:020d}.slab" for base in (0, 120, 240, 360)
+    ]
+    assert len(values(log_path)) == 10
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"value": None},
+        {"value": b""},
+        {"value": b"v", "key": b"k"},
+        {"value": b"v", "headers": (("h", b"1"),)},
+        {"value": b"v", "timestamp": 1},
+        {"value": b"v", "topic": "t"},
+    ],
+    ids=str,
+)
+def test_format_1_refuses_what_it_has_no_place_for(log_path: str, parts: dict[str, object]) -> None:
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        with pytest.raises(aolog.RecordRefused, match="format 1"):
+            writer.append(**parts)
+        with pytest.raises(aolog.RecordRefused):
+            writer.append_many([b"a", parts["value"] if len(parts) == 1 else ""])
+        writer.append(b"good")
+    assert values(log_path) == [b"good"]
+
+
+def test_a_log_is_not_written_in_another_format_than_its_own(log_path: str) -> None:
+    for path, kind, other in (
+        (log_path, "aolog", "queuefka"),
+        (log_path + "1", "queuefka", "aolog"),
+    ):
+        with aolog.Writer(path, format=kind) as writer:
+            writer.append(b"a")
+        with pytest.raises(aolog.UsageError, match="of format"):
+            aolog.Writer(path, format=other)
+        assert values(path) == [b"a"]
+
+
+def test_an_unflushed_record_is_what_a_crash_costs(log_path: str) -> None:
+    writer = aolog.Writer(log_path, **NEVER)
+    writer.append(b"flushed")
+    writer.flush()
+    lost = writer.append(b"lost")
+    kill(writer)
+    with aolog.Writer(log_path) as writer:
+        assert writer.append(b"later") > lost
+    assert values(log_path) == [b"flushed", b"later"]
+
+
+def test_time_zones_do_not_matter_to_timestamps(log_path: str) -> None:
+    moment = datetime(2024, 2, 29, 12, 30, 15, 999_999, UTC)
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"a", timestamp=int(moment.timestamp()) * 1_000_000 + 999_999)
+    assert read_all(log_path)[0].timestamp == 1_709_209_815_999_999
