@@ -48,8 +48,8 @@ _PIPE_BYTES = 1 << 20  # 65,536 acknowledgements: the bridge never waits for who
 
 _TOLD = """
 import os, runpy, struct, sys, time
-from bridge.engine import Engine
-from bridge.transactions import Transactions
+from bridge.deliver.at_least_once.engine import Engine
+from bridge.deliver.exactly_once.transactions import Transactions
 
 pipe, pack = int(sys.argv.pop(1)), struct.Struct("<qq").pack
 
@@ -111,7 +111,7 @@ def without_kafka(size: Size) -> list[Skipped]:
 
 def destinations(size: Size, directory: str) -> Iterator[Destination]:
     """The mock, then Kafka if it can be had; each runs until the next is asked for."""
-    from bridge.embedded import EmbeddedBroker
+    from bridge.kafka.embedded import EmbeddedBroker
 
     with EmbeddedBroker() as broker:
         yield Destination(MOCK, broker, isolates=False)

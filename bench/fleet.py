@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bridge.window import BYTES_MIN, step
+from bridge.deliver.at_least_once.window import BYTES_MIN, step
 
 __all__ = ["Fleet", "Outcome", "simulate"]
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridge.buffer import Buffer
-    from bridge.errors import NotDelivered
-    from bridge.kafka_provider import KafkaProvider
-    from bridge.provider import (
+    from bridge.buffer.buffer import Buffer
+    from bridge.buffer.kafka_provider import KafkaProvider
+    from bridge.buffer.provider import (
         FaultyProvider,
         FileProvider,
         MemoryProvider,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         Provider,
         Rejected,
     )
+    from bridge.errors import NotDelivered
 
 __all__ = [
     "Buffer",
@@ -35,7 +35,11 @@ __all__ = [
     "Rejected",
 ]
 
-_MODULES = {"Buffer": "buffer", "KafkaProvider": "kafka_provider", "NotDelivered": "errors"}
+_MODULES = {
+    "Buffer": "buffer.buffer",
+    "KafkaProvider": "buffer.kafka_provider",
+    "NotDelivered": "errors",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -45,6 +49,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(import_module(f"bridge.{_MODULES.get(name, 'provider')}"), name)
+    found = getattr(import_module(f"bridge.{_MODULES.get(name, 'buffer.provider')}"), name)
     globals()[name] = found
     return found

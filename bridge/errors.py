@@ -10,7 +10,7 @@ from aolog.notices import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.provider import Message
+    from bridge.buffer.provider import Message
 
 __all__ = [
     "CursorTopicUnfit",

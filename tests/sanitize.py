@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 COPIED = ("aolog", "bridge", "bench", "fuzz", "tests")
 # Calls the C functions, and what a hostile or unlucky caller may pass: 15 s of one core.
-TESTS = ["tests/aolog/format/test_speed.py", "tests/bridge/test_producing.py"]
+TESTS = ["tests/aolog/format/test_speed.py", "tests/bridge/kafka/test_producing.py"]
 # What uses them, under fault injection and with random input: two minutes.
 LONG_TESTS = [
     "tests/aolog/read/test_arrow.py",
@@ -30,8 +30,8 @@ LONG_TESTS = [
     "tests/aolog/write/test_concurrency.py",
     "tests/aolog/read/test_reader.py",
     "tests/aolog/write/test_writer.py",
-    "tests/bridge/test_messages.py",
-    "tests/bridge/test_planning.py",
+    "tests/bridge/deliver/test_messages.py",
+    "tests/bridge/deliver/at_least_once/test_planning.py",
 ]
 # They begin processes without the environment that loads the sanitizers, or without the compiled half.
 SKIPPED = [
@@ -49,8 +49,8 @@ ENVIRONMENT = {
     "PYTHONMALLOC": "malloc",  # Python's own allocator hides what is used after it was freed
 }
 IS_SANITIZED = """
-import sys, aolog, aolog.format.native._speed, bridge._produce
-files = aolog.format.native._speed.__file__, bridge._produce.__file__
+import sys, aolog, aolog.format.native._speed, bridge.kafka._produce
+files = aolog.format.native._speed.__file__, bridge.kafka._produce.__file__
 assert aolog.backend == "compiled" and all(f.startswith(sys.argv[1]) for f in files), files
 assert "libasan" in open("/proc/self/maps").read()
 """

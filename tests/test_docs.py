@@ -11,9 +11,9 @@ import pytest
 import aolog
 import aolog.cli
 import aolog.spark.kafka_sink
-import bridge.demo
-import bridge.embedded
+import bridge.cli.demo.demo
 import bridge.errors
+import bridge.kafka.embedded
 from aolog import errors
 
 ROOT = Path(__file__).parent.parent
@@ -128,5 +128,5 @@ def test_no_registry_host_is_named():
 
 
 def test_the_bridge_and_its_errors_are_documented():
-    for module in (bridge, bridge.errors, bridge.embedded):
+    for module in (bridge, bridge.errors, bridge.kafka.embedded):
         assert module.__doc__

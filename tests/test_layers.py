@@ -37,20 +37,20 @@ PURE = {
     "aolog.write.recovery",
     "aolog.format.slab",
     "aolog.format.origin",
-    "bridge.admission",
-    "bridge.cursor_record",
-    "bridge.engine",
-    "bridge.error_table",
-    "bridge.lane",
-    "bridge.messages",
-    "bridge.planning",
-    "bridge.protocol",
-    "bridge.routing",
-    "bridge.spreading",
-    "bridge.stalls",
-    "bridge.stamp",
-    "bridge.transactions",
-    "bridge.window",
+    "bridge.deliver.admission",
+    "bridge.kafka.cursor_record",
+    "bridge.deliver.at_least_once.engine",
+    "bridge.kafka.error_table",
+    "bridge.deliver.at_least_once.partition_state",
+    "bridge.deliver.messages",
+    "bridge.deliver.at_least_once.batch_planner",
+    "bridge.deliver.at_least_once.commands",
+    "bridge.config.routing",
+    "bridge.deliver.partitioner",
+    "bridge.kafka.stalls",
+    "bridge.kafka.origin",
+    "bridge.deliver.exactly_once.transactions",
+    "bridge.deliver.at_least_once.window",
 }
 IMPURE_LIBRARIES = {
     "asyncio", "concurrent", "datetime", "fcntl", "inotify_simple", "io", "logging", "mmap",
@@ -58,8 +58,8 @@ IMPURE_LIBRARIES = {
     "subprocess", "tempfile", "threading", "time",
 }  # fmt: skip  # a table
 # Modules, and packages by their dotted prefix, that may touch files.
-FILES_ALLOWED = ("aolog.storage.system", "aolog.cli", "aolog.spark.java", "aolog.spark.examples", "bridge.cli", "bridge.configfile", "bridge.demo",
-                 "bridge.sample", "bridge.settings", "bridge.tree")  # fmt: skip  # one thing, one line
+FILES_ALLOWED = ("aolog.storage.system", "aolog.cli", "aolog.spark.java", "aolog.spark.examples", "bridge.cli", "bridge.config.files", "bridge.cli.demo.demo",
+                 "bridge.cli.demo.sample", "bridge.config.settings", "bridge.supervise.discovery")  # fmt: skip  # one thing, one line
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
 OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getcwd", "getpid", "register_at_fork", "strerror",
                     "urandom"}  # fmt: skip  # one thing, one line
@@ -219,7 +219,12 @@ def test_the_checker_tells_imports_for_types_and_in_functions_apart():
 
 
 def test_the_sources_are_found():
-    assert {"aolog", "aolog.format.frame", "aolog.write.writer", "bridge.engine"} <= trees().keys()
+    assert {
+        "aolog",
+        "aolog.format.frame",
+        "aolog.write.writer",
+        "bridge.deliver.at_least_once.engine",
+    } <= trees().keys()
     assert trees().keys() >= PURE
 
 
@@ -255,9 +260,9 @@ def test_the_log_knows_nothing_of_the_bridge_or_of_kafka():
 
 def test_only_what_speaks_to_a_cluster_imports_the_kafka_client():
     assert importers("confluent_kafka", run_time=False) <= {
-        "bridge.kafka", "bridge.librdkafka", "bridge.read_back", "bridge.topic_reader",
-        "bridge.transactional", "bridge.cursor_topic", "bridge.left_open", "bridge.kafka_provider",
-        "bridge.embedded", "bridge.producing", "bridge.topic_creation", "bridge.topic_settings",
+        "bridge.kafka.producer", "bridge.kafka.client", "bridge.kafka.read_back", "bridge.kafka.topic_reader",
+        "bridge.kafka.transactional_producer", "bridge.kafka.cursor_topic", "bridge.kafka.hanging_transactions", "bridge.buffer.kafka_provider",
+        "bridge.kafka.embedded", "bridge.kafka.queueing", "bridge.kafka.topic_creation", "bridge.kafka.topic_settings",
         "aolog.spark.kafka_sink",
     }  # fmt: skip  # a list
 
@@ -269,7 +274,7 @@ def test_only_the_arrow_module_imports_pyarrow():
 
 
 def test_only_the_spark_package_imports_spark_and_nothing_else_imports_that():
-    for library, others in (("pyspark", set()), ("aolog.spark", {"bridge.demo_spark"})):
+    for library, others in (("pyspark", set()), ("aolog.spark", {"bridge.cli.demo.spark"})):
         importing = importers(library, run_time=False)
         assert {m for m in importing if not is_in(m, "aolog.spark")} == others
     light = {"aolog.spark", "aolog.spark.options", "aolog.spark.planning", "aolog.spark.listing"}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bench.bridges import Destination
     from bench.cases.plan import Plan
     from bench.payloads import Proof
-    from bridge.store_forward import Mode
+    from bridge.buffer.store_forward import Mode
 
 __all__ = [
     "ASYNCHRONOUS", "BATCHES", "BUFFERED", "LOGGED", "SYNCHRONOUS", "group_of", "groups",
@@ -222,7 +222,7 @@ def _topic(to: Destination, directory: str) -> str:
 
 def _keys() -> list[bytes]:
     """One for each partition, in order."""
-    from bridge.routing import partition_of
+    from bridge.config.routing import partition_of
 
     found: dict[int, bytes] = {}
     for i in count():
@@ -236,7 +236,7 @@ def _keys() -> list[bytes]:
 def _producer(to: Destination) -> Producer:
     from confluent_kafka import Producer
 
-    from bridge.librdkafka import DEFAULTS, FIXED
+    from bridge.kafka.client import DEFAULTS, FIXED
 
     servers = to.cluster.bootstrap_servers
     return Producer({**DEFAULTS, **FIXED, "bootstrap.servers": servers, "log_level": 3})

@@ -71,7 +71,7 @@ _PRODUCE = (
     """
 import sys, threading, time
 from confluent_kafka import Producer
-from bridge.librdkafka import DEFAULTS, FIXED
+from bridge.kafka.client import DEFAULTS, FIXED
 """
     + _BEAT
     + """

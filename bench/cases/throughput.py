@@ -123,8 +123,8 @@ def _group(to: _To, length: int, records: _Records, skipped: list[Skipped]) -> G
 def _raw(name: str, to: _To, topic: str, records: _Records, every: int) -> Contender:
     from confluent_kafka import Producer
 
-    from bridge.librdkafka import BATCH_BYTES, DEFAULTS, FIXED
-    from bridge.stamp import HEADER_NAME
+    from bridge.kafka.client import BATCH_BYTES, DEFAULTS, FIXED
+    from bridge.kafka.origin import HEADER_NAME
 
     settings = {
         **DEFAULTS, **FIXED, "batch.size": BATCH_BYTES, "log_level": 3,
@@ -168,7 +168,7 @@ def _raw(name: str, to: _To, topic: str, records: _Records, every: int) -> Conte
 
 
 def _bridge(delivery: str, to: _To, topic: str, records: _Records) -> Contender:
-    from bridge.forwarder import Forwarder
+    from bridge.deliver.forwarder import Forwarder
 
     numbers = count()
 
@@ -240,8 +240,8 @@ def _contender(
 def _records(plan: Plan, length: int, directory: str) -> _Records:
     """Written to a log too."""
     import aolog
-    from bridge.routing import partition_of
-    from bridge.stamp import encode_stamp
+    from bridge.config.routing import partition_of
+    from bridge.kafka.origin import encode_stamp
 
     size = plan.size
     number = min(_RECORDS * size.records, _BYTES * size.bytes_max // length)
@@ -264,7 +264,7 @@ def _records(plan: Plan, length: int, directory: str) -> _Records:
 
 def _clusters(directory: str, *, with_kafka: bool) -> Iterator[tuple[_To, Skipped | None]]:
     """Each runs until the next is asked for; with the last of them, why there is no other."""
-    from bridge.embedded import EmbeddedBroker
+    from bridge.kafka.embedded import EmbeddedBroker
 
     missing: Skipped | None = Skipped("Apache Kafka", "not at this size")
     if with_kafka:

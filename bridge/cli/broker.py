@@ -11,7 +11,7 @@ from aolog.cli.output import one_line, out, to_stderr
 from bridge.cli.options import topic_name
 
 if TYPE_CHECKING:
-    from bridge.topic_reader import TopicReader
+    from bridge.kafka.topic_reader import TopicReader
 
 __all__ = ["broker"]
 
@@ -33,9 +33,9 @@ def broker(*, topic: str | None) -> None:
       aolog-bridge broker --topic events
       aolog-bridge run --log LOG --topic events --bootstrap-servers 127.0.0.1:PORT
     """
-    from bridge.embedded import EmbeddedBroker
-    from bridge.librdkafka import NotReachable
-    from bridge.topic_reader import TopicReader
+    from bridge.kafka.client import NotReachable
+    from bridge.kafka.embedded import EmbeddedBroker
+    from bridge.kafka.topic_reader import TopicReader
 
     with EmbeddedBroker() as running:
         if topic is not None:

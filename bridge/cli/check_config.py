@@ -9,7 +9,7 @@ import click
 from aolog.cli.output import counted, json_option, one_line, out
 
 if TYPE_CHECKING:
-    from bridge.config import Config
+    from bridge.config.models import Config
 
 __all__ = ["check_config"]
 
@@ -35,10 +35,10 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
     \b
     Exit status: 0 it is right, 2 it is not.
     """
-    from bridge.config import Config
-    from bridge.configfile import load
-    from bridge.routing import clusters_of
-    from bridge.tree import find_logs
+    from bridge.config.files import load
+    from bridge.config.models import Config
+    from bridge.config.routing import clusters_of
+    from bridge.supervise.discovery import find_logs
 
     if schema:
         out.json(Config.model_json_schema())

@@ -23,8 +23,8 @@ __all__ = ["cursors"]
 @json_option
 def cursors(log: str, *, as_json: bool) -> None:
     """Show the cursors of bridges on LOG, and what each lane holds."""
-    from bridge.lanes import LaneNotes
-    from bridge.seeking import bridge_cursors
+    from bridge.deliver.checkpoints import LaneNotes
+    from bridge.deliver.seek import bridge_cursors
 
     storage = Storage()
     with Reader(log) as reader:

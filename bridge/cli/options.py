@@ -19,9 +19,9 @@ from aolog.storage.files import Storage
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
-    from bridge.routing import Routing
-    from bridge.settings import Setting
-    from bridge.topic_creation import CreateTopics
+    from bridge.config.routing import Routing
+    from bridge.config.settings import Setting
+    from bridge.kafka.topic_creation import CreateTopics
 
 __all__ = [
     "PLACES",
@@ -64,7 +64,7 @@ def settings_of(
     """Of KEY=VALUE, for click."""
     if not pairs:
         return {}
-    from bridge.settings import settings_of_options
+    from bridge.config.settings import settings_of_options
 
     try:
         return settings_of_options(pairs)
@@ -74,7 +74,7 @@ def settings_of(
 
 def client_values(settings: dict[str, Setting]) -> dict[str, str]:
     """As the client takes them. Warns of secrets that others can read."""
-    from bridge.settings import exposures
+    from bridge.config.settings import exposures
 
     warn_of(exposures(settings))
     return {key: setting.value.get_secret_value() for key, setting in settings.items()}
@@ -90,7 +90,7 @@ def topic_name(
     _context: click.Context, _parameter: click.Parameter, name: str | None
 ) -> str | None:
     """A name that the cluster can take, for click."""
-    from bridge.routing import TOPIC_NAME
+    from bridge.config.routing import TOPIC_NAME
 
     if name is not None and re.fullmatch(TOPIC_NAME, name) is None:
         raise click.BadParameter(
@@ -149,10 +149,10 @@ def chosen(
 ) -> Chosen:
     """What options say, over a configuration if there is one. Raises UsageError,
     WrongConfiguration, and WrongSetting."""
-    from bridge.configfile import load
-    from bridge.kafka import check
-    from bridge.names import check_servers
-    from bridge.routing import Routing
+    from bridge.config.files import load
+    from bridge.config.names import check_servers
+    from bridge.config.routing import Routing
+    from bridge.kafka.producer import check
 
     if servers is not None:
         check_servers(servers)
@@ -184,7 +184,7 @@ def chosen(
 
 def _name(log: str, file: str) -> str:
     """What routes call the log: its path below the configuration's root, if it is there."""
-    from bridge.configfile import load
+    from bridge.config.files import load
 
     path = Path(log).absolute()
     with suppress(WrongConfiguration):  # it names neither a root nor logs
@@ -203,7 +203,7 @@ def address_of(
     path: str, text: str, *, cursor: str, servers: str | None, settings: dict[str, str]
 ) -> int:
     """The address that a user means. Raises UsageError."""
-    from bridge.seeking import address_in_kafka, place
+    from bridge.deliver.seek import address_in_kafka, place
 
     kind, colon, rest = text.partition(":")
     if colon and kind == "cursor":

@@ -29,11 +29,11 @@ from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
-    from bridge.engine import Poison
-    from bridge.forwarder import Forwarder
-    from bridge.settings import Setting
-    from bridge.status import Status
-    from bridge.topic_creation import CreateTopics
+    from bridge.config.settings import Setting
+    from bridge.deliver.at_least_once.engine import Poison
+    from bridge.deliver.forwarder import Forwarder
+    from bridge.deliver.status import Status
+    from bridge.kafka.topic_creation import CreateTopics
 
 __all__ = ["replay"]
 
@@ -106,7 +106,7 @@ def replay(
     itself sends what follows.
     Dead letters that are acknowledged are not sent by the next replay.
     """
-    from bridge import replaying
+    from bridge.deliver import replay
 
     if dead == (begin is not None or end is not None) or (begin is None) != (end is None):
         raise UsageError("give --from and --to, or --dead-letter")
@@ -130,12 +130,12 @@ def replay(
         if dry_run:
             _tell_dead_letters(log, cursor, as_json=as_json)
             return
-        letters = replaying.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
+        letters = replay.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
         try:
             status = _run(letters, as_json=as_json)
         except OtherCluster:  # earlier ones were sent to another
-            replaying.to_another_cluster(log, cursor)
-            letters = replaying.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
+            replay.to_another_cluster(log, cursor)
+            letters = replay.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
             status = _run(letters, as_json=as_json)
         what = counted(status.acknowledged, "dead letter", ",")
         _tell_sent(status, what, "", letters.acknowledged_by_topic, as_json=as_json)
@@ -148,15 +148,15 @@ def replay(
         for text in (begin, end)
     )
     if dry_run:
-        routing = replaying.route(topic, to_use.routing)
-        topics = replaying.count_by_topic(log, first, behind, routing)
+        routing = replay.route(topic, to_use.routing)
+        topics = replay.count_by_topic(log, first, behind, routing)
         _tell_range(first, behind, topics, as_json=as_json)
         return
-    again = replaying.replay_range(
+    again = replay.replay_range(
         log, first, behind, topic=topic, routing=to_use.routing, poison=poison, **options
     )
     status = _run(again, as_json=as_json)
-    replaying.finished(log)
+    replay.finished(log)
     where = f", from address {first} to {behind}"
     what = counted(status.acknowledged, "record", ",")
     sent = again.acknowledged_by_topic
@@ -196,10 +196,10 @@ def _tell_range(begin: int, end: int, topics: dict[str, int], *, as_json: bool) 
 
 
 def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
-    from bridge.dead_letter import read_dead_letter
-    from bridge.lane import NO_PARTITION
-    from bridge.names import REPLAY
-    from bridge.replaying import dead_letters_of
+    from bridge.config.names import REPLAY
+    from bridge.deliver.at_least_once.partition_state import NO_PARTITION
+    from bridge.deliver.dead_letter import read_dead_letter
+    from bridge.deliver.replay import dead_letters_of
 
     path = dead_letters_of(log, cursor)
     names = [each.name for each in aolog.cursors(path)]
@@ -236,7 +236,7 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
 
 def _run(forwarder: Forwarder, *, as_json: bool) -> Status:
     from bridge.cli.report import reporter
-    from bridge.loglines import set_up
+    from bridge.operate.log_lines import set_up
 
     set_up(as_json=as_json, quiet=True)
     signals = on_signals(forwarder.stop)

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from aolog.cli.output import OutputClosed, OutputFailed, counted, one_line, out
-from bridge.overview import Overview, state_of
-from bridge.status import pending
+from bridge.deliver.status import pending
+from bridge.operate.status import Overview, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridge.status import Status
+    from bridge.deliver.status import Status
 
 __all__ = ["reporter"]
 

@@ -14,7 +14,7 @@ from aolog.cli.output import counted
 from bridge.cli.broker import broker
 from bridge.cli.check_config import check_config
 from bridge.cli.cursors import cursors
-from bridge.cli.demo import demo
+from bridge.cli.demo.command import demo
 from bridge.cli.replay import replay
 from bridge.cli.run import run
 from bridge.cli.seek import seek

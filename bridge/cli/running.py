@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from bridge.config import Config
+    from bridge.config.models import Config
 
 __all__ = ["INTERRUPTED", "on_signals", "run_many", "run_one"]
 
@@ -25,12 +25,12 @@ INTERRUPTED = 128  # and the signal's number: an exit status, as of other progra
 def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, verbose: bool) -> None:
     """Forwards a log in this thread. given: options that were given, by name."""
     from bridge.cli.report import reporter
-    from bridge.forwarder import OPTIONS, Forwarder
-    from bridge.kafka import check
-    from bridge.loglines import set_up
-    from bridge.names import check_cursor, check_servers
-    from bridge.one import One
-    from bridge.pace import Pace
+    from bridge.config.names import check_cursor, check_servers
+    from bridge.deliver.forwarder import OPTIONS, Forwarder
+    from bridge.deliver.rate_limit import Pace
+    from bridge.kafka.producer import check
+    from bridge.operate.log_lines import set_up
+    from bridge.supervise.one import One
 
     set_up(as_json=given.get("log_format") == "json", verbose=verbose)
     settings, cursor = client_values(given.get("settings", {})), given.get("cursor", _CURSOR)
@@ -59,7 +59,7 @@ def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, ver
     with ExitStack() as stack:
         report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=forwarder.stop))
         if "http" in given:
-            from bridge.web import serving
+            from bridge.operate.web import serving
 
             stack.enter_context(serving(given["http"], one.look))
         status = forwarder.run(one.through(report), every_s=given.get("status_seconds", 1.0))
@@ -74,9 +74,9 @@ def run_many(
 ) -> None:
     """Forwards the logs of a configuration, or of options alone, and ends the process."""
     from bridge.cli.report import reporter
-    from bridge.configfile import load
-    from bridge.loglines import set_up
-    from bridge.supervisor import Supervisor
+    from bridge.config.files import load
+    from bridge.operate.log_lines import set_up
+    from bridge.supervise.supervisor import Supervisor
 
     over = {_KEYS.get(name, name): value for name, value in given.items()}
 
@@ -93,7 +93,7 @@ def run_many(
     with ExitStack() as stack:
         report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=supervisor.stop))
         if config.http is not None:
-            from bridge.web import serving
+            from bridge.operate.web import serving
 
             stack.enter_context(serving(config.http, supervisor.look, supervisor.waits))
         status = supervisor.run(report, every_s=config.status_seconds)
@@ -110,7 +110,7 @@ def _telling_a_tree(path: str) -> Iterator[None]:
     try:
         yield
     except NotALog:
-        from bridge.tree import find_logs
+        from bridge.supervise.discovery import find_logs
 
         if below := find_logs(path):
             raise NotALog(

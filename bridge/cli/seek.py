@@ -18,8 +18,8 @@ from bridge.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from bridge.seeking import Moved
-    from bridge.settings import Setting
+    from bridge.config.settings import Setting
+    from bridge.deliver.seek import Moved
 
 __all__ = ["seek"]
 
@@ -73,7 +73,7 @@ def seek(
     cursor has passed would be missing there. --forget-cluster is for a bridge that moves to
     another on purpose, or a cluster that was made anew.
     """
-    from bridge import seeking
+    from bridge.deliver import seek
 
     if to is None and not forget_cluster:
         raise click.UsageError("say where it goes on: --to PLACE")
@@ -93,7 +93,7 @@ def seek(
         address = address_of(
             log, to, cursor=cursor, servers=to_use.servers, settings=to_use.settings
         )
-    moved = seeking.seek(
+    moved = seek.seek(
         log,
         address,
         cursor=cursor,

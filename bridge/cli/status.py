@@ -14,8 +14,8 @@ from aolog.cli.holder import Holders, require_log
 from aolog.cli.output import counted, human_bytes, human_seconds, json_option, out, table
 from aolog.cli.positions import Standing, standing
 from aolog.errors import NoSuchCursor, NotALog
+from bridge.deliver.status import pending
 from bridge.errors import NotRunning
-from bridge.status import pending
 
 __all__ = ["status"]
 
@@ -56,7 +56,7 @@ def status(
     if sum(given is not None for given in (http, file, path, root)) != 1:
         raise click.UsageError("name one of --http, --config, --log and --root")
     if file is not None:
-        from bridge.configfile import load
+        from bridge.config.files import load
 
         config = load(file)
         if config.http is None:
@@ -71,7 +71,7 @@ def status(
 
 
 def _ask(where: str) -> dict[str, Any]:
-    from bridge.web import address_of
+    from bridge.operate.web import address_of
 
     connection = http.client.HTTPConnection(*address_of(where), timeout=_ANSWER_S)
     try:
@@ -95,7 +95,7 @@ def _ask(where: str) -> dict[str, Any]:
 
 
 def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any]:
-    from bridge.tree import find_logs, missing
+    from bridge.supervise.discovery import find_logs, missing
 
     if root is not None and (why := missing(root)) is not None:
         raise NotALog(why, hint="name the directory of a tree of logs", path=root)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from aolog import Reader, Writer
-from bridge.cursor_record import CursorName
+from bridge.kafka.cursor_record import CursorName
 from tests.bridge.conftest import SOON_S, Message, Process, consume, message_of
 
 if TYPE_CHECKING:

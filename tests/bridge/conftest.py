@@ -22,14 +22,17 @@ from confluent_kafka import Consumer, TopicPartition
 from aolog import Reader, Record, Retention, Writer
 from aolog.log.cursor_file import read_position
 from aolog.storage.files import Storage
-from bridge import arrivals, kafka, provider, read_back
-from bridge.embedded import EmbeddedBroker
-from bridge.forwarder import Forwarder
-from bridge.lanes import notes_path
-from bridge.notes_file import NotesFile
-from bridge.provider import MemoryProvider
-from bridge.source import Source
-from bridge.status import Status
+from bridge.buffer import provider
+from bridge.buffer.provider import MemoryProvider
+from bridge.deliver.at_least_once import arrivals
+from bridge.deliver.checkpoint_file import NotesFile
+from bridge.deliver.checkpoints import notes_path
+from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.log_source import Source
+from bridge.deliver.status import Status
+from bridge.kafka import producer as kafka
+from bridge.kafka import read_back
+from bridge.kafka.embedded import EmbeddedBroker
 
 if TYPE_CHECKING:
     from tests.kafka.server import KafkaServer
@@ -42,7 +45,7 @@ SOON_S = 60.0
 
 
 class Message(NamedTuple):
-    """What a consumer got. The stamp is taken apart here by the table in bridge/stamp.py, not by
+    """What a consumer got. The stamp is taken apart here by the table in bridge/kafka/origin.py, not by
     its code."""
 
     topic: str
@@ -195,7 +198,7 @@ class Limited(MemoryProvider):
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """The client's own words on each refused connection would fill pages."""
-    logger = logging.getLogger("bridge.librdkafka")
+    logger = logging.getLogger("bridge.kafka.client")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     yield

@@ -39,7 +39,7 @@ from aolog.publish.publication import check_free, publish
 from aolog.storage.files import Storage
 from aolog.storage.system import REAL, RealSystem
 from aolog.testing import Fault, Killed, SimulatedSystem
-from bridge.tree import Tree, find_logs, growth, is_gone
+from bridge.supervise.discovery import Tree, find_logs, growth, is_gone
 from tests.aolog.conftest import SOON_S
 from tests.publish.job import (
     FIRST,

@@ -22,9 +22,9 @@ from aolog.spark.kafka_sink import JobFailed, KafkaTarget
 from aolog.spark.pipeline import main
 from aolog.spark.session import _ours, in_our_words
 from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
-from bridge.embedded import EmbeddedBroker
-from bridge.stamp import decode_stamp
-from bridge.topic_reader import TopicReader
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.origin import decode_stamp
+from bridge.kafka.topic_reader import TopicReader
 
 pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
 

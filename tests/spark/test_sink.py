@@ -18,7 +18,7 @@ import aolog
 from aolog.log.directory import MANIFEST_NAME
 from aolog.log.manifest import read_manifest
 from aolog.storage.files import Storage
-from bridge.tree import find_logs
+from bridge.supervise.discovery import find_logs
 from tests.aolog.conftest import small_disk
 
 __all__ = ["small_disk"]

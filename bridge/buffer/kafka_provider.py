@@ -1,0 +1,285 @@
+"""Kafka as a Buffer's provider. Java's partitions for keys; no key: one partition a topic.
+
+The client itself gives up no message: behind one that it gave up it would go on with those that it
+has, and they would overtake what is sent again. So time is kept here, and where one has taken too
+long, its producer ends with all that it holds, and another one sends that again, in order.
+"""
+
+from __future__ import annotations
+
+import time
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from aolog.errors import UsageError
+from bridge.buffer.provider import Message, Rejected
+from bridge.config.routing import partition_of
+from bridge.kafka.client import (
+    ALL_DOWN,
+    ANSWER_S,
+    CLIENT_LOG,
+    DEFAULTS,
+    FIXED,
+    NotReachable,
+    away,
+    let_go,
+    words,
+)
+from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.producer import check
+from bridge.kafka.topic_creation import TopicCreation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bridge.kafka.topic_creation import CreateTopics
+
+__all__ = ["KafkaProvider"]
+
+_POLL_S = 0.05
+_UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
+
+
+class KafkaProvider:
+    """Sends to a cluster with an idempotent producer.
+
+    settings: librdkafka's. create_topics: "auto": a topic that is missing is created where the
+    cluster allows it, with the cluster's own defaults, and that is logged; "never": it is waited
+    for. delivery_s: how long a message may take. Where one takes longer, it and
+    all that is under way with it count as not delivered. What the cluster took of that without
+    saying so, or still takes from a connection that was given up, is there twice once it is sent
+    again: a stretch is repeated, but nothing arrives for the first time before what it follows.
+    Raises WrongSetting, and UsageError for a time that is none; connects to nothing before `open`.
+    """
+
+    retry_wait_s = 0.2
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: dict[str, str] | None = None,
+        *,
+        delivery_s: float = 10.0,
+        create_topics: CreateTopics = "auto",
+    ) -> None:
+        check(settings or {})
+        if not 0 < delivery_s < inf:
+            raise UsageError(f"delivery_s={delivery_s!r}", hint="use a positive number of seconds")
+        self._creation = TopicCreation(
+            {**(settings or {}), "bootstrap.servers": bootstrap_servers}, create_topics
+        )
+        self._settings: dict[str, Any] = {
+            **DEFAULTS,
+            **(settings or {}),
+            **FIXED,
+            "bootstrap.servers": bootstrap_servers,
+            "error_cb": self._on_error,
+        }
+        self._delivery_s = delivery_s
+        self.name = f"Kafka at {bootstrap_servers}"
+        self._producer: Producer | None = None
+        self._partitions: dict[str, tuple[bytes, int]] = {}
+        # Of each message since the last flush. None: delivered. A number: nothing is known of it
+        # yet, and then it was queued.
+        self._outcomes: list[KafkaError | float | None] = []
+        self._messages: list[Message] = []
+        self._open = 0  # of how many nothing is known
+        self._late_s = inf  # no message is late before
+        self._failed: str | None = None  # the first that was not delivered, until `flush` tells
+        # Hashes. Refused in a request with others, so nobody knows which one: sent alone.
+        self._suspects: set[int] = set()
+        self._last_error = "no answer"
+
+    def _on_error(self, error: KafkaError) -> None:
+        # How many are down says less than why one is; one that is let go says that it was purged.
+        if error.code() != ALL_DOWN and self._producer is not None:
+            self._last_error = away(error.str(), self._settings["bootstrap.servers"])
+
+    def open(self) -> None:
+        """Makes a producer. Raises NotReachable if the cluster does not answer."""
+        producer = self._make()
+        try:
+            producer.list_topics(timeout=ANSWER_S)
+        except KafkaException as error:
+            producer.poll(0)  # the client's own words come with its callbacks
+            raise NotReachable(f"{words(error)} ({self._last_error})") from None
+
+    def _make(self) -> Producer:
+        self._producer = Producer(self._settings, logger=CLIENT_LOG)
+        return self._producer
+
+    def _let_go(self) -> None:
+        """Ends the producer. Of what it holds nothing is sent from now on, but what is on the wire."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            let_go(producer)
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def send(self, message: Message) -> None:
+        """Queues a message. Raises Rejected, NotReachable, KafkaException."""
+        self._check()
+        if self._suspects and hash(message) in self._suspects:
+            self._send_alone(message)
+        else:
+            self._queue(message)
+
+    def _send_alone(self, message: Message) -> None:
+        """Waits for what becomes of a suspect."""
+        self._wait()
+        self._check()
+        self._queue(message)
+        self._wait()
+        error = self._outcomes[-1]
+        if isinstance(error, KafkaError):
+            del self._outcomes[-1], self._messages[-1]
+            if kind_of(error.name()) is Kind.POISON:
+                self._suspects.discard(hash(message))
+                self._let_go()  # it was fatal
+                self._failed = None  # and it was alone
+                raise Rejected(_said(error))
+        self._check()  # a suspect still
+        self._suspects.discard(hash(message))
+
+    def _check(self) -> None:
+        """Raises NotReachable where a message was not delivered: what follows would overtake it."""
+        if self._failed is not None:
+            raise NotReachable(self._failed)
+
+    def _queue(self, message: Message) -> None:
+        producer, topic = self._producer, message.topic
+        if producer is None:  # the last one was let go
+            producer = self._make()
+        source, partitions = self._partitions.get(topic) or self._find(producer, topic)
+        partition = partition_of(message.key, source, partitions)
+        outcomes, position = self._outcomes, len(self._outcomes)
+
+        def done(error: KafkaError | None, _message: object) -> None:
+            outcomes[position] = error
+            self._open -= 1
+            if error is not None and self._failed is None:
+                self._failed = _said(error)
+
+        self._produce(producer, message, partition, done)
+        now_s = time.monotonic()
+        outcomes.append(now_s)
+        self._messages.append(message)
+        self._open += 1
+        if self._open == 1:
+            self._late_s = now_s + self._delivery_s
+        elif now_s >= self._late_s:
+            self._poll()
+
+    def _find(self, producer: Producer, topic: str) -> tuple[bytes, int]:
+        """The topic's own 16 bytes, and how many partitions it has."""
+        try:
+            found = producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
+        except KafkaException as error:
+            raise NotReachable(words(error)) from None
+        if found.error is not None and kind_of(found.error.name()) is Kind.POISON:
+            raise Rejected(f"{topic!r} is no name for a topic")
+        if found.error is not None and kind_of(found.error.name()) is Kind.TOPIC_MISSING:
+            self._creation.missing(topic)
+            raise NotReachable(self._creation.reason(topic))
+        if found.error is not None:
+            raise NotReachable(f"topic {topic!r}: {found.error.str()}")
+        self._creation.found(topic, found)
+        known = xxhash.xxh3_128_digest(topic.encode()), len(found.partitions)
+        self._partitions[topic] = known
+        return known
+
+    def _produce(
+        self,
+        producer: Producer,
+        message: Message,
+        partition: int,
+        done: Callable[[KafkaError | None, object], None],
+    ) -> None:
+        """Into the client's queue, once there is room. Raises Rejected, and NotReachable where
+        the wait for it shows that another failed; KafkaException may be of other messages."""
+        headers: Any = list(message.headers)
+        while True:
+            try:
+                producer.produce(
+                    message.topic, message.value, message.key, partition, done, None,
+                    max(1, message.timestamp_us // 1_000), headers,
+                )  # fmt: skip  # as the client names them
+            except BufferError:
+                self._poll()
+                self._check()
+            except KafkaException as error:
+                if kind_of(error.args[0].name()) is Kind.POISON:
+                    raise Rejected(words(error)) from None
+                raise
+            else:
+                return
+
+    # --- outcomes -----------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        """Takes outcomes. Behind one that failed nothing more is to be sent; gives up after a fatal
+        error, and where one is late."""
+        producer = self._producer
+        assert producer is not None
+        try:
+            producer.poll(_POLL_S)
+        except KafkaException as error:
+            self._give_up(words(error))
+        else:
+            if self._failed is not None:
+                producer.purge(in_flight=False)
+            if time.monotonic() >= self._late_s and self._is_late():
+                self._give_up(f"no answer within {self._delivery_s:g} s")
+
+    def _is_late(self) -> bool:
+        """Whether the oldest of which nothing is known has taken too long. Notes when it will
+        have."""
+        times = (outcome for outcome in self._outcomes if isinstance(outcome, float))
+        self._late_s = next(times, inf) + self._delivery_s
+        return time.monotonic() >= self._late_s
+
+    def _give_up(self, why: str) -> None:
+        """What is not known to be delivered counts as not, and its producer sends nothing more."""
+        self._failed = self._failed or why
+        self._let_go()
+        self._outcomes = [_UNKNOWN if isinstance(each, float) else each for each in self._outcomes]
+        self._open = 0
+
+    def _wait(self) -> None:
+        """Until every outcome is known, which takes `delivery_s` at most, and a little."""
+        while self._open:
+            self._poll()
+
+    def flush(self) -> Mapping[int, str]:
+        """Which were not delivered, and why. Behind these another producer sends."""
+        self._wait()
+        outcomes, messages, why = self._outcomes, self._messages, self._failed
+        failed = {i: each for i, each in enumerate(outcomes) if isinstance(each, KafkaError)}
+        refused = {
+            hash(messages[i]) for i, error in failed.items() if kind_of(error.name()) is Kind.POISON
+        }
+        if refused:  # those before them may never come again
+            self._suspects = refused
+        if why is not None:
+            self._let_go()
+        self._forget()
+        return {
+            i: why if why and kind_of(e.name()) is Kind.CONSEQUENCE else _said(e)
+            for i, e in failed.items()
+        }
+
+    def close(self) -> None:
+        """Ends the producer, and forgets everything that it has not delivered."""
+        self._let_go()
+        self._partitions.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._outcomes, self._messages, self._open, self._failed = [], [], 0, None
+
+
+def _said(error: KafkaError) -> str:
+    return f"{error.name()}: {error.str()}"

@@ -1,0 +1,54 @@
+"""Messages that a Buffer's destination will never take, in a dead-letter log.
+
+It is as the bridge's own (see dead_letter), and `aolog-bridge replay PATH --dead-letter` sends
+it again. A message comes from no log, so of its origin only the timestamp is said.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from aolog import Record
+from bridge.deliver.at_least_once.partition_state import NO_PARTITION, Refusal
+from bridge.deliver.dead_letter import DeadLetterLog
+from bridge.kafka.origin import encode_stamp
+
+if TYPE_CHECKING:
+    from aolog.storage.files import Storage
+    from bridge.buffer.provider import Message
+
+__all__ = ["RejectedMessages"]
+
+_NO_LOG = bytes(16)
+_CODE = re.compile(r"_?[A-Z][A-Z0-9_]+(?=:)")  # Kafka's name of an error, before its words
+
+
+class RejectedMessages:
+    """For one Buffer; one thread. Opens the log. Raises what Writer raises."""
+
+    def __init__(self, path: str, storage: Storage, mode: int) -> None:
+        self._log = DeadLetterLog(path, storage, mode)
+        self._appended: Message | None = None  # and perhaps not durable
+        self._log.open()
+
+    def take(self, message: Message, why: str) -> None:
+        """Durable on return; where it raises it can be called again."""
+        if message != self._appended:
+            record = Record(
+                0, message.timestamp_us, message.key, message.value, message.headers, message.topic
+            )
+            said = _CODE.match(why)
+            self._log.append(
+                record,
+                (message.topic, NO_PARTITION),
+                Refusal(why, said[0] if said else "REJECTED"),
+                encode_stamp(_NO_LOG, 0, 0, message.timestamp_us),
+            )
+            self._appended = message
+        self._log.sync()
+        self._appended = None
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._log.close()

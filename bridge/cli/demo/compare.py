@@ -1,0 +1,104 @@
+"""Comparing what arrived with what was appended, as both go on. Pure.
+
+Records of the log come in order, messages in the order of their partitions. A record is matched
+with the head of whichever partition bears its address. A head that bears an address already
+passed was delivered twice; a record that every partition has passed is missing. Memory holds
+only what has arrived and is not matched yet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from bridge.kafka.origin import HEADER_NAME, decode_stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aolog import Record
+    from bridge.kafka.topic_reader import Arrived
+
+__all__ = ["Comparison"]
+
+
+class Comparison:
+    """Counts of what matched and what did not. bytes: of matched values."""
+
+    def __init__(self, partitions: int) -> None:
+        self.matched = 0
+        self.bytes = 0
+        self.repeated = 0
+        self.altered = 0
+        self.disordered = 0
+        self.strangers = 0
+        self.missing = 0
+        self._waiting: deque[Record] = deque()
+        self._heads: list[deque[tuple[int, Arrived]]] = [deque() for _ in range(partitions)]
+        self._last_seen = [-1] * partitions
+
+    @property
+    def unmatched(self) -> int:
+        """Records whose message has not come yet."""
+        return len(self._waiting)
+
+    @property
+    def clean(self) -> bool:
+        """Nothing is wrong so far."""
+        return not (
+            self.repeated or self.altered or self.disordered or self.strangers or self.missing
+        )
+
+    def appended(self, records: Iterable[Record]) -> None:
+        """The log's next records."""
+        self._waiting.extend(records)
+
+    def arrived(self, messages: Iterable[Arrived]) -> None:
+        """Messages that were consumed."""
+        for message in messages:
+            stamp = decode_stamp(message.headers)
+            if stamp is None:
+                self.strangers += 1
+            elif stamp.address == self._last_seen[message.partition]:
+                self.repeated += 1
+            else:
+                if stamp.address < self._last_seen[message.partition]:
+                    self.disordered += 1
+                self._last_seen[message.partition] = stamp.address
+                self._heads[message.partition].append((stamp.address, message))
+
+    def match(self, *, final: bool = False) -> None:
+        """Matches what can be matched. final: nothing more will arrive."""
+        waiting, heads = self._waiting, self._heads
+        while waiting:
+            record = waiting[0]
+            for head in heads:
+                while head and head[0][0] < record.address:
+                    head.popleft()
+                    self.repeated += 1
+                if head and head[0][0] == record.address:
+                    self._compare(record, head.popleft()[1])
+                    break
+            else:
+                if not final and not all(heads):
+                    return
+                self.missing += 1
+            waiting.popleft()
+        if final:
+            self.repeated += sum(map(len, heads))
+
+    def _compare(self, record: Record, message: Arrived) -> None:
+        stamp = decode_stamp(message.headers)
+        headers = [pair for pair in message.headers if pair[0] != HEADER_NAME]
+        same = (
+            message.value == record.value
+            and message.key == record.key
+            and tuple(headers) == record.headers
+            and stamp is not None
+            and stamp.timestamp_us == record.timestamp
+            and record.timestamp is not None
+            and message.timestamp_ms == record.timestamp // 1000
+        )
+        self.matched += 1
+        self.bytes += len(record.value or b"")
+        self.altered += not same

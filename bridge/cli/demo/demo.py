@@ -1,0 +1,436 @@
+"""The demo: the whole path on real input, with everything that it needs in this package.
+
+    lines ► Writer ► log ► (process) bridge run ► embedded broker ► consumer ► comparison
+                      └──────────────────────────────────────────────────────────►
+
+Once the broker is taken away and brought back while records go on being appended, once the
+forwarding process is killed with records under way and started again. The broker keeps only 5 MiB a partition, so the consumer
+reads along, and the appender stays a window ahead of it and no more: input of any size works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from aolog import Reader, Writer
+from aolog.errors import AologError, UsageError
+from aolog.notices import one_line, to_json
+from bridge.cli.demo.compare import Comparison
+from bridge.cli.demo.sample import Sample, choose
+from bridge.cli.demo.spark import run_spark_stage
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.topic_reader import TopicReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bridge.cli.demo.spark import SparkStage
+
+__all__ = ["Result", "run_demo"]
+
+TOPIC = "demo"
+PARTITIONS = 4
+WINDOW_BYTES = 4 << 20  # below what one partition keeps, wherever the lines go
+RECORD_OVERHEAD_BYTES = 128  # of a message beside its value: key, stamp, framing
+OUTAGE_AT, KILL_AT = 0.35, 0.6  # of the records read back
+OUTAGE_S = 3.0
+DOWN_FOR_GOOD_S = 60.0  # without any progress for so long the demo gives up
+IN_BETWEEN = (0.2, 0.8)
+
+
+class Result(NamedTuple):
+    """What the demo's table shows. outage_at, kill_at: fraction acknowledged at that moment."""
+
+    input: str
+    records: int
+    bytes: int
+    seconds: float
+    records_per_s: float
+    outage_s: float
+    outage_at: float
+    outage_pending: int
+    kill_at: float
+    kill_pending: int
+    lost: int
+    repeated: int
+    disordered: int
+    altered: int
+    log: str | None
+
+    @property
+    def ok(self) -> bool:
+        """Nothing missing, repeated, out of order or changed, and both faults happened midway."""
+        low, high = IN_BETWEEN
+        midway = low <= self.outage_at <= high and low <= self.kill_at <= high
+        return midway and not (self.lost or self.repeated or self.disordered or self.altered)
+
+
+class _Console(Console):
+    """One whose output nobody reads any more ends the demo as that ends any other command."""
+
+    def on_broken_pipe(self) -> None:
+        """In place of rich's, which ends the process with status 1."""
+        raise BrokenPipeError
+
+
+class _Stalled(AologError):
+    """Nothing moves any more."""
+
+    code = "stalled"
+
+
+class _Forwarding:
+    """The forwarding process, and what it says of itself."""
+
+    def __init__(self, log: str, bootstrap_servers: str) -> None:
+        self._command = [
+            sys.executable, "-m", "bridge", "run", "--log", log, "--topic", TOPIC,
+            "--bootstrap-servers", bootstrap_servers, "--json", "--status-seconds", "0.1",
+        ]  # fmt: skip  # a command line
+        self.state = "starting"
+        self.pending = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._errors: IO[str] | None = None
+
+    def start(self) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed in `end`
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue
+                self.state, self.pending = said["state"], said["lag_records"] or 0
+
+    def check(self) -> None:
+        """Raises if the process ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            assert self._errors is not None
+            self._errors.seek(0)
+            said = self._errors.read().strip().splitlines()
+            raise AologError(
+                f"the forwarding process ended with {self._process.returncode}: "
+                f"{said[-1] if said else 'it said nothing'}"
+            )
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self.end()
+        self.state = "killed"
+
+    def end(self) -> None:
+        """Stops it, politely if it still runs."""
+        process, self._process = self._process, None
+        if process is not None:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+
+
+class _Appender(threading.Thread):
+    """Appends the sample, never more than a window ahead of what was read back."""
+
+    def __init__(self, writer: Writer, sample: Sample, window: int) -> None:
+        super().__init__(name="demo-appender", daemon=True)
+        self._writer = writer
+        self._sample = sample
+        self._window = window
+        self.records = 0
+        self.bytes = 0
+        self.read_back_bytes = 0
+        self.read_back_records = 0
+        self.paused = threading.Event()
+        self.stopped = False
+        self.done = False
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for line in self._sample.lines():
+                while self.paused.is_set() or self._ahead() > self._window:
+                    self._writer.flush()
+                    time.sleep(0.002)
+                    if self.stopped:
+                        return
+                self._writer.append(line.value, key=line.key)
+                self.records += 1
+                self.bytes += len(line.value)
+            self._writer.sync()
+        except BaseException as error:  # noqa: BLE001 -- told to the demo's own thread
+            self.error = error
+        finally:
+            self.done = True
+
+    def _ahead(self) -> int:
+        overhead = (self.records - self.read_back_records) * RECORD_OVERHEAD_BYTES
+        return self.bytes - self.read_back_bytes + overhead
+
+
+class _Demo:
+    """One run."""
+
+    def __init__(self, sample: Sample, log: str, console: Console) -> None:
+        self.sample = sample
+        self.log = log
+        self.console = console
+        self.outage_at = self.kill_at = 0.0
+        self.outage_s = 0.0
+        self.outage_pending = self.kill_pending = 0
+
+    def run(self) -> Result:
+        sample = self.sample
+        average = sample.bytes * sample.times / sample.records + RECORD_OVERHEAD_BYTES
+        window = int(min(WINDOW_BYTES, sample.records * average / 20))
+        begun_s = time.monotonic()
+        with ExitStack() as stack:
+            broker = stack.enter_context(EmbeddedBroker())
+            broker.create_topic(TOPIC, PARTITIONS)
+            writer = stack.enter_context(Writer(self.log, flush_seconds=0.05))
+            self.reader = stack.enter_context(Reader(self.log))
+            self.consumer = TopicReader(broker.bootstrap_servers, TOPIC, PARTITIONS)
+            stack.callback(self.consumer.close)
+            self.forwarding = _Forwarding(self.log, broker.bootstrap_servers)
+            stack.callback(self.forwarding.end)
+            self.comparison = Comparison(PARTITIONS)
+            self.appender = _Appender(writer, sample, window)
+            self.progress = stack.enter_context(self._progress())
+            self.bars = [
+                self.progress.add_task(name, total=sample.records, said="")
+                for name in ("appended", "acknowledged, read back and compared")
+            ]
+            self.forwarding.start()
+            self.appender.start()
+            stack.callback(self._stop_appender)
+            self._until(lambda: self._fraction() >= OUTAGE_AT)
+            self._outage(broker)
+            self._until(lambda: self._fraction() >= KILL_AT)
+            self._kill()
+            with contextlib.suppress(_Stalled):  # then something is missing: the table says what
+                self._until(lambda: self.appender.done and self._settled())
+            self.comparison.match(final=True)
+            self._show()
+        compared = self.comparison
+        seconds = time.monotonic() - begun_s
+        return Result(
+            input=f"{sample.what}, {sample.times} times" if sample.times > 1 else sample.what,
+            records=self.appender.records,
+            bytes=self.appender.bytes,
+            seconds=round(seconds, 1),
+            records_per_s=round(self.appender.records / seconds),
+            outage_s=round(self.outage_s, 1),
+            outage_at=round(self.outage_at, 3),
+            outage_pending=self.outage_pending,
+            kill_at=round(self.kill_at, 3),
+            kill_pending=self.kill_pending,
+            lost=compared.missing,
+            repeated=compared.repeated,
+            disordered=compared.disordered + compared.strangers,
+            altered=compared.altered,
+            log=None,
+        )
+
+    # --- the two faults -----------------------------------------------------------------------
+
+    def _outage(self, broker: EmbeddedBroker) -> None:
+        # The embedded broker, unlike Kafka, does not recognise a request that is repeated after
+        # its answer was lost: so it goes down between requests. What piles up meanwhile waits.
+        self.appender.paused.set()
+        self._until(self._settled)
+        self.outage_at = self._fraction()
+        broker.set_down()
+        down_s = time.monotonic()
+        self.appender.paused.clear()
+        self._say(f"broker down at {self.outage_at:.0%} acknowledged: records wait in the log")
+        self._until(lambda: time.monotonic() - down_s >= OUTAGE_S, progress=False)
+        self.outage_pending = self.appender.records - self.comparison.matched
+        broker.set_up()
+        before = self.comparison.matched
+        self._until(lambda: self.comparison.matched > before)
+        self.outage_s = time.monotonic() - down_s
+        self._say(
+            f"broker back: {self.outage_pending:,} records had waited, delivery goes on "
+            f"{self.outage_s:.1f} s after it went"
+        )
+
+    def _kill(self) -> None:
+        self.kill_at = self._fraction()
+        self.kill_pending = self.appender.records - self.comparison.matched
+        self.forwarding.kill()
+        self._say(f"forwarding process killed (SIGKILL) at {self.kill_at:.0%} acknowledged")
+        self.forwarding.start()
+        before = self.comparison.matched
+        self._until(lambda: self.comparison.matched > before)
+        self._say("and started again: it reads back what arrived, and sends the rest")
+
+    # --- going on -----------------------------------------------------------------------------
+
+    def _fraction(self) -> float:
+        return self.comparison.matched / self.sample.records
+
+    def _settled(self) -> bool:
+        return self.comparison.matched + self.comparison.missing >= self.appender.records
+
+    def _until(self, reached: Callable[[], bool], *, progress: bool = True) -> None:
+        """Consumes and compares until something is so. Raises if nothing moves for a minute."""
+        last_s, last = time.monotonic(), -1
+        while not reached():
+            self._step()
+            now = self.comparison.matched + self.appender.records
+            if now != last:
+                last_s, last = time.monotonic(), now
+            elif progress and time.monotonic() - last_s > DOWN_FOR_GOOD_S:
+                raise _Stalled(f"nothing moved for {DOWN_FOR_GOOD_S:.0f} s")
+
+    def _step(self) -> None:
+        compared, appender = self.comparison, self.appender
+        compared.arrived(self.consumer.poll(0.02))
+        while (batch := self.reader.read_batch(1 << 20)) is not None:
+            compared.appended(batch)
+        compared.match()
+        appender.read_back_bytes = compared.bytes
+        appender.read_back_records = compared.matched
+        self.forwarding.check()
+        if appender.error is not None:
+            raise appender.error
+        self._show()
+
+    def _stop_appender(self) -> None:
+        self.appender.stopped = True
+        self.appender.join(10)
+
+    # --- showing ------------------------------------------------------------------------------
+
+    def _progress(self) -> Progress:
+        return Progress(
+            TextColumn("{task.description:>36}"),
+            BarColumn(),
+            TextColumn("{task.completed:>11,.0f} {task.fields[said]}"),
+            TimeElapsedColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+
+    def _show(self) -> None:
+        waiting = self.appender.records - self.comparison.matched
+        for bar, done, said in zip(
+            self.bars,
+            (self.appender.records, self.comparison.matched),
+            (f"{waiting:,} pending", self.forwarding.state),
+            strict=True,
+        ):
+            self.progress.update(TaskID(bar), completed=done, said=said)
+
+    def _say(self, words: str) -> None:
+        self.progress.console.print(
+            f"[dim]{self._fraction():>4.0%}[/] {words}", highlight=False, soft_wrap=True
+        )
+
+
+def _table(result: Result, stage: SparkStage | None) -> Table:
+    table = Table(title="bridge demo", show_header=False, title_justify="left")
+    rows = {
+        "input": result.input,
+        "records": f"{result.records:,}",
+        "bytes": f"{result.bytes:,}",
+        "rate": f"{result.records_per_s:,.0f} records/s, "
+        f"{result.bytes / result.seconds / 1e6:.1f} MB/s, faults included",
+        "outage survived": f"{result.outage_s} s at {result.outage_at:.0%} acknowledged, "
+        f"{result.outage_pending:,} records waited",
+        "process killed": f"once, at {result.kill_at:.0%} acknowledged, "
+        f"{result.kill_pending:,} records under way",
+        "lost": str(result.lost),
+        "duplicated": str(result.repeated),
+        "out of order": str(result.disordered),
+        "altered": str(result.altered),
+    }
+    if stage is not None:
+        rows["through Spark"] = (
+            f"{stage.rows:,} rows in {stage.seconds} s: {stage.lost} lost, {stage.repeated} "
+            f"duplicated, {stage.disordered} out of order, {stage.altered} altered"
+        )
+    if result.log:
+        rows["log"] = result.log
+    for name, value in rows.items():
+        table.add_row(name, Text(one_line(value)))  # names of files may have brackets
+    return table
+
+
+def run_demo(
+    files: Sequence[str], *, as_json: bool = False, keep: str | None = None, spark: bool = False
+) -> int:
+    """Runs it and prints the table, or JSON; the exit status. spark: also the stage with Spark."""
+    console = _Console(stderr=as_json)
+    sample = choose(files)
+    if sample.times > 1:
+        small = f"{sample.what} is too small: it is appended {sample.times} times over"
+        console.print(Text(one_line(small)))
+    if keep is not None and Path(keep).exists() and any(Path(keep).iterdir()):
+        raise UsageError(f"{keep} is not empty", hint="name a new directory for --keep")
+    directory = keep or tempfile.mkdtemp(prefix="aolog-demo-")
+    stage = None
+    try:
+        if spark:  # first: whoever has no Java is told so at once
+            stage = run_spark_stage(str(Path(directory) / "spark"), _dimly(console))
+        while True:
+            result = _Demo(sample, str(Path(directory) / "log"), console).run()
+            low, high = IN_BETWEEN
+            if all(low <= at <= high for at in (result.outage_at, result.kill_at)):
+                break
+            if not sum((result.lost, result.repeated, result.disordered, result.altered)):
+                console.print("that was too quick to be hit midway: again, with four times as much")
+                sample = sample._replace(records=sample.records * 4, times=sample.times * 4)
+                shutil.rmtree(Path(directory) / "log")
+                continue
+            break
+    finally:
+        if keep is None:
+            shutil.rmtree(directory, ignore_errors=True)
+    result = result._replace(log=str(Path(directory) / "log") if keep else None)
+    ok = result.ok and (stage is None or stage.ok)
+    if as_json:
+        through = {} if stage is None else {"spark": stage._asdict()}
+        click.echo(to_json({**result._asdict(), **through, "ok": ok}))
+    else:
+        console.print(_table(result, stage))
+        console.print(
+            "[bold]nothing lost, nothing repeated, nothing out of order[/]"
+            if ok
+            else "[bold red]not as it should be: see the table[/]"
+        )
+    return 0 if ok else 1
+
+
+def _dimly(console: Console) -> Callable[[str], None]:
+    return lambda words: console.print(f"[dim]{words}[/]", highlight=False, soft_wrap=True)

@@ -1,0 +1,229 @@
+"""The configuration's file, in TOML or JSON, checked whole before anything starts.
+
+Everything that is wrong is told at once, each with its path (`clusters.main.settings`); an
+unknown key with the nearest known one. Options of the command line go over the file's. Relative
+paths in a file begin at the file's directory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from aolog.errors import AologError
+from bridge.config.models import Cluster, Config, Prune, Route
+from bridge.config.names import check_cursor
+from bridge.config.settings import read_text
+from bridge.errors import WrongConfiguration
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ["load", "load_text"]
+
+_NEAR = 0.7  # of difflib: a slip of the keys; with less, "colour" is near to "cluster"
+
+
+def load(path: str | os.PathLike[str] | None, over: Mapping[str, Any] | None = None) -> Config:
+    """The configuration of a file, or of nothing but what goes over it: values by dotted keys,
+    `clusters.*` meaning the default cluster. Raises WrongConfiguration with all problems."""
+    if path is None:
+        return _validated({}, over or {}, Path.cwd())
+    file = Path(path)
+    try:
+        text = read_text(file)
+    except OSError as error:
+        raise WrongConfiguration([str(error.strerror)], path=str(path)) from None
+    except ValueError as error:
+        raise WrongConfiguration([str(error)], path=str(path)) from None
+    try:
+        return load_text(text, over, base=file.absolute().parent)
+    except WrongConfiguration as error:
+        raise WrongConfiguration(error.problems, path=str(path)) from None
+
+
+def load_text(
+    text: str, over: Mapping[str, Any] | None = None, *, base: Path | None = None
+) -> Config:
+    """As `load`; what begins with a brace is JSON."""
+    try:
+        if text.lstrip().startswith("{"):
+            raw = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        else:
+            raw = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WrongConfiguration([str(error)]) from None
+    return _validated(raw, over or {}, base or Path.cwd())
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is given twice")
+    return found
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _validated(raw: dict[str, Any], over: Mapping[str, Any], base: Path) -> Config:
+    raw = _with_paths(raw, base)
+    _put(raw, over)
+    problems: list[str] = []
+    config = None
+    try:
+        config = Config.model_validate(raw, context={"base": base})
+    except ValidationError as error:
+        for found in error.errors(include_url=False, include_context=True):
+            problems += _told(found["loc"], found["type"], found["msg"], found["input"])
+    problems += _unmet(raw)
+    if problems or config is None:
+        raise WrongConfiguration(problems)
+    return config
+
+
+def _with_paths(raw: dict[str, Any], base: Path) -> dict[str, Any]:
+    """Paths of logs become absolute; what is of a wrong type is left for the model to refuse."""
+    found = dict(raw)
+    if isinstance(raw.get("root"), str) and raw["root"]:
+        found["root"] = str(base / raw["root"])
+    if isinstance(raw.get("logs"), list):
+        found["logs"] = [str(base / p) if isinstance(p, str) and p else p for p in raw["logs"]]
+    return found
+
+
+def _put(raw: dict[str, Any], over: Mapping[str, Any]) -> None:
+    """Lays options over the file's values. Where they name a log or a root, they name them all."""
+    if over.keys() & {"root", "logs"}:
+        raw.pop("root", None)
+        raw.pop("logs", None)
+    for path, value in over.items():
+        table, *rest = path.split(".", 1)
+        if not rest:
+            raw[table] = value
+            continue
+        clusters = raw.get("clusters", {})
+        if not isinstance(clusters, Mapping):
+            continue  # refused by the model
+        name = str(raw.get("cluster") or next(iter(clusters), "main"))
+        cluster = clusters.get(name, {})
+        if not isinstance(cluster, Mapping):
+            continue  # the same
+        before = _flat(cluster.get("settings", {})) if rest == ["settings"] else None
+        laid = value if before is None else {**before, **value}
+        raw["clusters"] = {**clusters, name: {**cluster, rest[0]: laid}}
+
+
+def _flat(settings: object) -> dict[str, Any]:
+    """So that an option replaces the file's value however that one wrote the key."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items() if isinstance(settings, Mapping) else ():
+        if isinstance(value, Mapping) and value.keys() not in ({"file"}, {"env"}):
+            found.update({f"{key}.{part}": inner for part, inner in _flat(value).items()})
+        else:
+            found[key] = value
+    return found
+
+
+# --- problems in words ----------------------------------------------------------------------
+
+
+def _told(loc: tuple[int | str, ...], kind: str, message: str, given: object) -> list[str]:
+    where = _where(loc)
+    if kind == "extra_forbidden":
+        return [f"{where}: unknown key{_nearest(str(loc[-1]), _known(loc[:-1]))}"]
+    if kind == "missing":
+        return [f"{where}: is missing"]
+    if kind == "value_error":  # ours
+        lines = message.removeprefix("Value error, ").split("\n")
+        if loc[-1] == "settings":  # each line has its key in front
+            return [where + (line if line.startswith(":") else f".{line}") for line in lines]
+        return [f"{where}: {line}" for line in lines]
+    if kind.endswith("_type") or kind == "literal_error":
+        message += f", not {type(given).__name__}" if kind.endswith("_type") else ""
+    return [f"{where}: {message[0].lower()}{message[1:]}"]
+
+
+def _where(loc: tuple[int | str, ...]) -> str:
+    """`routes[0].topic`; without the names of alternatives, which the model adds."""
+    parts = [p for p in loc if p not in {"[key]", "_word", "_number", "_table"}]
+    text = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts)
+    return text.removeprefix(".")
+
+
+def _known(loc: tuple[int | str, ...]) -> list[str]:
+    """The keys that a table has."""
+    model: type[BaseModel] = Config
+    if loc[:1] == ("clusters",):
+        model = Cluster
+    elif loc[:1] == ("routes",):
+        model = Route
+    elif loc[:1] == ("prune",):
+        model = Prune
+    return list(model.model_fields)
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+
+
+def _unmet(raw: dict[str, Any]) -> list[str]:
+    """What single values do not show: references, and what excludes or needs something else."""
+    problems = []
+    clusters = raw.get("clusters")
+    names = list(map(str, clusters)) if isinstance(clusters, Mapping) else []
+    routes = raw.get("routes")
+    asked = [("cluster", raw.get("cluster"))]
+    for i, route in enumerate(routes if isinstance(routes, list) else []):
+        if isinstance(route, Mapping):
+            asked.append((f"routes[{i}].cluster", route.get("cluster")))
+    for where, name in asked:
+        if names and isinstance(name, str) and name not in names:
+            problems.append(f"{where}: there is no cluster {name!r}{_nearest(name, names)}")
+    if len(names) > 1 and raw.get("cluster") is None:
+        problems.append(f"cluster: is missing; say which of {', '.join(names)} is the default")
+    if not raw.get("root") and not raw.get("logs"):
+        problems.append("root: is missing; name a root or logs")
+    if raw.get("root") and raw.get("logs"):
+        problems.append("logs: exclude one another with root; name one of them")
+    return problems + _cursors(raw, names)
+
+
+def _wrong_cursor(name: str) -> str | None:
+    try:
+        check_cursor(name)
+    except AologError as error:
+        return str(error)
+    return None
+
+
+def _cursors(raw: dict[str, Any], names: list[str]) -> list[str]:
+    """Two clusters with one cursor would each pass what the other has not. What is wrong with a name
+    that is given, the model tells; here, what is with one that is made of it."""
+    problems = []
+    base, default = str(raw.get("cursor", "bridge")), raw.get("cluster") or "".join(names[:1])
+    taken: dict[str, str] = {}
+    for name in names:
+        table = raw["clusters"].get(name)
+        own = table.get("cursor") if isinstance(table, Mapping) else None
+        cursor = own if isinstance(own, str) else base if name == default else f"{base}.{name}"
+        is_made = not isinstance(own, str) and name != default
+        if is_made and not _wrong_cursor(base) and (wrong := _wrong_cursor(cursor)):
+            problems.append(f"clusters.{name}.cursor: {wrong}")
+        if cursor in taken:
+            problems.append(
+                f"clusters.{name}.cursor: is that of cluster {taken[cursor]!r}; each needs its own"
+            )
+        taken[cursor] = name
+    return problems

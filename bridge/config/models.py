@@ -1,0 +1,312 @@
+"""The bridge's configuration: what there is to configure, of which type and within which bounds.
+
+The fields are the reference; `aolog-bridge check-config --schema` prints them as JSON schema.
+`configfile` reads them from a file and tells what is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+
+from aolog.errors import AologError
+from aolog.log.retention import Retention
+from aolog.storage.files import DIRECTORY_MODE
+from aolog.write.validate import check_mode, read_mode
+from bridge.config.names import check_cursor, check_servers
+from bridge.config.routing import TOPIC_NAME, PartitionRule, Rule
+from bridge.config.settings import Setting, exposures, nearest, read_settings
+from bridge.errors import WrongSetting
+
+__all__ = ["Cluster", "Config", "Prune", "Route"]
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
+_PATH = r"^[^\x00]*$"  # the system's rule
+_TOPIC = f"^{TOPIC_NAME}$"
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+
+def _servers(value: object) -> object:
+    if isinstance(value, list) and value and all(isinstance(v, str) and v for v in value):
+        return ",".join(value)
+    return value
+
+
+def _are_servers(value: str) -> str:
+    try:
+        check_servers(value)
+    except WrongSetting as error:
+        raise ValueError(str(error).removeprefix("bootstrap_servers: ")) from None
+    return value
+
+
+def _take_settings(value: object, info: ValidationInfo) -> object:
+    if not isinstance(value, Mapping):
+        return value
+    context: dict[str, Any] = info.context or {}
+    found, problems = read_settings(
+        value, context.get("base", Path()), context.get("environment", os.environ)
+    )
+    problems += [] if problems else _refused(found)
+    if problems:
+        raise ValueError("\n".join(problems))
+    return found
+
+
+def _refused(settings: dict[str, Setting]) -> list[str]:
+    """What the Kafka client, or the bridge for its guarantees' sake, does not take."""
+    from bridge.kafka.producer import check
+
+    plain = {key: setting.value.get_secret_value() for key, setting in settings.items()}
+
+    def told(part: dict[str, str]) -> str | None:
+        try:
+            check(part)
+        except WrongSetting as error:
+            return _without_secrets(str(error), settings)
+        return None
+
+    together = told(plain)
+    if together is None:
+        return []
+    alone = {key: told({key: value}) for key, value in plain.items()}
+    wrong = [
+        f"{key}: {said}{nearest(key) if 'No such' in said else ''}"
+        for key, said in alone.items()
+        # Else it is only that the others are missing. The client may say another name of the key.
+        if said is not None and (key in said or "configuration property" in said)
+    ]
+    return wrong or [f": {together}"]  # what only their combination does
+
+
+def _without_secrets(text: str, settings: dict[str, Setting]) -> str:
+    for setting in settings.values():
+        value = setting.value.get_secret_value()
+        if value and (setting.secret or setting.source is not None):
+            text = text.replace(value, "**********")
+    return text
+
+
+def _mode(value: object) -> object:
+    """Text as chmod's, or TOML's 0o750."""
+    try:
+        if isinstance(value, str):
+            return read_mode(value)
+        if isinstance(value, int):
+            check_mode(value)
+    except AologError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def _cursor_name(value: str) -> str:
+    try:
+        check_cursor(value)
+    except AologError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+CursorName: TypeAlias = Annotated[str, AfterValidator(_cursor_name)]
+
+
+class Cluster(_Table):
+    """A Kafka cluster."""
+
+    bootstrap_servers: Annotated[
+        str,
+        BeforeValidator(_servers),
+        AfterValidator(_are_servers),
+        Field(description="HOST:PORT, several by commas or as a list"),
+        WithJsonSchema(
+            {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+        ),
+    ]
+    settings: Annotated[
+        dict[str, Setting],
+        BeforeValidator(_take_settings),
+        Field(description='librdkafka\'s; secrets as {file = "..."} or {env = "..."}'),
+        WithJsonSchema({"type": "object"}),
+    ] = {}
+    cursor: CursorName | None = Field(None, description="name of its cursor in each log")
+
+    def client_settings(self) -> dict[str, str]:
+        """As the client takes them, secrets too."""
+        return {key: setting.value.get_secret_value() for key, setting in self.settings.items()}
+
+
+def _pattern(description: str) -> Any:
+    return Field(None, min_length=1, description=description + " (*, ?, [...])")
+
+
+class Route(_Table):
+    """A rule: records that match all patterns given go where the rest says."""
+
+    log: str | None = _pattern("the log's path below the root, or whole if it stands in logs")
+    log_topic: str | None = _pattern("the log's own topic")
+    record_topic: str | None = _pattern("the topic that the record names")
+    cluster: str | None = Field(None, description="a name in clusters")
+    topic: str | None = Field(None, pattern=_TOPIC, description="in place of the record's")
+    partition: Annotated[
+        Annotated[Literal["key", "round-robin"], Tag("_word")]
+        | Annotated[int, Field(ge=0, lt=2**31), Tag("_number")],
+        Discriminator(lambda given: "_number" if type(given) is int else "_word"),
+    ] = "key"
+
+    def rule(self) -> Rule:
+        """For routing."""
+        partition: PartitionRule = self.partition
+        return Rule(
+            self.log, self.log_topic, self.record_topic, self.cluster, self.topic, partition
+        )
+
+
+class Prune(_Table):
+    """Slabs that every cursor has passed are removed, but what these keep."""
+
+    max_slabs: int | None = Field(None, ge=1)
+    max_bytes: int | None = Field(None, ge=1)
+    max_age_seconds: float | None = Field(None, gt=0)
+
+
+class Config(_Table):
+    """Everything that `aolog-bridge run` goes by."""
+
+    clusters: dict[Annotated[str, Field(pattern=_NAME)], Cluster] = Field(min_length=1)
+    cluster: str | None = Field(None, description="for what no rule sends elsewhere")
+    root: str | None = Field(
+        None, min_length=1, pattern=_PATH, description="a tree of logs, watched"
+    )
+    logs: list[Annotated[str, Field(min_length=1, pattern=_PATH)]] = Field(
+        [], description="single logs"
+    )
+    include: list[str] = Field(["*"], description="logs under the root: patterns of their paths")
+    exclude: list[str] = Field([], description="the same, of logs to leave alone")
+    routes: list[Route] = Field([], description="the first that matches decides")
+    topic: str | None = Field(None, pattern=_TOPIC, description="for records that name none")
+    cursor: CursorName = "bridge"
+    delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
+    cursor_topic: str = Field(
+        "aolog-bridge-cursors", pattern=_TOPIC, description="exactly_once: of cursor records"
+    )
+    transaction_records: int = Field(10_000, ge=1, description="exactly_once: at most in one")
+    transaction_seconds: float = Field(0.5, ge=0.001, le=30, description="exactly_once: at most")
+    poison: Literal["stop", "drop", "dead-letter"] = "stop"
+    create_topics: Literal["auto", "never"] = Field(
+        "auto", description="topics that are missing: created where the cluster allows it, or never"
+    )
+    read_back: bool = Field(
+        True, description="at_least_once: read what arrived before a crash, or send it twice"
+    )
+    mode: Annotated[
+        int,
+        BeforeValidator(_mode),
+        PlainSerializer(lambda mode: f"{mode:o}", return_type=str, when_used="json"),
+        Field(
+            description="of dead-letter logs that are created, in octal digits",
+            json_schema_extra={"default": f"{DIRECTORY_MODE:o}"},
+        ),
+        WithJsonSchema({"type": "string", "pattern": "^7[0-7]{2}$"}),
+    ] = DIRECTORY_MODE
+    records_per_second: float | None = Field(None, gt=0, description="of each log, at most")
+    bytes_per_second: float | None = Field(None, gt=0, description="of each log, at most")
+    total_records_per_second: float | None = Field(None, gt=0, description="of all together")
+    total_bytes_per_second: float | None = Field(None, gt=0, description="of all together")
+    prune: Annotated[
+        Annotated[bool, Tag("_word")] | Annotated[Prune, Tag("_table")],
+        Discriminator(lambda given: "_table" if isinstance(given, Mapping | Prune) else "_word"),
+    ] = False
+    commit_seconds: float = Field(1.0, ge=0.01, description="how often a cursor is committed")
+    stop_seconds: float = Field(5.0, ge=0, description="how long a stop waits for acknowledgements")
+    status_seconds: float = Field(1.0, ge=0.05, description="how often a status is told")
+    park_seconds: float = Field(30.0, ge=0, description="how long an idle log stays connected")
+    rescan_seconds: float = Field(5.0, ge=0.1, description="how often the tree is gone through")
+    active_max: int = Field(64, ge=1, description="logs that are connected at once")
+    slice_seconds: float = Field(10.0, ge=0.1, description="a log's turn while others wait")
+    http: str | None = Field(None, description="HOST:PORT for /metrics, /healthz, /readyz, /status")
+    log_format: Literal["text", "json"] = "text"
+
+    @field_validator("http")
+    @classmethod
+    def _http_is_an_address(cls, value: str | None) -> str | None:
+        from bridge.operate.web import address_of
+
+        try:
+            if value is not None:
+                address_of(value)
+        except AologError as error:
+            raise ValueError(str(error)) from None
+        return value
+
+    @property
+    def default_cluster(self) -> str:
+        """Where goes what no rule sends elsewhere."""
+        return self.cluster or next(iter(self.clusters))
+
+    @property
+    def rules(self) -> list[Rule]:
+        """For routing, in order."""
+        return [route.rule() for route in self.routes]
+
+    @property
+    def retention(self) -> Retention | None:
+        """What is kept of what every cursor has passed; None: everything."""
+        if self.prune is False:
+            return None
+        if self.prune is True:
+            return Retention(max_slabs=1)
+        return Retention(
+            max_bytes=self.prune.max_bytes,
+            max_age_s=self.prune.max_age_seconds,
+            max_slabs=self.prune.max_slabs,
+            when_full="error",  # what a cursor needs is not the bridge's to remove
+        )
+
+    def cursor_of(self, cluster: str) -> str:
+        """The name of a cluster's cursor in each log."""
+        named = self.clusters[cluster].cursor
+        if named is not None:
+            return named
+        return self.cursor if cluster == self.default_cluster else f"{self.cursor}.{cluster}"
+
+    def exposures(self) -> list[str]:
+        """Of each secret that others on this machine can read: which, how, and what to do."""
+        return [
+            f"clusters.{name}.settings.{found}"
+            for name, cluster in self.clusters.items()
+            for found in exposures(cluster.settings)
+        ]
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON, with secrets masked."""
+        plain = self.model_dump(mode="json", exclude={"clusters"})
+        clusters = {
+            name: {
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "settings": {key: s.shown() for key, s in cluster.settings.items()},
+                "cursor": self.cursor_of(name),
+            }
+            for name, cluster in self.clusters.items()
+        }
+        return {"clusters": clusters, **plain, "cluster": self.default_cluster}

@@ -1,0 +1,209 @@
+"""Admission: which records a topic will never take, as far as that is known before they are sent.
+Pure.
+
+Kafka refuses requests, not records; to find the record costs a connection or more. So what can be
+known is applied here first: the client's own bound on a record, and what the cluster says of a
+topic (`topic_settings` asks, when it has refused something). Only what is certain to be refused is
+named; the rest is sent, and looked for where it is refused. Sizes are those of a record that is
+sent uncompressed, alone; of records that the client compresses only the client's bound is certain.
+What was learned of a topic holds for ten minutes: somebody may raise its limits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from aolog.format.native.speed import total
+from bridge.deliver.at_least_once.partition_state import Refusal
+from bridge.kafka.error_table import TOO_LARGE
+from bridge.kafka.origin import HEADER_NAME, STAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from bridge.deliver.messages import Messages
+
+__all__ = ["KNOWN_MS", "Admission", "Bounds", "bounds_of"]
+
+KNOWN_MS = 600_000
+# The broker's clock judges timestamps, and ours may be wrong by hours: what is within a day of the
+# bound is sent, and refused by the broker.
+_CLOCK_MS = 86_400_000
+_UNBOUNDED = (1 << 63) - 1
+_CLIENT_BYTES = 36  # what librdkafka adds to key, value and headers for its bound (measured)
+_BATCH_BYTES = 61  # a batch's header in Kafka's format 2
+_RECORD_BYTES = 3  # attributes, and the deltas of a record that is alone: a byte each
+# Records with larger headers are left to the client and the broker: to add up the headers of each
+# record costs more than to send it.
+_NEAR_BYTES = 1 << 16
+
+
+class Bounds(NamedTuple):
+    """What a topic takes. batch_bytes: of a batch, max.message.bytes. segment_bytes: the same, by
+    segment.bytes. before_ms, after_ms: how far a timestamp may be from the broker's clock."""
+
+    batch_bytes: int = _UNBOUNDED
+    segment_bytes: int = _UNBOUNDED
+    needs_key: bool = False
+    before_ms: int = _UNBOUNDED
+    after_ms: int = _UNBOUNDED
+
+
+def bounds_of(settings: Mapping[str, str | None]) -> Bounds:
+    """Of a topic with these settings, as the cluster names them."""
+
+    def number(name: str) -> int:
+        value = settings.get(name)
+        return _UNBOUNDED if value is None else int(value)
+
+    before_ms, after_ms = _UNBOUNDED, _UNBOUNDED
+    if settings.get("message.timestamp.type") != "LogAppendTime":
+        both = number(
+            "message.timestamp.difference.max.ms"
+        )  # before Kafka 4, where those are unset
+        before_ms, after_ms = (
+            both if (own := number(f"message.timestamp.{which}.max.ms")) == _UNBOUNDED else own
+            for which in ("before", "after")
+        )
+    return Bounds(
+        number("max.message.bytes"),
+        number("segment.bytes"),
+        "compact" in (settings.get("cleanup.policy") or "").split(","),
+        before_ms,
+        after_ms,
+    )
+
+
+class Admission:
+    """For one log and cluster. bytes_max: the client's bound on a record, message.max.bytes.
+    compresses: whether the client does."""
+
+    def __init__(self, bytes_max: int, *, compresses: bool) -> None:
+        self._bytes_max = bytes_max
+        self._compresses = compresses
+        self._bounds: dict[str, tuple[Bounds, int]] = {}  # until when they hold
+
+    def learn(self, topic: str, bounds: Bounds, *, now_ms: int) -> None:
+        """What the cluster says of a topic."""
+        self._bounds[topic] = bounds, now_ms + KNOWN_MS
+
+    def forget(self) -> None:
+        """Somebody may have changed a topic."""
+        self._bounds.clear()
+
+    def refusals(
+        self, messages: Messages, topic_of: Callable[[str | None], str | None], *, now_ms: int
+    ) -> dict[int, Refusal]:
+        """By address. topic_of: where records go that name a topic, or none; None: elsewhere."""
+        found: dict[int, Refusal] = {}
+        if total(messages.sizes)[1] > _near(self._bytes_max):
+            found = self._too_large(messages)
+        for topic, (_, until_ms) in list(self._bounds.items()):
+            if now_ms >= until_ms:
+                del self._bounds[topic]
+        if self._bounds:
+            for named in set(messages.topics):
+                topic_here = topic_of(named)
+                if topic_here in self._bounds:
+                    bounds, _ = self._bounds[topic_here]
+                    at = [i for i, each in enumerate(messages.topics) if each == named]
+                    found = self._refused_by(topic_here, bounds, messages, at, now_ms) | found
+        return found
+
+    def _too_large(self, messages: Messages) -> dict[int, Refusal]:
+        found, near = {}, _near(self._bytes_max)
+        for i, size in enumerate(messages.sizes):
+            if size <= near:
+                continue
+            if size + _CLIENT_BYTES + _headers_bytes(messages, i) > self._bytes_max:
+                reason = (
+                    f"{TOO_LARGE}: it has {size} bytes, over message.max.bytes={self._bytes_max}"
+                )
+                found[messages.addresses[i]] = Refusal(reason, TOO_LARGE)
+        return found
+
+    def _refused_by(
+        self, topic: str, bounds: Bounds, messages: Messages, at: Sequence[int], now_ms: int
+    ) -> dict[int, Refusal]:
+        refused = [*_by_key(bounds, messages, at), *_by_time(bounds, messages, at, now_ms)]
+        if not self._compresses:
+            refused += _by_size(bounds, messages, at)
+        return {
+            messages.addresses[i]: Refusal(f"{code}: {reason} of topic {topic!r}", code)
+            for i, code, reason in refused
+        }
+
+
+_Refused: TypeAlias = "Iterator[tuple[int, str, str]]"
+"""Index, code and reason of each."""
+
+
+def _by_key(bounds: Bounds, messages: Messages, at: Sequence[int]) -> _Refused:
+    if bounds.needs_key:
+        for i in at:
+            if messages.keys[i] is None:
+                yield i, "INVALID_RECORD", "it has no key, against cleanup.policy=compact"
+
+
+def _by_time(bounds: Bounds, messages: Messages, at: Sequence[int], now_ms: int) -> _Refused:
+    times_ms = np.frombuffer(messages.times_ms, np.int64)[at]
+    given = times_ms > 0  # otherwise the client takes the present
+    for past_ms, bound_ms, name in (
+        (now_ms - times_ms, bounds.before_ms, "before"),
+        (times_ms - now_ms, bounds.after_ms, "after"),
+    ):
+        for n in np.flatnonzero(given & (past_ms - _CLOCK_MS > bound_ms)):
+            i = at[int(n)]
+            reason = f"its timestamp, {messages.times_ms[i]} ms, is against message.timestamp."
+            yield i, "INVALID_TIMESTAMP", f"{reason}{name}.max.ms={bound_ms}"
+
+
+def _by_size(bounds: Bounds, messages: Messages, at: Sequence[int]) -> _Refused:
+    bytes_max, setting, code = min(
+        (bounds.batch_bytes, "max.message.bytes", TOO_LARGE),
+        (bounds.segment_bytes, "segment.bytes", "RECORD_LIST_TOO_LARGE"),
+    )
+    near = _near(bytes_max)
+    for i in at:
+        if messages.sizes[i] > near and (size := _batch_bytes(messages, i)) > bytes_max:
+            yield i, code, f"it takes {size} bytes, over {setting}={bytes_max}"
+
+
+def _near(bytes_max: int) -> int:
+    """A record whose key and value are no more than this is not looked at."""
+    return bytes_max - min(_NEAR_BYTES, bytes_max // 2)
+
+
+def _batch_bytes(messages: Messages, i: int) -> int:
+    """Of a batch of this record alone, as the broker counts."""
+    key = messages.keys[i]
+    key_bytes = 0 if key is None else len(key)
+    value_bytes = messages.sizes[i] - key_bytes
+    headers = None if messages.headers is None else messages.headers[i]
+    record = (
+        _RECORD_BYTES
+        + (1 if key is None else _varint_bytes(key_bytes))
+        + _varint_bytes(value_bytes)
+        + messages.sizes[i]
+        + _varint_bytes(1 if headers is None else len(headers))
+        + _headers_bytes(messages, i)
+    )
+    return _BATCH_BYTES + _varint_bytes(record) + record
+
+
+def _headers_bytes(messages: Messages, i: int) -> int:
+    if messages.headers is None:
+        return 2 + len(HEADER_NAME) + STAMP.size
+    return sum(
+        _varint_bytes(len(name.encode()))
+        + len(name.encode())
+        + (1 if value is None else _varint_bytes(len(value)) + len(value))
+        for name, value in messages.headers[i]
+    )
+
+
+def _varint_bytes(number: int) -> int:
+    """Of a count, as Kafka writes it: signed, seven bits a byte."""
+    return max(1, ((number << 1).bit_length() + 6) // 7)

@@ -1,0 +1,81 @@
+"""What the engine and whoever drives it say to one another: states, plans, commands. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from bridge.deliver.at_least_once.partition_state import LaneKey, Mark, Position, Refusal
+
+__all__ = [
+    "Aside",
+    "Command",
+    "Commit",
+    "Connect",
+    "Disconnect",
+    "Planned",
+    "Poison",
+    "SetAside",
+    "State",
+]
+
+Poison: TypeAlias = Literal["stop", "dead-letter", "drop"]
+"""What becomes of a record that will never be taken."""
+
+
+class State(Enum):
+    """Where the engine stands; the value is what status and logs say."""
+
+    CONNECTING = "connecting"
+    SENDING = "sending"
+    BACKING_OFF = "backing_off"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+class Aside(NamedTuple):
+    """A record that will never be taken, of the lane to which it was to go."""
+
+    position: Position
+    lane: LaneKey
+    refusal: Refusal
+
+
+class Planned(NamedTuple):
+    """What becomes of a batch (see planning). marks: of what is sent, in order. left:
+    where lanes were left behind. poison: records to be set aside, or in front of which lanes
+    stand. skipped: how many records that had arrived were passed for the first time, and the
+    last of them."""
+
+    marks: list[tuple[LaneKey, Mark]]
+    left: dict[LaneKey, Position]
+    poison: list[Aside]
+    skipped: dict[LaneKey, tuple[int, int]]
+
+
+class Connect(NamedTuple):
+    """Make a producer, read back what arrived, then report `connected`. careful: a refusal is
+    being looked for."""
+
+    careful: bool
+
+
+class Disconnect(NamedTuple):
+    """Forget the producer and everything that it has not delivered."""
+
+
+class Commit(NamedTuple):
+    """Make the cursor durable here: everything before is acknowledged."""
+
+    position: Position
+
+
+class SetAside(NamedTuple):
+    """Keep these records elsewhere, durably, or count them as dropped; report `set_aside` before
+    anything else is sent."""
+
+    records: tuple[Aside, ...]
+
+
+Command: TypeAlias = Connect | Disconnect | Commit | SetAside

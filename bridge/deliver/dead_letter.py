@@ -1,0 +1,267 @@
+"""Dead letters: records that the destination will never take, in a log of their own.
+
+    LOG/dead-letter/         of the cursor "bridge"; LOG/dead-letter-NAME/ of another
+    wherever it is told      of a Buffer
+
+A record keeps its key, value, headers, timestamp and topic; behind its headers come five more:
+
+    aolog-reason         words              aolog-destination   TOPIC/PARTITION it was to go to,
+    aolog-code           Kafka's name                           -1 where that was not known
+    aolog-origin         the stamp (stamp.py): log, epoch, address, timestamp; of a Buffer's
+                         message, which comes from no log: zeros, and the timestamp
+    aolog-refused-at     ISO 8601, UTC
+
+It is durable before the cursor passes the record. What was set aside and not passed before a
+crash is known by its origin, and neither set aside nor sent again. It needs room: on a full disk
+the record waits, and all of the log with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog import Reader, Writer
+from aolog.errors import NotALog, StorageError, UsageError
+from aolog.notices import counted
+from aolog.storage.files import DIRECTORY_MODE, Inside
+from aolog.write.validate import RECORD_BYTES_MAX
+from bridge.kafka.origin import Stamp, decode_stamp, encode_stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aolog import Record
+    from aolog.storage.files import Storage
+    from bridge.deliver.at_least_once.engine import Aside
+    from bridge.deliver.at_least_once.partition_state import Refusal
+
+__all__ = [
+    "ORIGIN",
+    "DeadLetter",
+    "DeadLetterLog",
+    "DeadLetters",
+    "dead_letter_path",
+    "first_dead_letter",
+    "read_dead_letter",
+    "require_dead_letters",
+]
+
+_log = logging.getLogger("bridge")
+_HEADERS = 5
+ORIGIN = "aolog-origin"
+
+
+class DeadLetter(NamedTuple):
+    """What a record of a dead-letter log says of itself. headers: those that it had."""
+
+    reason: str
+    code: str
+    origin: Stamp
+    topic: str
+    partition: int
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def dead_letter_path(log_path: str, cursor: str) -> Inside:
+    """The directory of the dead-letter log."""
+    return Inside(log_path, "dead-letter" + ("" if cursor == "bridge" else f"-{cursor}"))
+
+
+def read_dead_letter(record: Record) -> DeadLetter | None:
+    """None if the record is none."""
+    added = dict(record.headers[-_HEADERS:])
+    origin = added.get(ORIGIN)
+    stamp = None if origin is None else decode_stamp([("aolog", origin)])
+    if stamp is None:
+        return None
+    topic, _, partition = (added.get("aolog-destination") or b"/-1").decode().rpartition("/")
+    return DeadLetter(
+        (added.get("aolog-reason") or b"").decode(),
+        (added.get("aolog-code") or b"").decode(),
+        stamp,
+        topic,
+        int(partition),
+        tuple(record.headers[:-_HEADERS]),
+    )
+
+
+def first_dead_letter(path: str, storage: Storage) -> DeadLetter | None:
+    """None if there is no log, or it is one of something else. Raises what Reader raises."""
+    first = _first(path, storage)
+    return None if first is None else read_dead_letter(first)
+
+
+def end_of_dead_letters(path: str, storage: Storage) -> int:
+    """Behind the last of them; 0 if there is no log."""
+    reader = _open(path, storage)
+    if reader is None:
+        return 0
+    with reader:
+        return reader.end()
+
+
+def require_dead_letters(path: str, storage: Storage) -> None:
+    """Raises UsageError where a log is that holds something else. Changes nothing."""
+    first = _first(path, storage)
+    if first is not None and read_dead_letter(first) is None:
+        raise UsageError(
+            "it is a log of something else: its first record is no dead letter",
+            hint="name a directory of its own for dead letters",
+            path=path,
+        )
+
+
+def _first(path: str, storage: Storage) -> Record | None:
+    reader = _open(path, storage)
+    if reader is None:
+        return None
+    with reader:
+        return reader.read()
+
+
+def _open(path: str, storage: Storage) -> Reader | None:
+    """None if there is no log yet."""
+    if not storage.exists(path):
+        return None
+    try:
+        return Reader(path, storage=storage)
+    except NotALog:  # a crash before its first slab, or some directory
+        return None
+
+
+class DeadLetterLog:
+    """The log itself, made with the first record. Raises what Writer raises."""
+
+    def __init__(self, path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> None:
+        self.path = path
+        self._storage = storage
+        self._mode = mode
+        self._writer: Writer | None = None
+
+    def open(self) -> Writer:
+        """Before the first record, so that nobody else does."""
+        if self._writer is None:
+            self._writer = Writer(
+                self.path,
+                sync="never",
+                flush_seconds=None,
+                max_record_bytes=RECORD_BYTES_MAX,
+                mode=self._mode,
+                storage=self._storage,
+            )
+        return self._writer
+
+    def append(
+        self, record: Record, destination: tuple[str, int], refusal: Refusal, origin: bytes
+    ) -> None:
+        """In memory on return. destination: topic, partition. origin: its stamp."""
+        reason = refusal.reason.encode(errors="backslashreplace")  # may be anybody's words
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").encode()
+        topic, partition = destination
+        self.open().append(
+            record.value,
+            key=record.key,
+            headers=(
+                *record.headers,
+                ("aolog-reason", reason),
+                ("aolog-code", refusal.code.encode()),
+                (ORIGIN, origin),
+                ("aolog-destination", f"{topic}/{partition}".encode()),
+                ("aolog-refused-at", now),
+            ),
+            timestamp=record.timestamp,
+            topic=record.topic,
+        )
+
+    def sync(self) -> None:
+        """What was appended is durable on return."""
+        self.open().sync()
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+class DeadLetters:
+    """Sets records aside. The log is made when the first comes. drop: they are only counted and
+    told. source: the UUID in the stamps. mode: of the log's directory. set_aside, dropped: how many, since it was made."""
+
+    def __init__(
+        self,
+        log_path: str,
+        cursor: str,
+        source: bytes,
+        storage: Storage,
+        *,
+        drop: bool = False,
+        mode: int = DIRECTORY_MODE,
+    ) -> None:
+        self.path = dead_letter_path(log_path, cursor)
+        self.set_aside = self.dropped = 0
+        self._drop = drop
+        self._failed = ""
+        self._source = source
+        self._storage = storage
+        self._log = DeadLetterLog(self.path, storage, mode)
+        self._appended: set[int] = set()  # and perhaps not durable: a full disk is tried again
+
+    def known(self, begin: int, since: int) -> set[int]:
+        """Addresses from `begin` on of records that were set aside before; the dead letters from
+        their address `since` on are looked through. Raises what Reader raises."""
+        found: set[int] = set()
+        reader = _open(self.path, self._storage)
+        if reader is None:
+            return found
+        with reader:
+            if reader.tell() < since <= reader.end():
+                reader.seek(since)
+            for record in reader:
+                letter = read_dead_letter(record)
+                if letter is None or letter.origin.topic_uuid != self._source:
+                    continue
+                if letter.origin.address >= begin:
+                    found.add(letter.origin.address)
+        return found
+
+    def take(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
+        """Sets records aside, durably on return. records: by address. epoch: of the log where
+        they are. Raises what Writer raises; where that may pass, it can be called again."""
+        if self._drop:
+            self.dropped += len(asides)
+        else:
+            try:
+                self._append(asides, records, epoch)
+            except StorageError as error:
+                if str(error) != self._failed:  # it is tried again and again
+                    _log.warning("no record can be set aside in %s: %s", self.path, error)
+                self._failed = str(error)
+                raise
+            self.set_aside += len(asides)
+            self._failed = ""
+        first = asides[0]
+        _log.warning(
+            "%s %s from address %d on: %s",
+            "dropped" if self._drop else "set aside",
+            counted(len(asides), "record", ","),
+            first.position.address,
+            first.refusal.reason,
+        )
+
+    def _append(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
+        for position, destination, refusal in asides:
+            if position.address in self._appended:
+                continue
+            record = records[position.address]
+            origin = encode_stamp(self._source, epoch, record.address, record.timestamp)
+            self._log.append(record, destination, refusal, origin)
+            self._appended.add(position.address)
+        self._log.sync()
+        self._appended.clear()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._log.close()

@@ -1,0 +1,98 @@
+"""Partitions: how many each topic has, asked on each connection and each minute. Nothing is noted and
+no lane is closed: transactions need neither."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from aolog.notices import counted
+from bridge.deliver.at_least_once.topics import (
+    REREAD_S,
+    SILENT_ANSWER_S,
+    STUCK_REREAD_S,
+    TOPIC_WAIT_S,
+)
+from bridge.kafka.client import NotReachable, Refused
+from bridge.kafka.error_table import UNKNOWN_TOPIC
+from bridge.kafka.stalls import STALLED_S
+
+if TYPE_CHECKING:
+    from bridge.kafka.producer import Cluster
+
+__all__ = ["Partitions"]
+
+_log = logging.getLogger("bridge")
+
+
+class Partitions:
+    """Of the topics of one log's records on one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._partitions: dict[str, int] = {}
+        self._asked_s: dict[str, float] = {}
+        self._found_s: dict[str, float] = {}
+        self._look_due_s = 0.0
+
+    def forget(self) -> None:
+        """A new connection may find others. A topic that is missing has been for as long."""
+        self._partitions.clear()
+
+    @property
+    def topics(self) -> list[str]:
+        """Those that were found on this connection."""
+        return sorted(self._partitions)
+
+    def of(self, topic: str) -> int:
+        """Of a topic that was found."""
+        return self._partitions[topic]
+
+    def find(self, topic: str) -> bool:
+        """Whether they are known; else ask again in a moment. Raises Refused if there is no such
+        topic and none appears (one that was found before is waited for less long), NotReachable."""
+        now_s = time.monotonic()
+        if topic in self._partitions:
+            if now_s - self._found_s[topic] >= REREAD_S:
+                self._read_again(topic, now_s)
+            return True
+        asked_s = self._asked_s.setdefault(topic, now_s)
+        try:
+            partitions = self._cluster.partitions(topic)
+        except BaseException:
+            del self._asked_s[topic]
+            raise
+        if partitions:
+            self._partitions[topic], self._found_s[topic] = partitions, now_s
+            del self._asked_s[topic]
+        elif time.monotonic() - asked_s > (STALLED_S if topic in self._found_s else TOPIC_WAIT_S):
+            raise Refused(self._cluster.missing(topic), UNKNOWN_TOPIC)
+        return bool(partitions)
+
+    def gone(self, now_s: float) -> str | None:
+        """Why one of the topics that were found is missing; asks, each ten seconds at most."""
+        if now_s < self._look_due_s:
+            return None
+        self._look_due_s = now_s + STUCK_REREAD_S
+        for topic in self.topics:
+            try:
+                there = self._cluster.partitions(topic, SILENT_ANSWER_S)
+            except NotReachable:
+                continue
+            if not there:
+                del self._partitions[topic]
+                return self._cluster.missing(topic)
+        return None
+
+    def _read_again(self, topic: str, now_s: float) -> None:
+        """It may have grown. Records of one key may then be in two partitions, in different
+        transactions or in one."""
+        self._found_s[topic] = now_s
+        try:
+            partitions = self._cluster.partitions(topic, SILENT_ANSWER_S)
+        except NotReachable:  # the next transaction finds out more
+            return
+        if partitions > self._partitions[topic]:
+            _log.info("topic %s: %s in use", topic, counted(partitions, "partition"))
+            self._partitions[topic] = partitions

@@ -1,0 +1,268 @@
+"""The topic of cursor records: made, checked, and read to what is committed.
+
+One of the modules that speak to a Kafka cluster as a client; see `kafka`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
+    ConfigResource,
+    NewTopic,
+)
+
+from bridge.errors import CursorTopicUnfit, DestinationError, NotIsolated
+from bridge.kafka.client import (
+    ANSWER_S,
+    MOCK_CLUSTER,
+    NotReachable,
+    ToldToStop,
+    admin_client,
+    consumer,
+    lacking,
+    words,
+)
+from bridge.kafka.cursor_record import CursorRecord, decode_cursor
+from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.read_back import ReadBack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as above
+        AdminClient,
+        TopicMetadata,
+    )
+
+    from bridge.kafka.identity import Identity
+
+__all__ = ["CursorTopic"]
+
+_log = logging.getLogger("bridge.kafka.producer")
+_PARTITION = 0
+# Cursor records are small and each supersedes the one before: segments that close soon let the
+# cleaner remove them.
+_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}
+_TAIL = 1_000  # offsets looked at first; an active log's cursor is among the last
+_WIDER = 10
+_OPEN_PAUSE_S = 0.05
+# How long another bridge's transaction may hide what lies behind it: those of bridges that live
+# end within milliseconds, a dead one's when the cluster gives it up (transaction.timeout.ms).
+_OPEN_MAX_S = 90.0
+_PURPOSE = "exactly once keeps the cursor there; grant it"
+
+
+class CursorTopic:
+    """Reads in a thread of its caller's; makes clients as it needs them. give_up: asked now and
+    then. identity: which cluster it has to be. creates: whether it is created if it is missing."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: dict[str, Any],
+        give_up: Callable[[], bool],
+        identity: Identity,
+        *,
+        creates: bool,
+    ) -> None:
+        self.name = name
+        self._identity = identity
+        self._settings = settings
+        self._give_up = give_up
+        self._creates = creates
+
+    # --- there and fit ------------------------------------------------------------------------
+
+    def require(self) -> None:
+        """Creates it if it is missing. Raises CursorTopicUnfit, NotIsolated, NotReachable,
+        OtherCluster."""
+        admin = admin_client(self._settings)
+        until_s = time.monotonic() + ANSWER_S * 2
+        created = False
+        while (found := self._look(admin)) is None:
+            if not self._creates:
+                raise NotReachable(
+                    f"there is no topic {self.name!r}, and --create-topics=never creates none: "
+                    "create it with one partition and cleanup.policy=compact"
+                )
+            if self._give_up():
+                raise ToldToStop
+            if time.monotonic() > until_s:
+                raise NotReachable(f"topic {self.name!r} was created and does not appear")
+            created = self._create(admin) or created
+            time.sleep(_OPEN_PAUSE_S)
+        if created:
+            _log.info(
+                "topic %s was not there and has been created, with 1 partition, replication factor "
+                "%d and cleanup.policy=compact",
+                self.name,
+                len(found.partitions[_PARTITION].replicas),
+                extra={"event": "topic_created"},
+            )
+        partitions = len(found.partitions)
+        if partitions != 1:
+            raise CursorTopicUnfit(
+                f"topic {self.name!r} has {partitions} partitions: cursor records need an order, "
+                "and so exactly one",
+                hint="name another topic with --cursor-topic; or delete this one if nothing uses "
+                "it, and it is created as it has to be",
+            )
+        policy = self._policy(admin)
+        if policy != "compact":
+            raise CursorTopicUnfit(
+                f"topic {self.name!r} has cleanup.policy={policy}: a cursor record that is deleted "
+                "for its age would let a log be sent again",
+                hint="set cleanup.policy=compact, or name another topic with --cursor-topic",
+            )
+
+    def _look(self, admin: AdminClient) -> TopicMetadata | None:
+        """What the cluster says of it; None if there is no such topic."""
+        try:
+            told = admin.list_topics(self.name, timeout=ANSWER_S)
+        except KafkaException as error:
+            raise self._told(error, "Describe") from error
+        if (told.cluster_id or "").startswith(MOCK_CLUSTER):  # it has no controller to ask for more
+            raise NotIsolated(
+                "this is the embedded broker, which does not isolate transactions",
+                hint="use --delivery at_least_once, or a Kafka",
+            )
+        self._identity.meet(told.cluster_id, str(self._settings["bootstrap.servers"]))
+        found: TopicMetadata = told.topics[self.name]
+        if found.error is None:
+            return found
+        kind = kind_of(found.error.name())
+        if kind is Kind.TOPIC_MISSING:
+            return None
+        if kind is Kind.POISON:
+            raise CursorTopicUnfit(f"{self.name!r} is no name for a topic")
+        raise self._told(KafkaException(found.error), "Describe")
+
+    def _create(self, admin: AdminClient) -> bool:
+        """Whether it was us: another bridge may have been faster."""
+        topic = NewTopic(self.name, num_partitions=1, config=_CONFIG)
+        try:
+            admin.create_topics([topic], operation_timeout=ANSWER_S, request_timeout=ANSWER_S)[
+                self.name
+            ].result(ANSWER_S * 2)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._told(error, "Create") from error
+            return False
+        except TimeoutError as error:
+            raise NotReachable(f"no answer to the creation of topic {self.name!r}") from error
+        return True
+
+    def _policy(self, admin: AdminClient) -> str:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.name)
+        try:
+            asked = admin.describe_configs([resource], request_timeout=ANSWER_S)
+            return str(asked[resource].result(ANSWER_S * 2)["cleanup.policy"].value)
+        except KafkaException as error:
+            raise self._told(error, "DescribeConfigs") from error
+        except TimeoutError as error:
+            raise NotReachable(f"no answer for the settings of {self.name!r}") from error
+
+    def _told(self, error: KafkaException, right: str) -> Exception:
+        """right: that the call needs."""
+        if kind_of(error.args[0].name()) is Kind.TOPIC_FORBIDDEN:
+            return NotReachable(self.lacks(right))
+        return NotReachable(f"topic {self.name!r}: {words(error)}")
+
+    def lacks(self, right: str) -> str:
+        """That a right to it is missing, in words."""
+        return lacking(right, self.name, _PURPOSE)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def end(self) -> int:
+        """Offset behind the last record of any kind. Raises NotReachable."""
+        return self._ends()[1]
+
+    def last(self, key: bytes, *, open_keys: Collection[bytes] = ()) -> CursorRecord | None:
+        """The last committed cursor record of a key, None if there is none or it was deleted. Everything
+        that was written before the call counts; or up to where a transaction is open that begins
+        with one of open_keys. Raises NotReachable, DestinationError."""
+        first, end = self._ends()
+        tail = _TAIL
+        while True:
+            begin = max(first, end - tail)
+            found = [value for k, value in self.committed(begin, end, open_keys) if k == key]
+            if found:
+                return None if found[-1] is None else self._decode(key, found[-1])
+            if begin == first:
+                return None
+            tail *= _WIDER
+
+    def _decode(self, key: bytes, value: bytes) -> CursorRecord:
+        try:
+            return decode_cursor(value)
+        except ValueError as error:
+            raise DestinationError(
+                f"the cursor record in topic {self.name!r} cannot be read: {error}",
+                hint="a newer release wrote it, or somebody else; delete it with a null value of "
+                f"the key {key.decode()} to go on from the local cursor",
+            ) from error
+
+    def committed(
+        self, begin: int, end: int, open_keys: Collection[bytes] = ()
+    ) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """(key, value) of the committed records in [begin, end), once nothing that lies there is
+        open any more; open_keys: see `last`. Raises NotReachable."""
+        reading = consumer(
+            self._settings,
+            "aolog-bridge-cursors",
+            isolation_level="read_committed",
+            enable_partition_eof=True,
+        )
+        at, until_s = begin, time.monotonic() + _OPEN_MAX_S
+        heard_s = time.monotonic()
+        try:
+            reading.assign([TopicPartition(self.name, _PARTITION, begin)])
+            while at < end:
+                message = reading.poll(0.2)
+                now_s = time.monotonic()
+                if self._give_up():
+                    raise ToldToStop
+                if now_s > until_s or now_s > heard_s + ANSWER_S * 2:
+                    raise NotReachable(f"topic {self.name!r} could not be read to its end")
+                if message is None:
+                    continue
+                error, offset = message.error(), message.offset() or 0
+                if error is None:
+                    heard_s, at = now_s, offset + 1
+                    if offset < end:
+                        yield message.key(), message.value()
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 -- a public name
+                    heard_s, at = now_s, offset
+                    if at < end:  # somebody's open transaction hides what follows
+                        if open_keys and self._key_at(at) in open_keys:
+                            return
+                        _log.debug("waiting for an open transaction at offset %d", at)
+                        time.sleep(_OPEN_PAUSE_S)
+                        reading.assign([TopicPartition(self.name, _PARTITION, at)])
+                elif kind_of(error.name()) is Kind.TOPIC_FORBIDDEN:
+                    raise NotReachable(self.lacks("Read"))
+        except KafkaException as error:
+            raise NotReachable(words(error)) from error
+        finally:
+            reading.close()
+
+    def _key_at(self, offset: int) -> bytes | None:
+        """Of the record there, committed or not."""
+        reader = ReadBack(self._settings, self._give_up, purpose=_PURPOSE)
+        try:
+            message = reader.message_at((self.name, _PARTITION), offset)
+        finally:
+            reader.close()
+        return None if message is None else message.key()
+
+    def _ends(self) -> tuple[int, int]:
+        reader = ReadBack(self._settings, self._give_up, purpose=_PURPOSE)
+        try:
+            return reader.ends((self.name, _PARTITION))
+        finally:
+            reader.close()

@@ -1,0 +1,97 @@
+"""A producer that takes rows: as they stand in their columns, where `_produce.c` could be compiled,
+else by a call of the client's for each.
+
+The compiled half hears of the producer as every plugin of librdkafka does, and queues with the
+function that the client's own call ends in. A row that it does not take, for its callback or for
+what is wrong with it, goes by that call, which raises what there is to raise.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+from collections import deque
+from functools import cache
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, Producer
+
+from aolog.format.native.speed import backend
+from bridge.kafka.client import CLIENT_LOG
+
+if TYPE_CHECKING:
+    from aolog.format.native.speed import Rows
+
+__all__ = ["RowProducer"]
+
+_log = logging.getLogger("bridge.kafka.producer")
+_REFUSED_MAX = 2
+_PLUGINS = "plugin.library.paths"
+_FUNCTIONS = (
+    "rd_kafka_producev", "rd_kafka_topic_new", "rd_kafka_topic_destroy",
+    "rd_kafka_conf_interceptor_add_on_new",
+)  # fmt: skip  # in the order in which the compiled half takes them
+
+
+class RowProducer(Producer):
+    """The client's, and `put`. Not thread-safe: one thread puts."""
+
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        *,
+        logger: logging.Logger | logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        compiled, path = _compiled()
+        self._sink: object = None
+        if compiled is not None:
+            others = settings.get(_PLUGINS)
+            settings = {**settings, _PLUGINS: f"{path};{others}" if others else path}
+            compiled.begin()
+        super().__init__(settings, logger=logger)
+        if compiled is not None:
+            self._sink = compiled.sink()
+
+    def put(self, rows: Rows) -> None:
+        """Queues all of them, in order; each is what `produce` takes. Raises what that raises, of
+        the row before `rows.at`."""
+        refused = 0  # in succession: then the next will be too, for its headers or its callback
+        while self._sink is not None and refused < _REFUSED_MAX:
+            at = rows.at
+            rows.feed(self._sink)
+            refused = refused + 1 if rows.at == at else 0
+            row = next(rows, None)
+            if row is None:
+                return
+            self.produce(*row)
+        deque(starmap(self.produce, rows), maxlen=0)  # without a step of Python's a record
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self, *arguments: Any) -> Any:
+        """Ends it: nothing can be put any more."""
+        self._sink = None
+        return super().close(*arguments)
+
+
+@cache
+def _compiled() -> tuple[Any, str]:
+    """The compiled half, and where librdkafka finds it; None where one or the other cannot be."""
+    if backend != "compiled":
+        return None, ""
+    try:
+        compiled: Any = importlib.import_module("bridge.kafka._produce")  # it may not be there
+        client = ctypes.CDLL(importlib.import_module("confluent_kafka.cimpl").__file__)
+        compiled.bind(
+            *(ctypes.cast(getattr(client, name), ctypes.c_void_p).value for name in _FUNCTIONS)
+        )
+        path = str(compiled.__file__)
+        compiled.begin()
+        Producer({_PLUGINS: path, "log_level": 0}, logger=CLIENT_LOG)
+        return (compiled if compiled.sink() is not None else None), path
+    except (ImportError, OSError, AttributeError, KafkaException) as error:
+        _log.debug("records are queued by a call each: %s", error)
+        return None, ""

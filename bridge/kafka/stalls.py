@@ -1,0 +1,119 @@
+"""Stalls: lanes that make no progress while they have something under way. Pure.
+
+A lane makes progress when its partition acknowledges something, or when the first record that the
+delivery still has to deliver there changes. It is stalled after STALLED_S without progress, until
+it makes some: a new connection, or a transaction that is aborted, does not end a stall. What is
+under way comes from the client's statistics, so the brokers are asked nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+from bridge.deliver.at_least_once.partition_state import lane_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from bridge.deliver.at_least_once.partition_state import LaneKey
+
+__all__ = ["SAY_AGAIN_S", "STALLED_S", "Sent", "Stall", "Stalls", "in_words"]
+
+STALLED_S = 7.0  # statistics come each second, so a stall is named within 10 s
+SAY_AGAIN_S = 60.0
+_NAMED_MAX = 5  # in one line; /status and the metrics have all
+
+
+class Sent(NamedTuple):
+    """A partition in the client's statistics. waiting: messages that are not acknowledged.
+    acknowledged: grows with each answer on this connection. leader: in words. asked: whether the
+    leader has a request, or cannot be sent one; otherwise the messages wait for something else."""
+
+    waiting: int
+    acknowledged: int
+    leader: str
+    asked: bool = True
+
+
+class Stall(TypedDict):
+    """A lane that is stalled, or was; seconds: for how long. A dict, as it is in JSON."""
+
+    topic: str
+    partition: int
+    leader: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Lane:
+    since_s: float
+    low: int
+    acknowledged: int
+    leader: str
+
+
+class Stalls:
+    """Of one delivery. Times are seconds of any clock that only grows."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[LaneKey, _Lane] = {}  # that wait for something
+        self._stalled: dict[LaneKey, _Lane] = {}  # of those
+        self._seen: Mapping[LaneKey, Sent] | None = None
+        self._say_due_s = 0.0
+
+    def see(
+        self,
+        sent: Mapping[LaneKey, Sent],
+        low: Callable[[LaneKey], int | None],
+        now_s: float,
+    ) -> tuple[list[Stall], list[Stall]]:
+        """Which stalls to log now (all, if one is new or a minute has passed), and which are over.
+
+        sent: the latest statistics, a new mapping each time. low: the address of the first record
+        that a lane has not got, None where it has all."""
+        if sent is self._seen:
+            return [], []
+        self._seen = sent
+        over = []
+        for key, lane in list(self._lanes.items()):
+            told = sent.get(key)
+            acknowledged = lane.acknowledged if told is None else told.acknowledged
+            if acknowledged > lane.acknowledged or low(key) != lane.low:
+                del self._lanes[key]
+                if key in self._stalled:
+                    over.append(_stall(key, lane, now_s))
+                continue
+            lane.acknowledged = acknowledged  # it is less on a new connection
+            if told is not None:
+                lane.leader = told.leader
+        for key, told in sent.items():
+            if told.waiting and key not in self._lanes and (first := low(key)) is not None:
+                self._lanes[key] = _Lane(now_s, first, told.acknowledged, told.leader)
+        before = self._stalled
+        self._stalled = {k: v for k, v in self._lanes.items() if now_s - v.since_s >= STALLED_S}
+        if self._stalled.keys() <= before.keys() and now_s < self._say_due_s:
+            return [], over
+        self._say_due_s = now_s + SAY_AGAIN_S
+        return self.now(now_s), over
+
+    def now(self, now_s: float) -> list[Stall]:
+        """The lanes that are stalled, the oldest first."""
+        stalled = [_stall(key, lane, now_s) for key, lane in self._stalled.items()]
+        return sorted(stalled, key=lambda stall: -stall["seconds"])
+
+
+def _stall(key: LaneKey, lane: _Lane, now_s: float) -> Stall:
+    topic, partition = key
+    seconds = round(now_s - lane.since_s, 1)
+    return Stall(topic=topic, partition=partition, leader=lane.leader, seconds=seconds)
+
+
+def in_words(stalls: Sequence[Stall]) -> str:
+    """For a log line, or the error in status."""
+    named = [
+        f"{lane_name((s['topic'], s['partition']))} for {s['seconds']:.0f} s (leader {s['leader']})"
+        for s in stalls[:_NAMED_MAX]
+    ]
+    more = len(stalls) - len(named)
+    return ", ".join(named) + (f", and {more:,} more" if more else "")

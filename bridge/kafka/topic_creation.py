@@ -1,0 +1,89 @@
+"""Topics that are missing: created by the cluster, on purpose, or waited for.
+
+One of the modules that speak to a Kafka cluster as a client; see `kafka`.
+
+No look at the cluster creates a topic (see librdkafka). A topic that is missing is asked for once
+more, with creation allowed, as every Kafka producer does by default. The cluster creates it if its
+own auto.create.topics.enable is true and we have the right Create, with its own number of
+partitions and replication factor. So a cluster on which creation is switched off keeps it off, and
+nobody needs the right to read the brokers' settings.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from confluent_kafka import KafkaException, Producer
+
+from aolog.notices import counted
+from bridge.kafka.client import ANSWER_S, AUTO_CREATE, CLIENT_LOG, words
+from bridge.kafka.error_table import Kind, kind_of
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
+
+__all__ = ["CreateTopics", "TopicCreation"]
+
+CreateTopics: TypeAlias = Literal["auto", "never"]
+
+_log = logging.getLogger("bridge")
+AGAIN_S = 10.0  # a cluster that could not create a topic (too few brokers) may be able to later
+
+
+class TopicCreation:
+    """Of the topics on one cluster. settings: librdkafka's. create_topics: "auto": the cluster
+    creates what is missing if it allows that; "never": somebody else creates it. One thread."""
+
+    def __init__(self, settings: dict[str, Any], create_topics: CreateTopics) -> None:
+        self._settings = settings
+        self._create_topics = create_topics
+        self._asked_s: dict[str, float] = {}
+        self._refused: dict[str, str] = {}
+
+    def missing(self, topic: str) -> None:
+        """There is no such topic: asks the cluster to create it, now and then."""
+        if self._create_topics == "never":
+            return
+        now_s = time.monotonic()
+        if now_s - self._asked_s.get(topic, -AGAIN_S) < AGAIN_S:
+            return
+        self._asked_s[topic] = now_s
+        self._refused.pop(topic, None)
+        producer = Producer({**self._settings, AUTO_CREATE: True}, logger=CLIENT_LOG)
+        try:
+            error = producer.list_topics(topic, timeout=ANSWER_S).topics[topic].error
+        except KafkaException as failure:
+            self._refused[topic] = words(failure)
+            return
+        kind = None if error is None else kind_of(error.name())
+        if error is None or kind in {Kind.TOPIC_MISSING, Kind.WAITING}:
+            return  # it appears in a moment, or the cluster creates none by itself
+        reason = error.str()
+        if kind is Kind.TOPIC_FORBIDDEN:
+            reason = "the right Create is missing"
+        self._refused[topic] = reason
+
+    def found(self, topic: str, metadata: TopicMetadata) -> None:
+        """There is such a topic; says so if it was missing when we asked for it."""
+        self._refused.pop(topic, None)
+        if self._asked_s.pop(topic, None) is None:
+            return
+        partitions = metadata.partitions.values()
+        _log.warning(
+            "topic %s was not there, and the cluster has created it, with %s and replication "
+            "factor %d; --create-topics=never waits for a topic instead",
+            topic,
+            counted(len(partitions), "partition"),
+            max(len(partition.replicas) for partition in partitions),
+            extra={"event": "topic_created", "topic": topic},
+        )
+
+    def reason(self, topic: str) -> str:
+        """Why there is no such topic, for status and logs."""
+        said = f"there is no topic {topic!r}"
+        if self._create_topics == "never":
+            return f"{said}, and --create-topics=never creates none"
+        refused = self._refused.get(topic)
+        return said if refused is None else f"{said}, and the cluster did not create it: {refused}"

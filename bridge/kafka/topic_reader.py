@@ -1,0 +1,68 @@
+"""All of a topic as an independent consumer sees it, for the demo's checks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from bridge.kafka.client import CLIENT_LOG, NotReachable
+
+__all__ = ["Arrived", "TopicReader"]
+
+
+class Arrived(NamedTuple):
+    """A message as a consumer sees it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp_ms: int
+
+
+class TopicReader:
+    """All of a topic from its begin, while it grows: an independent consumer, for the demo."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "aolog-bridge-demo",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",  # what the broker dropped is not to be passed over
+                "fetch.wait.max.ms": 20,
+                "reconnect.backoff.max.ms": 500,
+            },
+            logger=CLIENT_LOG,
+        )
+        self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+
+    def poll(self, timeout_s: float) -> list[Arrived]:
+        """What has arrived since; perhaps nothing."""
+        arrived = []
+        for message in self._consumer.consume(5_000, timeout=timeout_s):
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 -- a public name
+                    raise NotReachable(error.str())
+                continue
+            headers: Any = message.headers() or []
+            key: Any = message.key()
+            value: Any = message.value()
+            arrived.append(
+                Arrived(
+                    message.partition() or 0,
+                    message.offset() or 0,
+                    key,
+                    value,
+                    headers,
+                    message.timestamp()[1],
+                )
+            )
+        return arrived
+
+    def close(self) -> None:
+        """Leaves the cluster."""
+        self._consumer.close()

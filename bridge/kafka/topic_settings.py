@@ -1,0 +1,115 @@
+"""Asks the cluster for a topic's settings, once it has refused a record for that topic, or takes none
+for long.
+
+One of the modules that speak to a Kafka cluster as a client; see `kafka`. A cluster that takes
+everything is asked nothing. To ask creates no topic. Without the right to describe a topic's settings (DescribeConfigs) its
+bad records are found by sending smaller groups, which is slower.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
+    ConfigResource,
+)
+
+from bridge.deliver.admission import KNOWN_MS, bounds_of
+from bridge.kafka.client import admin_client, words
+from bridge.kafka.error_table import advice
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from bridge.deliver.admission import Admission, Bounds
+
+__all__ = ["TopicSettings"]
+
+_log = logging.getLogger("bridge")
+_LOOK_PAUSE_S = 10.0
+_ANSWER_S = 2.0  # nothing is sent meanwhile
+
+
+class TopicSettings:
+    """Of one log's topics on one cluster; what it learns it tells the admission. settings:
+    librdkafka's."""
+
+    def __init__(self, settings: dict[str, Any], admission: Admission) -> None:
+        self._settings = settings
+        self._admission = admission
+        self._asked_s: dict[str, float] = {}
+        self._silent: set[str] = set()
+        self._look_due_s = 0.0
+        self._too_few: str | None = None
+
+    def forget(self) -> None:
+        """Somebody may have changed a topic, or granted a right."""
+        self._asked_s.clear()
+        self._admission.forget()
+
+    def learn(self, topics: Iterable[str]) -> list[Bounds]:
+        """After a refusal: what these topics take, where that was not asked a short while ago. Takes
+        as long as an answer may take; nothing where there is none."""
+        now_s = time.monotonic()
+        due = {t for t in topics if now_s - self._asked_s.get(t, float("-inf")) > KNOWN_MS / 1_000}
+        if not due:
+            return []
+        self._asked_s.update(dict.fromkeys(due, now_s))
+        kinds = {ConfigResource(ConfigResource.Type.TOPIC, topic): topic for topic in due}
+        admin = admin_client(self._settings)  # gives up its questions when it goes
+        found = []
+        asked = admin.describe_configs(list(kinds), request_timeout=_ANSWER_S)
+        for resource, future in asked.items():
+            topic = kinds[resource]
+            try:
+                told = future.result(_ANSWER_S)
+            except (KafkaException, FutureTimeoutError) as error:
+                self._tell(topic, words(error) or "no answer")
+                continue
+            bounds = bounds_of({name: entry.value for name, entry in told.items()})
+            self._admission.learn(topic, bounds, now_ms=int(time.time() * 1_000))
+            found.append(bounds)
+        return found
+
+    def too_few_in_sync(self, topics: Collection[str], now_s: float) -> str | None:
+        """Why these topics take nothing, if it is for want of replicas: the client is told so, asks
+        again and says nothing. Asks at most each ten seconds; the last answer until then."""
+        if now_s < self._look_due_s:
+            return self._too_few
+        self._look_due_s = now_s + _LOOK_PAUSE_S
+        admin = admin_client(self._settings)
+        names = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        settings = admin.describe_configs(names, request_timeout=_ANSWER_S)
+        found = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
+        too_few = None
+        for name in names:
+            try:
+                wanted = int(settings[name].result(_ANSWER_S)["min.insync.replicas"].value)
+                partitions = found[name.name].result(_ANSWER_S).partitions
+            except (KafkaException, FutureTimeoutError):
+                continue
+            for partition in partitions:
+                if len(partition.isr) < min(wanted, len(partition.replicas)):
+                    too_few = (
+                        f"NOT_ENOUGH_REPLICAS: {name.name}/{partition.id} has {len(partition.isr)} "
+                        f"in sync, and min.insync.replicas={wanted}: {advice('NOT_ENOUGH_REPLICAS')}"
+                    )
+        if too_few not in {None, self._too_few}:
+            _log.warning("%s", too_few)
+        self._too_few = too_few
+        return too_few
+
+    def _tell(self, topic: str, why: str) -> None:
+        """Once for each topic."""
+        if topic not in self._silent:
+            self._silent.add(topic)
+            _log.info(
+                "the settings of topic %r cannot be read (%s): records that it refuses are found by "
+                "sending smaller groups; with the right DescribeConfigs they are known beforehand",
+                topic,
+                why,
+            )

@@ -1,0 +1,78 @@
+"""Log lines: one an event, as text or as one JSON object, with the log that it is about.
+
+{"time": "...Z", "level": "warning", "logger": "bridge", "log": "app/1", "message": "..."}
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from aolog.notices import escape_controls, one_line, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["naming", "set_up"]
+
+_about: ContextVar[str | None] = ContextVar("log", default=None)
+_EXTRA = ("event", "code", "cluster")
+
+
+@contextmanager
+def naming(log: str) -> Iterator[None]:
+    """What is logged inside, in this thread, is about this log."""
+    token = _about.set(log)
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        about = _about.get()
+        named = about is None or about in record.getMessage()
+        return line if named else f"{line} [{one_line(about or '')}]"
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 -- logging's name
+        return escape_controls(super().formatException(ei))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's name
+        record.message = one_line(record.message)  # a path may hold anything
+        return super().formatMessage(record)
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC)
+        found: dict[str, Any] = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if (about := _about.get()) is not None:
+            found["log"] = about
+        for name in _EXTRA:
+            if (value := getattr(record, name, None)) is not None:
+                found[name] = value
+        if record.exc_info is not None and record.exc_info[0] is not None:
+            found["exception"] = self.formatException(record.exc_info)
+        return to_json(found, ascii_only=True)
+
+
+def set_up(*, as_json: bool, verbose: bool = False, quiet: bool = False) -> None:
+    """Log lines go to standard error; quiet: only what warns."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = _Text("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(_Json() if as_json else text)
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    logging.basicConfig(handlers=[handler], level=level)
+    logging.getLogger("aolog").handlers.clear()  # the command line's own: what warns, warns once
+    logging.getLogger("bridge.kafka.client").setLevel(logging.INFO if verbose else logging.CRITICAL)

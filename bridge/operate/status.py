@@ -1,0 +1,233 @@
+"""What a process that forwards says of itself: each log and cluster, and all of them together.
+
+States, in words that mean the same everywhere:
+
+    connecting   the cluster is not reached yet, or not any more
+    draining     connected, and there is a backlog
+    live         everything that is in the log has been sent
+    blocked      it stands, or waits to try again: `error` says why
+    stopped      ended
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog import Lag
+from bridge.deliver.status import COUNTED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.deliver.status import Status
+
+__all__ = ["STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "overview", "removed", "state_of"]
+
+_TOTALS = (*COUNTED, "lost_records", "gaps", "restarts")  # what a log's row counts and never loses
+
+LIVE_LAG_S = 1.0  # a log that is written to always has a record under way
+# Ten times the longest wait that a thread has without a sign of life, but for a disk.
+STUCK_S = 60.0
+
+STATES = ("connecting", "draining", "live", "blocked", "stopped")
+
+
+class Phase:
+    """What a task is doing; `phase` in status."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PARKED = "parked"
+    WAITING = "waiting"
+    STANDING = "standing"
+    DONE = "done"
+    REMOVED = "removed"
+
+
+class LogStatus(NamedTuple):
+    """One log on its way to one cluster. Counts are since the process started. lost_records, gaps:
+    what cannot be delivered, as in bridge.status.Status.
+
+    The counts of logs that are gone are kept in one more, whose phase is `removed`.
+
+    status: the last of its forwarder, None before there was one. silent_s: since its thread last
+    showed that it moves, None where none runs. code: of the error. lag: as the files say, where
+    that is newer than `status`, or there is none.
+    """
+
+    log: str
+    path: str
+    cluster: str
+    phase: str
+    state: str
+    acknowledged: int
+    skipped: int
+    lost_records: int
+    gaps: int
+    dead_lettered: int
+    dropped: int
+    restarts: int
+    silent_s: float | None
+    error: str | None
+    code: str | None
+    status: Status | None
+    lag: Lag | None = None
+
+    @property
+    def counted_anything(self) -> bool:
+        """Whether a count is not zero."""
+        return any(getattr(self, name) for name in _TOTALS)
+
+    @property
+    def lag_records(self) -> int | None:
+        """Not acknowledged; None if that is not known."""
+        if self.lag is not None:
+            return self.lag.records
+        return None if self.status is None else self.status.lag_records
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """Behind the last acknowledged record; None if that is not known."""
+        if self.lag is not None:
+            return self.lag.bytes
+        return None if self.status is None else self.status.lag_bytes
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """Age of the first that is not acknowledged; None if that is not known."""
+        if self.lag is not None:
+            return self.lag.seconds
+        return None if self.status is None else self.status.lag_seconds
+
+    @property
+    def stuck(self) -> bool:
+        """Whether its thread hangs."""
+        return self.silent_s is not None and self.silent_s > STUCK_S
+
+    @property
+    def ready(self) -> bool:
+        """Connected, or asleep with nothing to do, and not standing."""
+        if self.phase in {Phase.PARKED, Phase.DONE, Phase.QUEUED, Phase.REMOVED}:
+            return True
+        return self.phase == Phase.RUNNING and self.state in {"draining", "live"}
+
+    def as_json(self) -> dict[str, Any]:
+        """Flat, with the forwarder's own words under names of their own."""
+        own = self._asdict()
+        status = own.pop("status")
+        del own["lag"]
+        shown = {} if status is None else status._asdict()
+        shown |= {name: getattr(self, name) for name in ("lag_records", "lag_bytes", "lag_seconds")}
+        for name in ("state", *_TOTALS, "error"):
+            shown.pop(name, None)
+        return {**own, **shown}
+
+
+class Overview(NamedTuple):
+    """All logs together. lag_records, lag_bytes: None where one is not known yet."""
+
+    state: str
+    logs: int
+    queued: int
+    running: int
+    parked: int
+    waiting: int
+    standing: int
+    acknowledged: int
+    skipped: int
+    outstanding: int
+    lag_records: int | None
+    lag_bytes: int | None
+    lag_seconds: float | None
+    lost_records: int
+    gaps: int
+    dead_lettered: int
+    dropped: int
+    error: str | None
+    rate: float
+    ahead_records: int = 0
+
+
+def removed(cluster: str, logs: Sequence[LogStatus]) -> LogStatus:
+    """What was counted, since the process started, of logs that are gone: totals never fall.
+
+    logs: the last status of each, or an earlier row of this kind.
+    """
+    return LogStatus(
+        log="(removed logs)",
+        path="",
+        cluster=cluster,
+        phase=Phase.REMOVED,
+        state="stopped",
+        **{name: sum(getattr(log, name) for log in logs) for name in _TOTALS},
+        silent_s=None,
+        error=None,
+        code=None,
+        status=None,
+        lag=Lag(0, 0, 0.0),
+    )
+
+
+def state_of(status: Status) -> str:
+    """A forwarder's state in the words above."""
+    if status.state in {"stopped", "failed"}:
+        return "stopped"
+    if not status.reachable:
+        return "connecting"
+    if status.state in {"backing_off", "blocked"}:
+        return "blocked"
+    if status.state == "connecting":
+        return "connecting"
+    if status.standing or status.stalled:  # lanes that wait, the former until somebody acts
+        return "blocked"
+    under_way = status.outstanding or 0
+    sent = status.lag_bytes == 0 or (
+        status.lag_records is not None and status.lag_records <= under_way
+    )
+    soon = status.lag_seconds is not None and status.lag_seconds < LIVE_LAG_S
+    return "live" if sent or soon else "draining"
+
+
+def overview(
+    logs: Sequence[LogStatus], *, stopped: bool = False, waits: str | None = None
+) -> Overview:
+    """Of all. Its state is the worst of theirs. waits: for what that was named and is not there
+    yet, in words."""
+    phases = [log.phase for log in logs]
+    known = [log.status for log in logs if log.status is not None]
+    ages = [log.lag_seconds for log in logs if log.lag_seconds is not None]
+    records = [log.lag_records for log in logs]
+    sizes = [log.lag_bytes for log in logs]
+    states = {log.state for log in logs} - {"stopped"}
+    if waits is not None:
+        states.add("blocked")
+    worst = next((s for s in ("blocked", "connecting", "draining") if s in states), "live")
+    running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
+    return Overview(
+        state="stopped" if stopped else worst,
+        logs=len({log.path for log in logs if log.phase != Phase.REMOVED}),
+        queued=phases.count(Phase.QUEUED),
+        running=phases.count(Phase.RUNNING),
+        parked=phases.count(Phase.PARKED),
+        waiting=phases.count(Phase.WAITING),
+        standing=phases.count(Phase.STANDING),
+        acknowledged=sum(log.acknowledged for log in logs),
+        skipped=sum(log.skipped for log in logs),
+        outstanding=sum(s.outstanding for s in running),
+        lag_records=_sum(records),
+        lag_bytes=_sum(sizes),
+        lag_seconds=max(ages, default=None),
+        lost_records=sum(log.lost_records for log in logs),
+        gaps=sum(log.gaps for log in logs),
+        dead_lettered=sum(log.dead_lettered for log in logs),
+        dropped=sum(log.dropped for log in logs),
+        error=waits or next((f"{log.log}: {log.error}" for log in logs if log.error), None),
+        rate=sum(s.rate for s in running),
+        ahead_records=sum(s.ahead_records for s in known),
+    )
+
+
+def _sum(parts: list[int | None]) -> int | None:
+    """None where one is not known."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None

@@ -1,0 +1,142 @@
+"""The endpoint: /metrics for Prometheus, /healthz, /readyz, and /status as JSON.
+
+    /healthz   200 while every thread moves, else 503 with what hangs
+    /readyz    200 while all that was named is there, everything that runs is connected and nothing
+               stands, else 503
+    /status    {"overview": ..., "logs": [...]}: what `aolog-bridge status` shows
+
+Answers are made of the statuses that the forwarders last told; nothing here asks a cluster or a
+log. It has no authentication and tells names of logs and clusters: without a HOST it listens on
+loopback.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from aolog.errors import UsageError
+from aolog.notices import to_json
+from bridge.operate.metrics import exposition
+from bridge.operate.status import overview
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bridge.operate.status import LogStatus
+
+__all__ = ["address_of", "serving"]
+
+_log = logging.getLogger("bridge.operate.web")
+_JSON = "application/json"
+_LOOK_S = 0.2  # how long the end of the process may wait for this
+_REQUEST_S = 10.0  # a client that says nothing for so long is dropped
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """HOST and PORT of `HOST:PORT`, `[::1]:PORT` or `:PORT`. Raises UsageError."""
+    host, colon, port = text.rpartition(":")
+    number = int(port) if re.fullmatch("[0-9]{1,5}", port) else None
+    if not colon or number is None or number > 0xFFFF or "\x00" in host:
+        raise UsageError(f"{text!r} is no HOST:PORT", hint="such as 127.0.0.1:9100, or :9100")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", number
+
+
+@contextmanager
+def serving(
+    where: str, look: Callable[[], list[LogStatus]], waits: Callable[[], str | None] = lambda: None
+) -> Iterator[tuple[str, int]]:
+    """Serves in threads of its own; the address that it listens on. waits: see overview. Raises
+    UsageError where it cannot listen."""
+    host, port = address_of(where)
+    try:
+        server = _Server((host, port), look, waits)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {where}: {error.strerror}", hint="choose another HOST:PORT"
+        ) from None
+    found = server.server_address
+    at = (str(found[0]), int(found[1]))
+    thread = threading.Thread(
+        target=server.serve_forever, args=(_LOOK_S,), name="http", daemon=True
+    )
+    thread.start()
+    _log.info("listening on http://%s:%d", *at, extra={"event": "listening"})
+    try:
+        yield at
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # a client that lingers does not hold up a stop
+
+    def __init__(
+        self,
+        at: tuple[str, int],
+        look: Callable[[], list[LogStatus]],
+        waits: Callable[[], str | None],
+    ) -> None:
+        import socket
+
+        self.look = look
+        self.waits = waits
+        self.address_family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
+        super().__init__(at, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 -- the library's signature
+        """A client that went away is no news."""
+        _log.debug("request of %s failed", client_address, exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _REQUEST_S
+    server_version = "aolog-bridge"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        logs = self.server.look()
+        if path == "/metrics":
+            body, kind = exposition(logs)
+            self._answer(200, body, kind)
+        elif path == "/healthz":
+            self._judge("stuck", [log for log in logs if log.stuck], None)
+        elif path == "/readyz":
+            self._judge("not_ready", [x for x in logs if not x.ready], self.server.waits())
+        elif path == "/status":
+            whole = overview(logs, waits=self.server.waits())
+            found = {"overview": whole._asdict(), "logs": [x.as_json() for x in logs]}
+            self._answer(200, to_json(found).encode(), _JSON)
+        else:
+            self._answer(404, b'{"error": "not found"}', _JSON)
+
+    def _judge(self, name: str, found: list[LogStatus], waits: str | None) -> None:
+        told: dict[str, Any] = {
+            "ok": not found and waits is None,
+            name: [
+                {"log": x.log, "cluster": x.cluster, "state": x.state, "error": x.error}
+                for x in found
+            ],
+        }
+        if waits is not None:
+            told["error"] = waits
+        self._answer(200 if told["ok"] else 503, to_json(told).encode(), _JSON)
+
+    def _answer(self, status: int, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- the library's name
+        _log.debug(format, *args)

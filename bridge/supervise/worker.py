@@ -1,0 +1,352 @@
+"""One log on its way to one cluster: a forwarder in a thread of its own, again and again.
+
+The supervisor alone starts and stops tasks; the thread only runs the forwarder, keeps the last
+status, and puts the task into the supervisor's queue when it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aolog import Reader
+from aolog.errors import (
+    AologError,
+    CorruptionError,
+    CursorLocked,
+    GapFound,
+    NoSuchCursor,
+    NotALog,
+    UsageError,
+)
+from aolog.log.cursor_file import read_position
+from aolog.log.retention import prune
+from aolog.read.reader import pruned_from, resume_at
+from aolog.storage.files import Storage
+from bridge.deliver.checkpoints import LaneNotes
+from bridge.deliver.losses import LogLosses
+from bridge.deliver.status import COUNTED, NOTHING
+from bridge.errors import OtherCluster
+from bridge.operate.log_lines import naming
+from bridge.operate.status import LogStatus, Phase, state_of
+
+if TYPE_CHECKING:
+    import queue
+    from collections.abc import Callable
+
+    from aolog import Lag
+    from bridge.config.options import Plan
+    from bridge.deliver.forwarder import Forwarder
+    from bridge.deliver.status import Status
+    from bridge.kafka.identity import Identity
+
+__all__ = ["Task"]
+
+_log = logging.getLogger("bridge.supervise.supervisor")
+_RETRY_S, _RETRY_MAX_S = 1.0, 60.0
+_LOCKED_S = 2.0  # another bridge has the cursor: how often it is asked whether it still does
+# What the destination says that no waiting changes; whoever was fenced would only fence back.
+_PERMANENT = {"undeliverable", "fenced", "not_isolated", "cursor_topic_unfit"}
+_GOOD_S = 60.0  # a forwarder that ran so long did not fail at once
+
+
+@dataclass(eq=False, slots=True)
+class Task:
+    """See the module. `phase` and what follows belong to the supervisor's thread.
+
+    ended: where the task is put when its thread ends. ending: why it was told to stop. losses:
+    what cannot be delivered, over all turns; the next one may meet it again.
+    lost: its records and gaps, as shown together with `status` or `lag`: all are of one moment.
+    counting: held while what `look` shows together is changed. lag: see LogStatus. drain_to: the
+    log's end at its first turn. drained: whether the last turn came to there. unmet: the cluster
+    that its cursor is of, where it had nothing to do and did not ask the one that is there.
+    """
+
+    name: str
+    path: str
+    plan: Plan
+    ended: queue.SimpleQueue[object]
+    phase: str = Phase.QUEUED
+    since_s: float = 0.0
+    ending: str | None = None
+    watched_s: float | None = None
+    grew: bool = False
+    retry_at_s: float = 0.0
+    attempts: int = 0
+    restarts: int = 0
+    totals: Counter[str] = field(default_factory=Counter)
+    losses: LogLosses = field(default_factory=LogLosses)
+    lost: tuple[int, int] = (0, 0)
+    error: BaseException | None = None
+    last_error: str | None = None
+    thread: threading.Thread | None = None
+    forwarder: Forwarder | None = None
+    status: Status | None = None
+    told_s: float = 0.0
+    idle_s: float | None = None
+    lag: Lag | None = None
+    drain_to: int | None = None
+    drained: bool = False
+    unmet: Identity | None = None
+    counting: threading.Lock = field(default_factory=threading.Lock)
+
+    # --- the supervisor's side ----------------------------------------------------------------
+
+    def start(
+        self,
+        *,
+        drain: bool,
+        stop_s: float,
+        status_s: float,
+        queue_kbytes: int,
+        before: Callable[[], None],
+    ) -> None:
+        """Begins to forward, in a thread of its own. before: called before that begins."""
+        now_s = time.monotonic()
+        self.phase, self.since_s, self.told_s = Phase.RUNNING, now_s, now_s
+        self.ending, self.watched_s, self.grew, self.idle_s = None, None, False, None
+        self.error = None
+        more = {
+            "drain": drain,
+            "stop_s": stop_s,
+            "losses": self.losses,
+            "settings_by_default": {"queue.buffering.max.kbytes": str(queue_kbytes)},
+        }
+        self.thread = threading.Thread(
+            target=self._run, args=(more, status_s), name=f"{self.name} to {self.plan.cluster}",
+            daemon=True,
+        )  # fmt: skip  # one thing
+        before()
+        self.thread.start()
+
+    def stop(self, why: str) -> None:
+        """Asks the thread to end soon."""
+        self.ending = why
+        if self.forwarder is not None:
+            self.forwarder.stop()
+
+    def reopen(self) -> None:
+        """Lanes that stand are tried again."""
+        if self.forwarder is not None:
+            self.forwarder.reopen()
+
+    @property
+    def moved(self) -> bool:
+        """Whether anything was done since it started, as far as was told."""
+        status = self.status
+        return status is not None and any(status.counted().values())
+
+    def take_end(self) -> BaseException | None:
+        """After the thread has ended: what it raised. Counts are kept."""
+        if self.thread is not None:
+            self.thread.join()
+        with self.counting:
+            self.lost = self._lost()  # a thread that raised did not report its last losses
+            if self.status is not None:  # counted; what is left says how things stood
+                self.totals.update(self.status.counted())
+                self.status = self.status._replace(**NOTHING, outstanding=0, rate=0.0)
+        self.thread = self.forwarder = None
+        if self.error is None and self.unmet is None:
+            self.last_error = None
+        return self.error
+
+    def waits(self, error: BaseException) -> None:
+        """To be tried again after a while that grows; a cursor in use, soon."""
+        now_s = time.monotonic()
+        if now_s - self.since_s > _GOOD_S:
+            self.attempts = 0
+        delay_s = min(_RETRY_MAX_S, _RETRY_S * 2 ** min(self.attempts, 16))
+        delay_s *= random.uniform(0.5, 1.0)  # noqa: S311 -- jitter, no secret
+        self.retry_at_s = now_s + (_LOCKED_S if isinstance(error, CursorLocked) else delay_s)
+        self.attempts += 1
+        self.restarts += 1
+        self.phase = Phase.WAITING
+        self._tell(error, "is tried again")
+
+    def stands(self, error: BaseException) -> None:
+        """Not to be tried again before somebody has done something."""
+        self.phase = Phase.STANDING
+        self._tell(error, "was drained" if isinstance(error, GapFound) else "stands")
+
+    def ends(self, *, drained: bool) -> None:
+        """It is over. What a drain could not read on the way, in whatever turn, is its failure:
+        the cursor is behind it, so the next run says nothing."""
+        self.phase = Phase.DONE
+        if drained:
+            try:
+                self.losses.check(self.path)
+            except GapFound as error:
+                self.error = error
+                self.stands(error)
+
+    def _tell(self, error: BaseException, what: str) -> None:
+        text = f"{_code(error)}: {error}"
+        if text != self.last_error:
+            event = {"event": "log_failed", "code": _code(error)}
+            with naming(self.name):
+                _log.warning("%s %s: %s", self.name, what, text, extra=event)
+        self.last_error = text
+
+    @property
+    def permanent(self) -> bool:
+        """Whether what it ended with will not go away by itself."""
+        error = self.error
+        if isinstance(error, NotALog):  # its first slab may be on its way
+            return False
+        if isinstance(error, AologError) and error.code in _PERMANENT:
+            return True
+        return isinstance(error, CorruptionError | UsageError)
+
+    @property
+    def exit_status(self) -> int:
+        """What its failure comes to."""
+        if self.phase not in {Phase.STANDING, Phase.WAITING} or self.error is None:
+            return 0
+        return getattr(self.error, "exit_status", AologError.exit_status)
+
+    def look(self) -> LogStatus:
+        """How it stands. From any thread."""
+        phase, error = self.phase, self.error
+        with self.counting:
+            status, lag = self.status, self.lag
+            lost_records, gaps = self.lost
+            counted = self.totals + Counter(status.counted() if status else {})
+        reason = None if error is None else str(error)
+        forwarder = self.forwarder
+        silent_s = None
+        if phase == Phase.RUNNING:
+            moved_s = self.told_s if forwarder is None else max(self.told_s, forwarder.moved_s)
+            silent_s = time.monotonic() - moved_s
+            reason = None if status is None else status.error
+        state = _state(phase, status)
+        if phase in {Phase.QUEUED, Phase.RUNNING} and forwarder is None and self.last_error:
+            state, reason = "blocked", self.last_error  # until the next try has come to something
+        return LogStatus(
+            log=self.name,
+            path=self.path,
+            cluster=self.plan.cluster,
+            phase=phase,
+            state=state,
+            **{name: counted[name] for name in COUNTED},
+            lost_records=lost_records,
+            gaps=gaps,
+            restarts=self.restarts,
+            silent_s=silent_s,
+            error=reason,
+            code=None if error is None else _code(error),
+            status=status,
+            lag=lag,
+        )
+
+    def _lost(self) -> tuple[int, int]:
+        return self.losses.records, self.losses.gaps
+
+    # --- the thread's side --------------------------------------------------------------------
+
+    def _run(self, more: dict[str, Any], status_s: float) -> None:
+        with naming(self.name):
+            try:
+                self.unmet = None
+                self.plan.check_cursor(self.path)
+                self.drained = self._has_nothing_to_do()
+                if self.drained:
+                    self.ending = self.ending or "park"
+                    return
+                forwarder = self.plan.forwarder(
+                    self.name, self.path, drain_to=self.drain_to, **more
+                )
+                self.drain_to = forwarder.drain_to
+                self.status = None
+                self.forwarder = forwarder
+                if self.ending is not None:  # told before there was one to tell
+                    forwarder.stop()
+                self.drained = forwarder.drained(forwarder.run(self._report, status_s))
+            except BaseException as error:  # noqa: BLE001 -- the supervisor judges it
+                self.error = error
+            finally:
+                self.ended.put(self)
+
+    def _has_nothing_to_do(self) -> bool:
+        """Whether the cursor is at the log's end: then the cluster need not be asked. Of thousands
+        of logs, most are so when the process starts."""
+        if not self.measure():
+            return False  # the forwarder will say what it is
+        assert self.lag is not None
+        if self.lag.bytes and self.lag.records != 0:
+            return False
+        storage, cursor = Storage(), self.plan.options["cursor"]
+        notes = LaneNotes.load(self.path, cursor, storage, topic_uuid=None, begun=False)
+        self.unmet = notes.cluster if notes.cluster.known else None
+        if retention := self.plan.options["prune_delivered"]:
+            prune(self.path, storage, retention)
+        return True
+
+    def meet(self, found: str | None, servers: str, *, drain: bool) -> None:
+        """Where it sleeps, or is done, and did not ask: it fails where that is not its cluster."""
+        assert self.unmet is not None
+        try:
+            self.unmet.meet(found, servers)
+            self.last_error = None
+        except OtherCluster as error:
+            self.error = error
+            if drain:
+                self.stands(error)
+            else:
+                self.waits(error)
+
+    def measure(self) -> bool:
+        """Asks the files how much is pending, and what retention removed unread, where no forwarder
+        tells; whether there is a cursor to go by. Without one, all of the log is."""
+        storage = Storage()
+        lag, known = None, True
+        with suppress(AologError, OSError), Reader(self.path, storage=storage) as reader:
+            try:
+                cursor = self.plan.options["cursor"]
+                position = read_position(self.path, cursor, storage)
+                resume_at(reader, position)
+            except NoSuchCursor:
+                known = False
+            lag = reader.lag()
+            # Another bridge that holds the cursor counts its losses itself.
+            if known and self.phase != Phase.RUNNING and not isinstance(self.error, CursorLocked):
+                with naming(self.name):
+                    self.losses.pruned(pruned_from(reader, position.address, position.ordinal))
+        with self.counting:
+            self.lag, self.lost = lag, self._lost()
+        return known and lag is not None
+
+    def _report(self, status: Status) -> None:
+        with self.counting:
+            self.status, self.lag = status, None
+            self.lost = status.lost_records, status.gaps
+        now_s = self.told_s = time.monotonic()
+        sent = status.lag_bytes == 0 or status.lag_records == 0
+        idle = sent and not status.outstanding and state_of(status) == "live"
+        if not idle:
+            self.idle_s = None
+        elif self.idle_s is None:
+            self.idle_s = now_s
+        if status.acknowledged:
+            self.attempts, self.last_error = 0, None
+
+
+def _code(error: BaseException) -> str:
+    return error.code if isinstance(error, AologError) else AologError.code
+
+
+def _state(phase: str, status: Status | None) -> str:
+    if phase in {Phase.WAITING, Phase.STANDING}:
+        return "blocked"
+    if phase == Phase.DONE:
+        return "stopped"
+    if phase == Phase.PARKED:
+        return "live"
+    if status is None:
+        return "connecting"
+    return "draining" if phase == Phase.QUEUED else state_of(status)

@@ -1,0 +1,998 @@
+"""Buffer: its four modes, with providers that fail, in one process and in one that is killed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import bridge.buffer.buffer
+from aolog.errors import (
+    Forked,
+    LogClosed,
+    LogLocked,
+    RecordRefused,
+    RecordTooLarge,
+    StorageFull,
+    SyncFailed,
+    UsageError,
+)
+from aolog.storage.files import Storage
+from aolog.storage.system import RealSystem
+from bridge.buffer import store_forward
+from bridge.buffer.buffer import Buffer
+from bridge.buffer.provider import FaultyProvider, FileProvider, MemoryProvider, Message
+from bridge.buffer.provider_sender import Item, Outlet
+from bridge.buffer.store_forward import Mode
+from bridge.errors import NotDelivered
+from tests.aolog.conftest import AtPlace, in_thread, refuse_threads
+from tests.bridge.conftest import Limited, wait_until
+from tests.stalling import StallingSystem
+
+QUICK: dict[str, Any] = {"live_after_s": 0.1, "retry_max_s": 0.05, "close_s": 20.0}
+
+
+class Destination(FaultyProvider):
+    """Memory that can be taken away."""
+
+    retry_wait_s: float
+
+    def __init__(self) -> None:
+        self.memory = MemoryProvider()
+        super().__init__(self.memory)
+        self.retry_wait_s = 0.01
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [message.value for message in self.memory.messages]
+
+
+@pytest.fixture
+def destination() -> Destination:
+    return Destination()
+
+
+def numbered(*numbers: Iterable[int]) -> list[bytes]:
+    return [b"%d" % n for some in numbers for n in some]
+
+
+def send(buffer: Buffer, numbers: Iterable[int]) -> None:
+    for value in numbered(numbers):
+        buffer.send("t", value, b"k")
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_all_that_is_sent_is_delivered_once_and_in_order(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    with Buffer(destination, tmp_path / "log", mode=mode, **QUICK) as buffer:
+        send(buffer, range(3_000))
+        assert buffer.flush(20)
+    assert destination.values == numbered(range(3_000))
+    assert (tmp_path / "log").exists() == (mode in {"buffer", "always"})
+
+
+def test_a_message_keeps_its_key_headers_topic_and_time(
+    destination: Destination, tmp_path: Path
+) -> None:
+    before_us = time.time_ns() // 1_000
+    with Buffer(destination, tmp_path / "log", mode="always", **QUICK) as buffer:
+        buffer.send("a", None, b"k", [("h", b"v"), ("n", None)])
+        buffer.send("b", b"", None)
+    first, second = destination.memory.messages
+    assert first[:4] == ("a", None, b"k", (("h", b"v"), ("n", None)))
+    assert second[:4] == ("b", b"", None, ())
+    assert before_us <= first.timestamp_us <= second.timestamp_us <= time.time_ns() // 1_000
+
+
+def test_mode_buffer_goes_through_the_log_in_an_outage_and_back_to_live(
+    destination: Destination, tmp_path: Path
+) -> None:
+    with Buffer(destination, tmp_path / "log", mode="buffer", **QUICK) as buffer:
+        send(buffer, range(100))
+        assert buffer.flush(20)
+        assert buffer.status().state == "live"
+        destination.down = True
+        send(buffer, range(100, 300))
+        wait_until(lambda: buffer.status().state == "buffering")
+        send(buffer, range(300, 400))
+        assert buffer.flush(20), "what is in the log is safe"
+        status = buffer.status()
+        assert (status.in_memory, status.in_backlog) == (0, 300)
+        assert status.error is not None
+        destination.down = False
+        wait_until(lambda: buffer.status().state == "live")
+        assert buffer.status().error is None
+        send(buffer, range(400, 500))
+    assert destination.values == numbered(range(500))
+
+
+def test_mode_buffer_leaves_live_where_the_destination_does_not_keep_up(
+    destination: Destination, tmp_path: Path
+) -> None:
+    destination.delay_s = 0.5
+    with Buffer(destination, tmp_path / "log", memory_messages=50, **QUICK) as buffer:
+        send(buffer, range(200))
+        assert buffer.status().state == "buffering"
+        destination.delay_s = 0.0
+    assert destination.values == numbered(range(200)), "nothing twice: it was only slow"
+
+
+def test_a_disk_that_stalls_holds_up_no_send(destination: Destination, tmp_path: Path) -> None:
+    """Each time the log is found empty, its cursor follows; only who delivers waits for that."""
+
+    def send_slowly() -> None:
+        for n in range(10, 20):
+            send(buffer, [n])
+            time.sleep(0.02)  # so that the one before was delivered, or is held up
+
+    disk = StallingSystem()
+    log = tmp_path / "log"
+    with Buffer(destination, log, mode="always", storage=Storage(disk), **QUICK) as buffer:
+        send(buffer, range(10))
+        wait_until(lambda: len(destination.values) == 10)
+        with disk.stalled():
+            sender = threading.Thread(target=send_slowly)
+            sender.start()
+            sender.join(5)
+            assert not sender.is_alive()
+    assert destination.values == numbered(range(20))
+
+
+class FailsOnce(RealSystem):
+    """A disk of which one sync fails, counted from 0."""
+
+    def __init__(self, which: int) -> None:
+        self.left = which
+
+    def _sync(self, fd: int) -> None:
+        self.left -= 1
+        if self.left == -1:
+            raise OSError(errno.EIO, "Input/output error")
+        os.fsync(fd)
+
+    fdatasync = fsync = _sync  # type: ignore[assignment]  # methods for functions
+
+
+class Full(RealSystem):
+    """A disk with room for some writes."""
+
+    def __init__(self, writes: int) -> None:
+        self.left = writes
+
+    def pwritev(self, fd: int, parts: Any, offset: int, /) -> int:  # type: ignore[override]  # a method for a function
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.pwritev(fd, parts, offset)
+
+
+def test_a_buffer_that_finds_no_room_to_open_keeps_no_log(
+    destination: Destination, tmp_path: Path
+) -> None:
+    refused = []
+    for writes in range(20):
+        log, disk = tmp_path / str(writes), Full(writes)
+        try:
+            buffer = Buffer(destination, log, mode="always", storage=Storage(disk), **QUICK)
+        except StorageFull as error:
+            refused.append(error)  # its traceback keeps all that it was raised through
+        else:
+            disk.left = 1000  # for the seal
+            buffer.close()
+            break
+        Buffer(destination, log, mode="always", **QUICK).close()
+    assert len(refused) >= 2
+
+
+def test_a_buffer_without_a_thread_keeps_no_log(
+    destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, dead = tmp_path / "log", tmp_path / "dead"
+    with monkeypatch.context() as patched:
+        refuse_threads(patched)
+        with pytest.raises(RuntimeError, match="can't start new thread") as kept:
+            Buffer(destination, log, mode="always", dead_letters=dead, **QUICK)
+    with Buffer(destination, log, mode="always", dead_letters=dead, **QUICK) as buffer:
+        send(buffer, [1])
+    assert destination.values == [b"1"]
+    del kept
+
+
+def test_an_interrupt_at_any_place_of_the_opening_gives_all_free(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    n, came = 0, True
+    while came:
+        log = tmp_path / str(n)
+        place = AtPlace(n, interrupt, (threading.__file__, bridge.buffer.buffer.__file__))
+        before = set(threading.enumerate())
+        buffer = interrupted = None
+        sys.setprofile(place)
+        try:
+            buffer = Buffer(Destination(), log, mode="always", **QUICK)
+        except (KeyboardInterrupt, RuntimeError) as error:  # what Condition makes of some
+            interrupted = error  # its traceback keeps all that it was raised through
+        sys.setprofile(None)
+        if buffer is not None:
+            buffer.close()
+        Buffer(Destination(), log, mode="always", **QUICK).close()
+        wait_until(
+            lambda: (
+                not [
+                    thread
+                    for thread in set(threading.enumerate()) - before  # noqa: B023 -- this turn's
+                    if thread.name == "bridge-buffer" and thread.is_alive()
+                ]
+            )
+        )
+        came = place.came
+        assert came == (interrupted is not None)
+        n += 1
+    assert n > 10
+
+
+def test_an_interrupt_as_live_ends_leaves_a_buffer_that_knows_when_it_is_done(
+    tmp_path: Path,
+) -> None:
+    """At each place of a send through which live ends. A second."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    n, came = 0, True
+    while came:
+        held = Destination()
+        held.delay_s = 0.02
+        options: dict[str, Any] = {**QUICK, "memory_messages": 5}
+        with Buffer(held, tmp_path / str(n), **options) as buffer:
+            send(buffer, range(5))
+            place = AtPlace(n, interrupt, (store_forward.__file__,))
+            sys.setprofile(place)
+            try:
+                send(buffer, [5])
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.setprofile(None)
+            wait_until(lambda: buffer._core.all_delivered)
+            assert sorted(set(held.values))[:5] == numbered(range(5)), n
+        came = place.came
+        n += 1
+    assert n > 10
+
+
+def test_a_close_within_a_close_ends_with_it_or_is_refused() -> None:
+    """A signal's handler, at each place where one may run. Three seconds."""
+    n, came = 0, True
+    while came:
+        slow = Destination()
+        slow.delay_s = 0.05  # so that the close waits
+        buffer = Buffer(slow, mode="block")
+        buffer.send("t", b"x")
+
+        def handle() -> None:
+            with suppress(UsageError):
+                buffer.close()  # noqa: B023 -- called in this turn only
+
+        place = AtPlace(n, handle, (threading.__file__, bridge.buffer.buffer.__file__))
+
+        def close() -> None:  # in another thread: one that waits for itself is a failure
+            sys.setprofile(place)  # noqa: B023 -- the same
+            try:
+                buffer.close()  # noqa: B023 -- the same
+            finally:
+                sys.setprofile(None)
+
+        in_thread(close).result()
+        assert slow.values == [b"x"], n
+        came = place.came
+        n += 1
+    assert n > 10
+
+
+def test_a_buffer_that_cannot_be_opened_keeps_no_log(
+    destination: Destination, tmp_path: Path
+) -> None:
+    log, refused = tmp_path / "log", []
+    for which in range(20):
+        disk = FailsOnce(which)
+        try:
+            Buffer(destination, log, mode="always", storage=Storage(disk), **QUICK).close()
+        except SyncFailed as error:
+            refused.append((which, error))  # its traceback keeps all that it was raised through
+            with Buffer(destination, log, mode="always", **QUICK) as buffer:
+                send(buffer, [which])
+        if disk.left >= 0:
+            break
+    assert len(refused) >= 5
+    assert destination.values == numbered(which for which, _ in refused)
+
+
+def test_mode_block_waits_and_delivers_all(destination: Destination) -> None:
+    with Buffer(destination, mode="block", memory_messages=10, **QUICK) as buffer:
+        destination.down = True
+        thread = threading.Thread(target=send, args=(buffer, range(50)))
+        thread.start()
+        wait_until(lambda: buffer.status().state == "blocked")
+        assert thread.is_alive()
+        assert destination.values == []
+        destination.down = False
+        thread.join(20)
+        assert not thread.is_alive()
+    assert destination.values == numbered(range(50))
+
+
+def test_mode_error_gives_back_what_was_not_delivered_and_goes_on(
+    destination: Destination,
+) -> None:
+    with Buffer(destination, mode="error", **QUICK) as buffer:
+        send(buffer, range(10))
+        assert buffer.flush(20)
+        destination.down = True
+        buffer.send("t", b"10", b"k")
+        with pytest.raises(NotDelivered) as caught:
+            buffer.flush(20)
+        assert [message.value for message in caught.value.undelivered] == [b"10"]
+        assert caught.value.code == "not_delivered"
+        destination.down = False
+        wait_until(lambda: _sends(buffer, b"11"))
+    assert destination.values == numbered(range(10), [11])
+
+
+def _sends(buffer: Buffer, value: bytes) -> bool:
+    """Whether a message is accepted and delivered."""
+    try:
+        buffer.send("t", value, b"k")
+        return buffer.flush(20)
+    except NotDelivered:
+        return False
+
+
+@pytest.mark.parametrize("mode", ["block", "error"])
+def test_closing_without_a_log_gives_back_what_is_left(
+    destination: Destination, mode: Mode
+) -> None:
+    buffer = Buffer(destination, mode=mode, retry_max_s=0.05, close_s=0.1)
+    destination.down = True
+    buffer.send("t", b"1")
+    with pytest.raises(NotDelivered) as caught:
+        buffer.close()
+    assert [message.value for message in caught.value.undelivered] == [b"1"]
+    buffer.close()
+
+
+def test_closing_with_a_log_keeps_what_is_left_and_the_next_delivers_it_first(
+    destination: Destination, tmp_path: Path
+) -> None:
+    destination.down = True
+    with Buffer(destination, tmp_path / "log", **QUICK) as buffer:
+        send(buffer, range(5))
+        wait_until(lambda: buffer.status().error is not None)
+    destination.down = False
+    with Buffer(destination, tmp_path / "log", **QUICK) as buffer:
+        send(buffer, range(5, 10))
+    assert destination.values == numbered(range(10))
+
+
+def in_an_outage(destination: Destination, path: Path) -> Buffer:
+    """A buffer whose next try is due in a minute at most, when it is not to close."""
+    destination.down, destination.retry_wait_s = True, 60.0
+    buffer = Buffer(destination, path, **{**QUICK, "retry_max_s": 60.0, "close_s": 100.0})
+    send(buffer, range(5))
+    wait_until(lambda: buffer.status().error is not None)
+    return buffer
+
+
+def test_closing_tries_once_more_whatever_failed_before(
+    destination: Destination, tmp_path: Path
+) -> None:
+    """A close just after an outage once delivered nothing of what it could have."""
+    buffer = in_an_outage(destination, tmp_path / "log")
+    destination.down = False
+    buffer.close()
+    assert destination.values == numbered(range(5))
+
+
+def test_closing_does_not_wait_for_a_destination_that_is_down_if_a_log_keeps_the_rest(
+    destination: Destination, tmp_path: Path
+) -> None:
+    buffer = in_an_outage(destination, tmp_path / "log")
+    closing = threading.Thread(target=buffer.close, daemon=True)
+    closing.start()
+    closing.join(50)  # of 100 s; it is done in the time of one try
+    assert not closing.is_alive()
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_message_that_is_rejected_comes_back_and_holds_up_nothing(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    destination.reject = lambda message: message.value == b"2"
+    buffer = Buffer(destination, tmp_path / "log", mode=mode, **QUICK)
+    send(buffer, range(5))
+    with pytest.raises(NotDelivered) as caught:
+        wait_until(lambda: buffer.status().rejected == 1)
+        buffer.flush(20)
+    assert [message.value for message in caught.value.undelivered] == [b"2"]
+    assert buffer.flush(20)
+    buffer.close()
+    assert destination.values == numbered([0, 1, 3, 4])
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_what_was_rejected_comes_back_at_the_latest_when_the_buffer_closes(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    destination.reject = lambda message: message.value == b"2"
+    buffer = Buffer(destination, tmp_path / "log", mode=mode, **QUICK)
+    send(buffer, range(3))
+    wait_until(lambda: buffer.status().rejected == 1)
+    with pytest.raises(NotDelivered, match="by the plan") as caught:
+        buffer.close()
+    assert [message.value for message in caught.value.undelivered] == [b"2"]
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_rejected_message_is_no_failure_of_the_destination(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    """In mode block the sends that followed waited for ever."""
+    destination.reject = lambda message: message.value == b"0"
+    with Buffer(destination, tmp_path / "log", mode=mode, **QUICK) as buffer:
+        send(buffer, range(1))
+        wait_until(lambda: buffer.status().rejected == 1)
+        with pytest.raises(NotDelivered):
+            send(buffer, range(1, 2))
+        assert buffer.status().error is None
+        sending = threading.Thread(target=send, args=(buffer, range(2, 4)))
+        sending.start()
+        sending.join(20)
+        assert not sending.is_alive()
+    assert destination.values == numbered([2, 3])
+
+
+def test_a_provider_that_raises_anything_is_tried_again(tmp_path: Path) -> None:
+    class Odd(MemoryProvider):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left = 3
+
+        def send(self, message: Message) -> None:
+            self.left -= 1
+            if self.left >= 0:
+                raise ZeroDivisionError
+            super().send(message)
+
+        def close(self) -> None:
+            raise OSError("closing fails too")
+
+    odd = Odd()
+    with Buffer(odd, tmp_path / "log", **QUICK) as buffer:
+        buffer.send("t", b"1")
+        wait_until(lambda: len(odd.messages) == 1)
+
+
+def test_many_threads_keep_their_own_order(destination: Destination, tmp_path: Path) -> None:
+    def work(name: int) -> None:
+        for number in range(300):
+            buffer.send("t", b"%d" % number, b"%d" % name)
+
+    with Buffer(destination, tmp_path / "log", memory_messages=50, **QUICK) as buffer:
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for down in (True, False, True, False):
+            destination.down = down
+            time.sleep(0.02)
+        for thread in threads:
+            thread.join()
+    for name in range(4):
+        values = [m.value for m in destination.memory.messages if m.key == b"%d" % name]
+        assert list(dict.fromkeys(values)) == numbered(range(300))
+
+
+def test_a_retention_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="retention=1000000000"):
+        Buffer(Destination(), tmp_path / "log", mode="always", retention=10**9)
+
+
+def test_retention_bounds_the_log_and_what_it_costs_is_counted(
+    destination: Destination, tmp_path: Path
+) -> None:
+    from aolog import Retention
+
+    destination.down = True
+    with Buffer(
+        destination, tmp_path / "log", mode="always", retention=Retention(max_bytes=1_000_000),
+        **QUICK,
+    ) as buffer:  # fmt: skip  # the settings in one line
+        for number in range(300):
+            buffer.send("t", b"%d" % number + bytes(10_000))
+        buffer.flush(20)
+        destination.down = False
+        wait_until(lambda: buffer.status().in_backlog == 0)
+    lost = buffer.status().lost
+    files = (tmp_path / "log").glob("*")
+    assert sum(file.stat().st_size for file in files if file.is_file()) < 1_100_000
+    numbers = [int(m.value[:8].rstrip(b"\0")) for m in destination.memory.messages if m.value]
+    assert lost > 0
+    assert len(set(numbers)) + lost == 300
+    assert numbers[-1] == 299
+
+
+@pytest.mark.parametrize("mode", ["buffer", "always"])
+def test_where_the_log_is_full_and_blocks_only_send_waits(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    """The writer once waited for room under the lock that whoever makes room needs."""
+    from aolog import Retention
+
+    destination.down = True
+    buffer = Buffer(
+        destination, tmp_path / "log", mode=mode, commit_s=0.01, memory_messages=20,
+        retention=Retention(max_bytes=200_000, when_full="block"), **QUICK,
+    )  # fmt: skip  # the settings in few lines
+    sent: list[int] = []
+
+    def work() -> None:
+        for number in range(300):
+            buffer.send("t", b"%d" % number + bytes(5_000))
+            sent.append(number)
+
+    sending = threading.Thread(target=work, daemon=True)
+    sending.start()
+    before = -1
+
+    def stands() -> bool:
+        nonlocal before
+        before, now = len(sent), before
+        time.sleep(0.3)  # whether it stands is asked, not how long it takes
+        return 0 < before == now
+
+    wait_until(stands)
+    assert len(sent) < 100
+    assert buffer.status().lost == 0
+    destination.down = False
+    sending.join(60)
+    assert not sending.is_alive()
+    buffer.close()
+    numbers = [int(m.value.rstrip(b"\0")) for m in destination.memory.messages if m.value]
+    assert list(dict.fromkeys(numbers)) == list(range(300))
+    assert buffer.status().lost == 0
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+class Held(Destination):
+    """Does not answer until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.let_go = threading.Event(), threading.Event()
+        self.closings = 0
+
+    def flush(self) -> Iterable[int]:
+        self.asked.set()
+        self.let_go.wait(60)
+        return super().flush()
+
+    def close(self) -> None:
+        self.closings += 1
+        super().close()
+
+
+def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    held = Held()
+    buffer = Buffer(held, tmp_path / "log", **{**QUICK, "live_age_s": 3600.0, "close_s": 0.01})
+    send(buffer, range(10))
+    held.asked.wait(60)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            buffer.close()  # waits for the destination, which does not answer
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    held.down = True
+    held.let_go.set()
+    buffer.close()
+    destination = Destination()
+    with Buffer(destination, tmp_path / "log", **QUICK):
+        pass
+    assert destination.values == numbered(range(10))
+
+
+@pytest.mark.parametrize("call", ["send", "flush", "close"])
+def test_what_a_signals_handler_calls_in_the_middle_of_a_send_is_refused(
+    destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A close waited for the thread that waited for the lock of that send, for ever."""
+    buffer = Buffer(destination, tmp_path / "log", **QUICK)
+    calls: dict[str, Callable[[], object]] = {
+        "send": lambda: buffer.send("t", b"nested"),
+        "flush": buffer.flush,
+        "close": buffer.close,
+    }
+
+    def handle(*_: object) -> None:
+        calls[call]()
+
+    def interrupted() -> bool:
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGUSR1)
+        return False
+
+    monkeypatch.setattr(buffer._core, "_full", interrupted)
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with pytest.raises(UsageError, match="within another call of the same buffer's"):
+            buffer.send("t", b"refused")
+        send(buffer, range(5))
+        signal.raise_signal(signal.SIGUSR1)  # outside it is carried out
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    buffer.close()
+    assert destination.values == numbered(range(5)) + [b"nested"] * (call == "send")
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_send_that_a_close_overtakes_is_refused(
+    destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """It was accepted, and neither delivered nor given back."""
+    buffer = Buffer(destination, tmp_path / "log", mode=mode, **QUICK)
+    check = buffer._check
+
+    def overtaken() -> None:
+        check()
+        buffer.close()
+
+    monkeypatch.setattr(buffer, "_check", overtaken)
+    with pytest.raises(LogClosed):
+        buffer.send("t", b"1")
+    assert buffer.status().in_memory == 0
+
+
+def test_the_time_to_close_counts_from_the_call(tmp_path: Path) -> None:
+    """Not from when the destination answers."""
+    held = Held()
+    buffer = Buffer(held, mode="block", **{**QUICK, "close_s": 0.1}, batch_messages=5)
+    send(buffer, range(20))
+    held.asked.wait(60)
+    undelivered: list[Message] = []
+
+    def close() -> None:
+        with pytest.raises(NotDelivered) as caught:
+            buffer.close()
+        undelivered.extend(caught.value.undelivered)
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    wait_until(lambda: buffer._core.closing)
+    closing.join(0.3)  # longer than `close_s`; later does no harm
+    held.let_go.set()
+    closing.join(60)
+    left = [message.value for message in undelivered]
+    assert left
+    assert held.values + left == numbered(range(20))
+
+
+def test_a_destination_that_does_not_answer_is_told_before_anything_fails(tmp_path: Path) -> None:
+    held = Held()
+    with Buffer(held, tmp_path / "log", **QUICK) as buffer:
+        assert buffer.status().error is None
+        buffer.send("t", b"1")
+        wait_until(lambda: buffer.status().error is not None)
+        status = buffer.status()
+        assert (status.state, status.in_memory) == ("live", 1)
+        assert str(status.error).startswith("no answer for ")
+        held.let_go.set()
+        assert buffer.flush(60)
+        assert buffer.status().error is None
+
+
+def test_a_second_close_waits_for_the_first(tmp_path: Path) -> None:
+    held = Held()
+    buffer = Buffer(held, mode="block", **QUICK)
+    send(buffer, range(3))
+    held.asked.wait(60)
+    closing = [threading.Thread(target=buffer.close) for _ in range(2)]
+    for thread in closing:
+        thread.start()
+    closing[1].join(0.2)
+    assert all(thread.is_alive() for thread in closing)
+    held.let_go.set()
+    for thread in closing:
+        thread.join(60)
+    assert held.values == numbered(range(3))
+
+
+def test_what_a_full_log_does_not_take_comes_back_at_close(tmp_path: Path) -> None:
+    from aolog import Retention
+
+    held, retention = Held(), Retention(max_bytes=100_000, when_full="block")
+    options = {**QUICK, "live_age_s": 3600.0, "retry_max_s": 60.0}
+    buffer = Buffer(held, tmp_path / "log", mode="buffer", retention=retention, **options)
+    for number in range(50):
+        buffer.send("t", b"%d" % number + bytes(5_000))
+    held.asked.wait(60)
+    held.down = True
+    held.let_go.set()
+    with pytest.raises(NotDelivered, match="total of 100000 bytes") as caught:
+        buffer.close()
+    destination = Destination()
+    with Buffer(destination, tmp_path / "log", mode="always", **QUICK):
+        pass
+    kept = [value.rstrip(b"\0") for value in destination.values if value]
+    back = [message.value.rstrip(b"\0") for message in caught.value.undelivered if message.value]
+    assert kept
+    assert back
+    assert kept + back == numbered(range(50))
+
+
+class Hanging(MemoryProvider):
+    """Its calls do not return until they are released. error: of the call before, if any."""
+
+    retry_wait_s = 0.01
+
+    def __init__(self, *, fails_first: bool) -> None:
+        super().__init__()
+        self.fails_first = fails_first
+        self.entered, self.released = threading.Event(), threading.Event()
+        self.closed = threading.Event()
+
+    def open(self) -> None:
+        if self.fails_first:
+            self.fails_first = False
+            raise ConnectionError("refused")
+        self.entered.set()
+        assert self.released.wait(60)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.mark.parametrize(("fails", "close_s", "most_s"), [(True, 60.0, 20.0), (False, 0.5, 20.0)])
+def test_a_close_does_not_wait_for_a_call_of_the_provider_where_the_log_keeps_what_is_left(
+    tmp_path: Path, fails: bool, close_s: float, most_s: float
+) -> None:
+    """A second for a destination that fails; else `close_s`. Nothing is lost, and the thread ends
+    with the call."""
+    provider, path = Hanging(fails_first=fails), tmp_path / "log"
+    buffer = Buffer(provider, path, **{**QUICK, "mode": "always", "close_s": close_s})
+    send(buffer, range(100))
+    assert buffer.flush(20)
+    assert provider.entered.wait(20)
+    provider.closed.clear()  # by the call that failed
+    begun_s = time.monotonic()
+    buffer.close()
+    assert time.monotonic() - begun_s < most_s
+    assert not provider.closed.is_set(), "its call is under way"
+    provider.released.set()
+    assert provider.closed.wait(20)
+    again = MemoryProvider()
+    with Buffer(again, path, **{**QUICK, "mode": "always"}):
+        pass
+    assert [message.value for message in again.messages] == numbered(range(100))
+
+
+@pytest.mark.parametrize("close_s", [20.0, 0.0])
+def test_a_buffer_that_is_closed_in_the_middle_of_its_log_repeats_nothing(
+    tmp_path: Path, close_s: float
+) -> None:
+    """All since the last commit was, and the whole of a batch of which a part was delivered."""
+
+    limited = Limited(0)
+    large = [b"%d" % number + bytes(100_000) for number in range(10)]  # few of them a batch
+    options = {**QUICK, "mode": "always", "commit_s": 3600.0, "close_s": close_s}
+    with Buffer(limited, tmp_path / "log", **options) as buffer:
+        for value in large:
+            buffer.send("t", value, b"k")
+        assert buffer.flush(20)
+        limited.most = 7
+        wait_until(lambda: len(limited.messages) == 7)
+    limited.most = 10
+    with Buffer(limited, tmp_path / "log", **{**options, "close_s": 20.0}) as buffer:
+        assert buffer.status().in_backlog <= 3
+    assert [message.value for message in limited.messages] == large
+
+
+def test_a_forked_child_closes_nothing_of_its_parents() -> None:
+    """Also where a thread of the parent's held the lock at the fork."""
+    held = Held()
+    held.let_go.set()
+    with Buffer(held, mode="block", **QUICK) as buffer:
+        send(buffer, range(3))
+        assert buffer.flush(20)
+        with buffer._core.changed:
+            child = os.fork()
+            if not child:
+                signal.alarm(30)
+                buffer._at_exit()
+                os._exit(7 + held.closings)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.parametrize("mode", ["buffer", "always"])
+def test_what_the_log_would_not_take_is_refused_at_once(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    """Accepted while live, it once stood before everything when live had ended."""
+    options = {**QUICK, "memory_bytes": 1 << 30}
+    with Buffer(destination, tmp_path / "log", mode=mode, **options) as buffer:
+        with pytest.raises(RecordTooLarge):
+            buffer.send("t", bytes(64 << 20))
+        destination.down = True
+        send(buffer, range(5))
+        assert buffer.flush(20)
+        destination.down = False
+        wait_until(lambda: len(destination.values) == 5)
+    assert destination.values == numbered(range(5))
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "sometimes"},
+        {"mode": "buffer"},
+        {"mode": "always"},
+        {"mode": "block", "memory_messages": 0},
+        {"mode": "block", "live_age_s": -1.0},
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_made(
+    destination: Destination, options: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        Buffer(destination, **options)
+    assert next(reversed(options)) in str(caught.value)
+
+
+def test_what_is_no_message_is_refused(destination: Destination) -> None:
+    with Buffer(destination, mode="block", **QUICK) as buffer:
+        wrong: list[tuple[Any, ...]] = [
+            ("t", "text"), ("", b""), (None, b""), (7, b""), ("t", b"", "key"),
+            ("t", b"", None, [("h", 1)]), ("t", b"", None, 5),
+        ]  # fmt: skip  # a table
+        for arguments in wrong:
+            with pytest.raises(RecordRefused):
+                buffer.send(*arguments)
+    assert destination.values == []
+    with pytest.raises(LogClosed):
+        buffer.send("t", b"")
+
+
+def test_a_second_buffer_on_the_log_is_refused(destination: Destination, tmp_path: Path) -> None:
+    with Buffer(destination, tmp_path / "log", **QUICK), pytest.raises(LogLocked):
+        Buffer(destination, tmp_path / "log", **QUICK)
+
+
+def test_use_in_a_forked_child_is_refused(destination: Destination) -> None:
+    with Buffer(destination, mode="block", **QUICK) as buffer:
+        child = os.fork()
+        if not child:
+            try:
+                buffer.send("t", b"")
+            except Forked:
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+# --- the file's provider -------------------------------------------------------------------------
+
+
+def test_a_file_has_a_line_of_json_for_each_message(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with Buffer(FileProvider(path), mode="block", **QUICK) as buffer:
+        buffer.send("t", b"text", b"\xff", [("h", None)])
+    (line,) = path.read_text().splitlines()
+    found = json.loads(line)
+    assert found.pop("timestamp_us") > 0
+    assert found == {
+        "topic": "t", "value": "text", "key": {"base64": "/w=="}, "headers": [["h", None]],
+    }  # fmt: skip  # an object
+
+
+def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
+    tmp_path: Path,
+) -> None:
+    """They were one line, which nothing can read."""
+    path = tmp_path / "out.jsonl"
+    provider = FileProvider(path)
+    outlet = Outlet(provider, lambda *_: None, retry_max_s=0.0)
+    batch = [Item(Message("t", b"%d" % number), 0.0) for number in range(3)]
+    assert outlet.deliver(batch[:1]) is None
+
+    class Short:
+        def write(self, line: bytes) -> int:
+            with path.open("ab") as file:
+                return file.write(line[:7])
+
+        def close(self) -> None:
+            pass
+
+    provider.close()
+    provider._file = Short()  # type: ignore[assignment]  # as much of a file as is used
+    assert "bytes written" in (outlet.deliver(batch[1:]) or "")
+    assert outlet.deliver(batch[1:]) is None
+    outlet.close()
+    first, cut, *rest = path.read_text().splitlines()
+    assert [json.loads(line)["value"] for line in (first, *rest)] == ["0", "1", "2"]
+    assert cut == '{"topic'
+
+
+# --- killed --------------------------------------------------------------------------------------
+
+PROGRAM = """
+import sys
+from bridge.buffer.buffer import Buffer
+from bridge.buffer.provider import FaultyProvider, FileProvider
+mode, log, out, down = sys.argv[1:]
+provider = FaultyProvider(FileProvider(out))
+provider.retry_wait_s = 0.01
+with Buffer(provider, log, mode=mode, retry_max_s=0.05, memory_messages=10**9,
+            memory_bytes=10**9, live_age_s=10**9) as buffer:
+    for number in range(10**9):
+        if down == "True" and number == 2000:
+            provider.down = True
+        buffer.send("t", b"%d" % number, b"k")
+        if number % 100 == 99 and buffer.flush(30 if mode != "block" else 1):
+            print(number, flush=True)
+"""
+
+
+def run_until_killed(mode: str, tmp_path: Path, *, down: bool) -> int:
+    """The last number that a flush covered, as an observer outside was told."""
+    arguments = [mode, str(tmp_path / "log"), str(tmp_path / "out"), str(down)]
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        acknowledged = -1
+        until = 5_000 if not down or mode in {"buffer", "always"} else 1_900
+        for line in process.stdout:
+            acknowledged = int(line)
+            if acknowledged >= until:
+                break
+        os.kill(process.pid, signal.SIGKILL)
+        for line in process.stdout.read().splitlines():
+            acknowledged = int(line)
+    return acknowledged
+
+
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_what_a_flush_covered_survives_a_kill(tmp_path: Path, mode: Mode, *, down: bool) -> None:
+    """In every mode: delivered, or in the log from where the next program delivers it."""
+    acknowledged = run_until_killed(mode, tmp_path, down=down)
+    assert acknowledged >= 1_899
+    if mode in {"buffer", "always"}:
+        with Buffer(FileProvider(tmp_path / "out"), tmp_path / "log", close_s=60.0) as buffer:
+            assert buffer.status().error is None
+    lines = (tmp_path / "out").read_text().splitlines()
+    numbers = [int(json.loads(line)["value"]) for line in lines if line.endswith("}")]
+    firsts = list(dict.fromkeys(numbers))
+    assert firsts == list(range(len(firsts)))
+    assert len(firsts) > acknowledged

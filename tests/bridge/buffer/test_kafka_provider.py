@@ -1,0 +1,510 @@
+"""Kafka behind a Buffer: a broker that comes and goes, poison, partitions, wrong settings."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from aolog.errors import UsageError
+from bridge.buffer import kafka_provider as kafka_provider_module
+from bridge.buffer.buffer import Buffer
+from bridge.buffer.kafka_provider import KafkaProvider
+from bridge.buffer.provider import Message
+from bridge.buffer.provider_sender import Item, Outlet
+from bridge.buffer.store_forward import Mode
+from bridge.config.routing import partition_of_key
+from bridge.errors import NotDelivered, WrongSetting
+from bridge.kafka.client import NotReachable
+from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, wait_until
+from tests.kafka.plugin import TopicFactory
+from tests.kafka.server import KafkaServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Act = Callable[[], object]
+
+QUICK: dict[str, Any] = {"live_after_s": 0.2, "retry_max_s": 0.5, "close_s": 60.0}
+
+
+def consume(bootstrap_servers: str, topic: str, partitions: int) -> list[list[Any]]:
+    """All messages, a list a partition, in order."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "test", "log_level": 0,
+         "auto.offset.reset": "error", "fetch.wait.max.ms": 10}
+    )  # fmt: skip  # two lines of settings
+    try:
+        places = [TopicPartition(topic, p) for p in range(partitions)]
+        ends = [consumer.get_watermark_offsets(place, timeout=SOON_S) for place in places]
+        consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in enumerate(ends)])
+        found: list[list[Any]] = [[] for _ in places]
+        missing = sum(high - low for low, high in ends)
+        until_s = time.monotonic() + SOON_S
+        while missing and time.monotonic() < until_s:
+            for message in consumer.consume(missing, timeout=0.2):
+                assert message.error() is None
+                found[message.partition() or 0].append(message)
+                missing -= 1
+        assert not missing
+    finally:
+        consumer.close()
+    return found
+
+
+def values_by_key(found: list[list[Any]]) -> dict[bytes, list[int]]:
+    values: dict[bytes, list[int]] = {}
+    for messages in found:
+        for message in messages:
+            values.setdefault(message.key(), []).append(int(message.value()))
+    return values
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_messages_arrive_in_the_partitions_of_java_with_all_they_carry(
+    broker: EmbeddedBroker, tmp_path: Path, mode: Mode
+) -> None:
+    provider = KafkaProvider(broker.bootstrap_servers)
+    with Buffer(provider, tmp_path / "log", mode=mode, **QUICK) as buffer:
+        for number in range(2_000):
+            buffer.send(TOPIC, b"%d" % number, b"k%d" % (number % 7), [("h", b"v")])
+        buffer.send(TOPIC, None, None)
+        assert buffer.flush(SOON_S)
+    found = consume(broker.bootstrap_servers, TOPIC, PARTITIONS)
+    assert sum(map(len, found)) == 2_001
+    for partition, messages in enumerate(found):
+        for message in messages:
+            if message.key() is not None:
+                assert partition_of_key(message.key(), PARTITIONS) == partition
+                assert message.headers() == [("h", b"v")]
+            assert abs(message.timestamp()[1] / 1_000 - time.time()) < SOON_S
+    values = values_by_key([[m for m in ms if m.key() is not None] for ms in found])
+    assert values == {b"k%d" % k: list(range(k, 2_000, 7)) for k in range(7)}
+
+
+def test_an_outage_is_passed_through_the_log(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    provider = KafkaProvider(broker.bootstrap_servers, delivery_s=1.0)
+    with Buffer(provider, tmp_path / "log", mode="buffer", **QUICK) as buffer:
+        numbers = iter(range(10**9))
+        for phase in ("up", "down", "up", "down", "up"):
+            if phase == "down":
+                broker.set_down()
+            else:
+                broker.set_up()
+            for _ in range(500):
+                number = next(numbers)
+                buffer.send(TOPIC, b"%d" % number, b"k%d" % (number % 5))
+            if phase == "down":
+                wait_until(lambda: buffer.status().state == "buffering")
+            else:
+                wait_until(lambda: buffer.status().state == "live")
+                assert buffer.flush(SOON_S)
+    for key, values in values_by_key(consume(broker.bootstrap_servers, TOPIC, PARTITIONS)).items():
+        assert list(dict.fromkeys(values)) == list(range(int(key[1:]), 2_500, 5))
+
+
+def test_a_message_too_large_comes_back_and_its_neighbours_arrive(
+    kafka: KafkaServer, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """Refused by the broker in one request with its neighbours, and by the client at once."""
+    name = topic(1, {"max.message.bytes": "20000"})
+    provider = KafkaProvider(kafka.bootstrap_servers, {"linger.ms": "50"})
+    buffer = Buffer(provider, tmp_path / "log", mode="buffer", **QUICK)
+    rejected = []
+    for number in range(300):
+        size = {100: 30_000, 200: 3_000_000}.get(number, 10)
+        try:
+            buffer.send(name, (b"%d" % number).ljust(size), b"k")
+        except NotDelivered as error:
+            rejected += error.undelivered
+            buffer.send(name, (b"%d" % number).ljust(size), b"k")
+
+    def all_rejected() -> bool:
+        try:
+            buffer.flush(0.1)
+        except NotDelivered as error:
+            rejected.extend(error.undelivered)
+        return len(rejected) == 2
+
+    wait_until(all_rejected)
+    buffer.close()
+    assert sorted(int(m.value or b"") for m in rejected) == [100, 200]
+    values = values_by_key(consume(kafka.bootstrap_servers, name, 1))[b"k"]
+    assert list(dict.fromkeys(values)) == [n for n in range(300) if n not in {100, 200}]
+
+
+@pytest.mark.parametrize("mode", ["buffer", pytest.param("block", marks=pytest.mark.slow)])
+def test_order_holds_while_a_real_broker_is_killed_and_stopped(
+    kafka: KafkaServer, topic: TopicFactory, tmp_path: Path, mode: Mode
+) -> None:
+    name = topic(3)
+    provider = KafkaProvider(kafka.bootstrap_servers, delivery_s=2.0)
+    stop = threading.Event()
+    with Buffer(provider, tmp_path / "log", mode=mode, **QUICK) as buffer:
+
+        def work() -> None:
+            number = 0
+            while not stop.is_set():
+                buffer.send(name, b"%d" % number, b"k%d" % (number % 5))
+                number += 1
+                time.sleep(0.0005)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        failing = "buffering" if mode == "buffer" else "blocked"
+        try:
+            for end in (kafka.kill, kafka.stop):
+                wait_until(lambda: buffer.status().state == "live")
+                end()
+                wait_until(lambda: buffer.status().state == failing)
+                kafka.start()
+            wait_until(lambda: buffer.status().state == "live")
+        finally:
+            stop.set()
+            thread.join()
+        assert buffer.flush(SOON_S)
+        sent = buffer.status().delivered
+    values = values_by_key(consume(kafka.bootstrap_servers, name, 3))
+    firsts = {key: list(dict.fromkeys(found)) for key, found in values.items()}
+    total = sum(map(len, firsts.values()))
+    assert total <= sent
+    for key, found in firsts.items():
+        assert found == list(range(int(key[1:]), total, 5))
+
+
+# --- a broker that falls silent while messages come ----------------------------------------------
+
+
+class Slowly(list[Item]):
+    """A batch whose messages come one by one."""
+
+    def __iter__(self) -> Iterator[Item]:
+        for item in super().__iter__():
+            time.sleep(0.01)
+            yield item
+
+
+def deliver_through(outlet: Outlet, count: int, *, begin: Act, end: Act) -> list[str]:
+    """Messages with one key, with a silence behind the first 20; why tries failed."""
+    left = items(count, TOPIC)
+    while outlet.deliver(left_of(left[:20])):
+        pass  # on a machine that is slow to connect
+    begin()
+    timer = threading.Timer(3.0, end)
+    timer.start()
+    try:
+        failures = [outlet.deliver(Slowly(left[20:])) or ""]
+        until_s = time.monotonic() + SOON_S
+        while left := left_of(left):
+            assert time.monotonic() < until_s, failures
+            failures.append(outlet.deliver(left) or "")
+    finally:
+        timer.join()
+        outlet.close()
+    return failures
+
+
+class Watched(Producer):
+    """The real client. One that is collected has ended its threads: its destructor joins them."""
+
+    made: list[weakref.ref[Watched]]
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        Watched.made.append(weakref.ref(self))
+
+
+@pytest.mark.parametrize("way", ["down", "slow"])
+def test_what_took_too_long_is_overtaken_by_nothing(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The client gave up those that had waited for too long, went on with those that came later,
+    and they stood before what was then sent again. down: the broker took nothing meanwhile. slow:
+    it took what came and did not say so."""
+    begin, end = {
+        "down": (broker.set_down, broker.set_up),
+        "slow": (partial(broker.set_rtt_ms, 60_000), partial(broker.set_rtt_ms, 0)),
+    }[way]
+    monkeypatch.setattr(Watched, "made", [], raising=False)
+    monkeypatch.setattr(kafka_provider_module, "Producer", Watched)
+    settings = {"reconnect.backoff.max.ms": "100"}
+    provider = KafkaProvider(broker.bootstrap_servers, settings, delivery_s=1.0)
+    outlet = Outlet(provider, lambda *_: None, retry_max_s=0.0)
+    failures = deliver_through(outlet, 450, begin=begin, end=end)
+    values = values_by_key(consume(broker.bootstrap_servers, TOPIC, PARTITIONS))[b"k"]
+    assert list(dict.fromkeys(values)) == list(range(450))
+    assert failures[0] == "no answer within 1 s"
+    assert len(Watched.made) > 1
+    assert [client for made in Watched.made if (client := made()) is not None] == []
+
+
+# --- a client whose outcomes are planned ---------------------------------------------------------
+
+SILENT = KafkaError(KafkaError.NO_ERROR)  # stands for no outcome at all
+FAILED = KafkaError(KafkaError._UNKNOWN_PARTITION)
+TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+DELIVERY_S = 7.5
+
+
+class Client:
+    """Stands for confluent_kafka's Producer: outcomes as planned, one or several like ones a
+    poll, in order; behind one that is silent none, which takes the time of the poll."""
+
+    plan: list[KafkaError | None]  # of the next messages; those behind them are delivered
+    room: int
+    asked: list[bytes]
+    arrived: list[bytes]
+    made: list[weakref.ref[Client]]
+    now_s: float
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.queue: list[tuple[bytes, Any, KafkaError | None]] = []
+        Client.made.append(weakref.ref(self))
+
+    def __len__(self) -> int:
+        return len(self.queue)
+
+    def list_topics(self, *_: object, **__: object) -> Any:
+        return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions=[0])})
+
+    def produce(
+        self, _topic: str, value: bytes, _key: object, _at: int, done: Any, *_: Any
+    ) -> None:
+        if len(self.queue) >= Client.room:
+            raise BufferError
+        Client.asked.append(value)
+        self.queue.append((value, done, Client.plan.pop(0) if Client.plan else None))
+
+    def poll(self, timeout_s: float) -> None:
+        first = self.queue[0][2] if self.queue else SILENT
+        if first is SILENT:
+            Client.now_s += timeout_s
+        while self.queue and self.queue[0][2] is first is not SILENT:
+            value, done, error = self.queue.pop(0)
+            if error is None:
+                Client.arrived.append(value)
+            done(error, None)
+
+    def purge(self, **_: object) -> None:
+        for _value, done, _error in self.queue:
+            done(KafkaError(KafkaError._PURGE_QUEUE), None)
+        self.queue.clear()
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> KafkaProvider:
+    Client.plan, Client.room, Client.asked, Client.arrived = [], 1_000, [], []
+    Client.made, Client.now_s = [], 1_000.0
+    clock = SimpleNamespace(monotonic=lambda: Client.now_s)
+    monkeypatch.setattr("bridge.buffer.kafka_provider.Producer", Client)
+    monkeypatch.setattr("bridge.buffer.kafka_provider.time", clock)
+    return KafkaProvider("nowhere:1", delivery_s=DELIVERY_S)
+
+
+@pytest.fixture
+def outlet(provider: KafkaProvider) -> Outlet:
+    return Outlet(provider, lambda *_: None, retry_max_s=0.0)
+
+
+def items(count: int, topic: str = "t") -> list[Item]:
+    return [Item(Message(topic, b"%d" % number, b"k"), 0.0) for number in range(count)]
+
+
+def left_of(batch: list[Item]) -> list[Item]:
+    return [item for item in batch if not item.done]
+
+
+def values_of(batch: list[Item]) -> list[bytes | None]:
+    return [item.message.value for item in batch]
+
+
+def clients() -> int:
+    return sum(client() is not None for client in Client.made)
+
+
+NOT_DELIVERED = pytest.mark.parametrize(
+    ("outcome", "said"),
+    [(SILENT, "no answer within 7.5 s"), (FAILED, "_UNKNOWN_PARTITION")],
+    ids=["silent", "failed"],
+)
+
+
+@NOT_DELIVERED
+def test_behind_a_suspect_that_is_not_delivered_nothing_is_sent(
+    outlet: Outlet, outcome: KafkaError, said: str
+) -> None:
+    """Each waited in turn for as long as a message may take, and one arrived before another."""
+    batch = items(5)
+    Client.plan = [TOO_LARGE] * 5  # of one request: all are suspects
+    assert outlet.deliver(batch)
+    Client.asked, Client.plan = [], [None, outcome]
+    assert said in (outlet.deliver(batch) or "")
+    assert Client.asked == [b"0", b"1"]
+    assert values_of(left_of(batch)) == [b"1", b"2", b"3", b"4"]
+    Client.asked, Client.plan = [], [TOO_LARGE]  # one after the other still
+    assert outlet.deliver(left_of(batch)) is None
+    assert outlet.rejected == 1
+    assert Client.arrived == [b"0", b"2", b"3", b"4"]
+
+
+@NOT_DELIVERED
+def test_a_suspect_is_not_sent_behind_a_message_that_is_not_delivered(
+    outlet: Outlet, outcome: KafkaError, said: str
+) -> None:
+    batch = items(3)
+    Client.plan = [TOO_LARGE]
+    assert outlet.deliver(batch[2:])
+    Client.asked, Client.plan = [], [outcome]
+    assert said in (outlet.deliver(batch) or "")
+    assert Client.asked == [b"0", b"1"]
+    assert outlet.deliver(left_of(batch)) is None
+    assert Client.arrived == [b"0", b"1", b"2"]
+
+
+@NOT_DELIVERED
+def test_behind_a_message_that_is_not_delivered_none_follows_into_a_full_queue(
+    outlet: Outlet, outcome: KafkaError, said: str
+) -> None:
+    batch = items(10)
+    Client.room, Client.plan = 3, [None, outcome]
+    assert said in (outlet.deliver(batch) or "")
+    assert Client.arrived == [b"0"]
+    assert values_of(left_of(batch)) == [b"%d" % number for number in range(1, 10)]
+    assert outlet.deliver(left_of(batch)) is None
+    assert Client.arrived == [b"%d" % number for number in range(10)]
+
+
+def test_a_status_says_how_many_were_not_delivered_and_why(outlet: Outlet) -> None:
+    """It said that 0 messages were not, and to send them again."""
+    Client.plan = [None, SILENT]
+    said = "3 messages were not acknowledged: no answer within 7.5 s"
+    assert outlet.deliver(items(4)) == outlet.error == said
+    Client.plan = [FAILED] * 3
+    said = "3 messages were not acknowledged: _UNKNOWN_PARTITION: Local: Unknown partition"
+    assert outlet.deliver(items(3)) == outlet.error == said
+
+
+@NOT_DELIVERED
+def test_behind_a_message_that_is_not_delivered_another_client_sends(
+    provider: KafkaProvider, outcome: KafkaError, said: str
+) -> None:
+    """Also where the provider is not opened again. What is known to be delivered stays so."""
+    gc.collect()
+    gc.disable()
+    try:
+        for begin in (0, 5):
+            messages = [item.message for item in items(10)[begin : begin + 5]]
+            Client.plan = [None, None, outcome]
+            for message in messages:
+                provider.send(message)
+            failed = provider.flush()
+            assert list(failed) == [2, 3, 4]
+            assert said in failed[2]
+            assert clients() == 0
+            for message in messages[2:]:
+                provider.send(message)
+            assert provider.flush() == {}
+            assert clients() == 1
+        provider.close()
+        assert clients() == 0
+    finally:
+        gc.enable()
+    assert Client.arrived == [b"%d" % number for number in range(10)]
+    assert len(Client.made) == 3
+
+
+def test_a_message_that_takes_too_long_is_noticed_by_the_next_one(provider: KafkaProvider) -> None:
+    """Not only by `flush`: those that come later do not put it off. Until `flush` has told,
+    nothing more is taken."""
+    Client.plan = [None, SILENT]
+    first, second, *more = [item.message for item in items(1_000)]
+    provider.send(first)
+    provider.send(second)
+    sent = 2
+    with pytest.raises(NotReachable, match="no answer within"):
+        for message in more:
+            provider.send(message)
+            Client.now_s += DELIVERY_S / 10
+            sent += 1
+    assert 10 < sent < 15
+    for _ in range(2):
+        with pytest.raises(NotReachable):
+            provider.send(more[-1])
+    assert len(Client.asked) == sent
+    assert list(provider.flush()) == list(range(1, sent))
+    provider.send(second)
+    assert provider.flush() == {}
+    assert Client.arrived == [b"0", b"1"]
+
+
+def test_what_was_delivered_long_ago_is_not_late(provider: KafkaProvider) -> None:
+    """Its outcome may be heard only when the next message is sent."""
+    for item in items(3):
+        provider.send(item.message)
+        Client.now_s += DELIVERY_S * 1.1
+    assert provider.flush() == {}
+    assert len(Client.made) == 1
+
+
+def test_suspects_that_never_come_again_are_forgotten(
+    provider: KafkaProvider, outlet: Outlet
+) -> None:
+    """In mode error they go back to the program, which may send what it likes."""
+    for begin in range(0, 50, 5):
+        batch = [Item(Message("t", b"%d" % (begin + number)), 0.0) for number in range(5)]
+        Client.plan = [TOO_LARGE] * 5
+        assert outlet.deliver(batch)
+        assert len(provider._suspects) == 5
+
+
+def test_what_an_open_that_failed_has_made_is_closed_and_gone(
+    outlet: Outlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an outage there was one client more, with its threads, after each try."""
+    purged: list[object] = []
+
+    def silent(*_: object, **__: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(Client, "list_topics", silent)
+    monkeypatch.setattr(Client, "purge", lambda *_: purged.append(1))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            assert outlet.deliver(items(1))
+        assert clients() == 0
+    finally:
+        gc.enable()
+    assert len(Client.made) == len(purged) == 3
+
+
+# --- wrong settings, no cluster ------------------------------------------------------------------
+
+
+def test_a_wrong_setting_is_named_before_anything_is_sent() -> None:
+    with pytest.raises(WrongSetting, match="lingerr"):
+        KafkaProvider("localhost:1", {"lingerr.ms": "1"})
+
+
+@pytest.mark.parametrize("delivery_s", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_time_that_is_none_is_refused(delivery_s: float) -> None:
+    with pytest.raises(UsageError, match="delivery_s"):
+        KafkaProvider("localhost:1", delivery_s=delivery_s)
+
+
+def test_a_cluster_that_is_not_there_is_waited_for_and_said(tmp_path: Path) -> None:
+    with Buffer(KafkaProvider("127.0.0.1:1"), tmp_path / "log", **QUICK) as buffer:
+        buffer.send(TOPIC, b"1")
+        wait_until(lambda: "127.0.0.1:1" in (buffer.status().error or ""))
+        assert buffer.flush(SOON_S), "it is in the log"
+        assert buffer.status().in_backlog == 1

@@ -1,0 +1,267 @@
+"""A Buffer's dead letters, logs that are not its own, and disks that are full. 3 s."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from aolog import Reader, Writer
+from aolog.errors import LogLocked, StorageFull, UsageError
+from aolog.storage.files import Storage
+from aolog.testing import SimulatedSystem
+from bridge.buffer.backlog import Backlog
+from bridge.buffer.buffer import Buffer
+from bridge.buffer.provider import FaultyProvider, MemoryProvider, Message, Rejected
+from bridge.buffer.store_forward import Mode, Settings, StoreForward
+from bridge.deliver import replay
+from bridge.deliver.dead_letter import read_dead_letter
+from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.buffer.test_buffer import QUICK, Destination, numbered, send
+from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, wait_until
+
+
+@pytest.fixture
+def destination() -> Destination:
+    return Destination()
+
+
+def bytes_of(directory: Path) -> dict[Path, bytes]:
+    return {p: p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
+
+
+def values_in(log: Path) -> list[bytes | None]:
+    with Reader(log) as reader:
+        return [record.value for record in reader]
+
+
+# --- dead letters -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_what_is_rejected_becomes_a_dead_letter_and_is_not_raised(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    destination.reject = lambda message: message.value in {b"2", b"3"}
+    dead = tmp_path / "dead"
+    with Buffer(destination, tmp_path / "log", mode=mode, dead_letters=dead, **QUICK) as buffer:
+        send(buffer, range(5))
+        assert buffer.flush(20)
+        wait_until(lambda: buffer.status().rejected == 2)
+        assert buffer.status().error is None
+        assert values_in(dead) == [b"2", b"3"]
+    assert destination.values == numbered([0, 1, 4])
+    with Reader(dead) as reader:
+        letters = [read_dead_letter(record) for record in reader]
+    assert {(x.reason, x.code, x.topic, x.partition) for x in letters if x} == {
+        ("by the plan of faults", "REJECTED", "t", -1)
+    }
+
+
+def test_dead_letters_of_a_buffer_are_sent_again_as_the_bridges_are(
+    destination: Destination, tmp_path: Path, broker: EmbeddedBroker
+) -> None:
+    destination.reject = lambda message: message.topic == TOPIC
+    dead = tmp_path / "dead"
+    with Buffer(destination, mode="block", dead_letters=dead, **QUICK) as buffer:
+        for number in range(20):
+            buffer.send(TOPIC, b"%d" % number, b"k%d" % (number % 3), [("h", b"v")])
+        assert buffer.flush(20)
+    for expected in (20, 0):  # once
+        forwarder = replay.replay_dead_letters(
+            str(dead), bootstrap_servers=broker.bootstrap_servers
+        )
+        assert forwarder.run().acknowledged == expected
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test"}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(TOPIC, p, 0) for p in range(PARTITIONS)])
+    found = consumer.consume(20, timeout=SOON_S)
+    consumer.close()
+    assert sorted(int(m.value()) for m in found) == list(range(20))
+    assert {m.headers()[0] for m in found} == {("h", b"v")}
+    with pytest.raises(UsageError, match="no dead letters"):
+        replay.replay_dead_letters(
+            str(tmp_path / "none"), bootstrap_servers=broker.bootstrap_servers
+        )
+
+
+def test_dead_letters_are_one_buffers_at_a_time(destination: Destination, tmp_path: Path) -> None:
+    options: dict[str, Any] = {**QUICK, "mode": "buffer", "dead_letters": tmp_path / "dead"}
+    with Buffer(destination, tmp_path / "a", **options):
+        with pytest.raises(LogLocked):
+            Buffer(destination, tmp_path / "b", **options)
+        with Buffer(destination, tmp_path / "b", mode="buffer", **QUICK):
+            pass  # its log was let go
+
+
+def test_a_dead_letter_for_which_there_is_no_room_waits_and_has_no_second_copy(
+    destination: Destination,
+) -> None:
+    system = SimulatedSystem(capacity=32 << 10)
+    storage = Storage(system)
+    big = b"x" * (64 << 10)
+    destination.reject = lambda message: message.value == big
+    with Buffer(
+        destination, mode="block", dead_letters="/dead", storage=storage, **QUICK
+    ) as buffer:
+        buffer.send("t", big, b"k")
+        wait_until(lambda: "space" in (buffer.status().error or ""))
+        assert not buffer.flush(0.1)
+        assert buffer.status().rejected == 0
+        system.capacity = None
+        assert buffer.flush(20)
+    with Reader("/dead", storage=storage) as reader:
+        assert [record.value for record in reader] == [big]
+
+
+def test_what_stands_before_a_dead_letter_that_waits_for_room_is_delivered_once() -> None:
+    """It was sent, not flushed, and sent again with each try."""
+    memory = MemoryProvider()
+    now_s, room = 0.0, False
+
+    def set_aside(message: Message, why: str) -> None:
+        if not room:
+            raise StorageFull("no room")
+
+    provider = FaultyProvider(memory, reject=lambda message: message.value == b"2")
+    core = StoreForward(provider, None, Settings("block"), set_aside, clock=lambda: now_s)
+    for value in numbered(range(4)):
+        assert core.offer(Message("t", value, b"k"))
+    for _ in range(10):
+        now_s += core.turn()
+        assert [message.value for message in memory.messages] == numbered(range(2))
+    room = True
+    while core.status().in_memory:
+        now_s += core.turn()
+    assert [message.value for message in memory.messages] == numbered([0, 1, 3])
+    assert core.status()[1:5] == (0, 0, 3, 1)
+
+
+def test_words_that_are_no_utf_8_hold_up_nothing(tmp_path: Path) -> None:
+    """A file's name as os.fsdecode gives it, in the error of a program's own provider."""
+
+    class Refusing(Destination):
+        def send(self, message: Message) -> None:
+            if message.value == b"1":
+                raise Rejected("REFUSED: \udcff")
+            super().send(message)
+
+    destination = Refusing()
+    dead = tmp_path / "dead"
+    with Buffer(destination, mode="block", dead_letters=dead, **QUICK) as buffer:
+        send(buffer, range(3))
+        assert buffer.flush(20)
+    assert destination.values == numbered([0, 2])
+    with Reader(dead) as reader:
+        letters = [read_dead_letter(record) for record in reader]
+    assert [(x.reason, x.code) for x in letters if x] == [("REFUSED: \\xff", "REFUSED")]
+
+
+# --- logs of others ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", ["aolog", "queuefka"])
+def test_a_log_that_is_another_programs_is_refused_and_not_touched(
+    destination: Destination, tmp_path: Path, format_: Any
+) -> None:
+    path = tmp_path / "log"
+    with Writer(path, format=format_) as writer:
+        writer.append(b"not yours")
+    before = bytes_of(tmp_path)
+    for options in ({"path": path}, {"path": tmp_path / "own", "dead_letters": path}):
+        with pytest.raises(UsageError, match=r"another program's log|a log of something else"):
+            Buffer(destination, mode="buffer", **options, **QUICK)  # type: ignore[arg-type]
+        assert bytes_of(tmp_path) == before
+        assert not (tmp_path / "own").exists()
+
+
+def test_a_log_that_waits_and_an_empty_one_are_taken(
+    destination: Destination, tmp_path: Path
+) -> None:
+    with Writer(tmp_path / "log"):
+        pass
+    destination.down = True
+    for begin in (0, 3):
+        with Buffer(destination, tmp_path / "log", mode="always", **QUICK) as buffer:
+            send(buffer, range(begin, begin + 3))
+            buffer.flush(20)
+    destination.down = False
+    with Buffer(destination, tmp_path / "log", mode="always", **QUICK):
+        pass
+    assert destination.values == numbered(range(6))
+
+
+# --- pauses, full disks -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("wait_s", "max_s"), [(0.0, 30.0), (-1.0, 30.0), (0.0, 0.0), (1.0, 0.0)])
+def test_a_provider_that_names_no_pause_is_not_tried_without_one(
+    destination: Destination, wait_s: float, max_s: float
+) -> None:
+    destination.retry_wait_s, destination.down = wait_s, True
+    now_s = 0.0
+    core = StoreForward(
+        destination, None, Settings("block", retry_max_s=max_s), lambda *_: None,
+        clock=lambda: now_s, entropy=random.Random(1),
+    )  # fmt: skip  # one call
+    assert core.offer(Message("t", b"v"))
+    for _ in range(3):
+        core.turn()
+        pause_s = core.turn()
+        assert 0.005 <= pause_s < 0.1
+        now_s += pause_s
+
+
+def test_a_flush_on_a_full_disk_ends_in_time_the_status_says_why_and_room_mends_it(
+    destination: Destination,
+) -> None:
+    """The destination fails, and the log takes nothing: all waits in memory."""
+    system = SimulatedSystem()
+    with Buffer(destination, "/log", mode="buffer", storage=Storage(system), **QUICK) as buffer:
+        send(buffer, range(3))
+        assert buffer.flush(20)
+        system.capacity = system.used()
+        destination.down = True
+        large = [b"%d" % number + b"x" * (1100 << 10) for number in range(4)]
+        buffer.send("t", large[0], b"k")
+        wait_until(lambda: "space" in (buffer.status().error or ""))
+        assert not buffer.flush(0.3)
+        assert "space" in (buffer.status().error or "")
+        with pytest.raises(StorageFull):  # where it may wait for ever
+            buffer.flush()
+        with pytest.raises(StorageFull):  # not accepted, and told so
+            buffer.send("t", large[1], b"k")
+        system.capacity = None
+        assert buffer.flush(20)
+        for value in large[1:]:
+            buffer.send("t", value, b"k")
+        destination.down = False
+        wait_until(lambda: len(destination.values) == 7)
+    assert destination.values == numbered(range(3)) + large
+
+
+@pytest.mark.parametrize("mode", ["always", "buffer"])
+def test_a_disk_that_has_room_again_is_told_of_no_longer(mode: Mode) -> None:
+    """Whether all is then in the log, or was in memory and is delivered from there."""
+    system, memory, now_s = SimulatedSystem(), MemoryProvider(), 0.0
+    provider = FaultyProvider(memory)
+    backlog = Backlog("/log", storage=Storage(system))
+    core = StoreForward(provider, backlog, Settings(mode), lambda *_: None, clock=lambda: now_s)
+    system.capacity = system.used()
+    provider.down = True
+    assert core.offer(Message("t", bytes(1000), b"k"))
+    for _ in range(4):
+        now_s += core.turn()
+    assert core.full is not None
+    assert "space" in (core.status().error or "")
+    system.capacity = None
+    provider.down = False
+    while not memory.messages:
+        now_s += core.turn()
+    core.turn()
+    assert core.full is None
+    assert core.status().error is None
+    backlog.close()

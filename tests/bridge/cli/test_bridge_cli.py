@@ -1,0 +1,765 @@
+"""The command line of the bridge: what it refuses before it touches anything, what it says and
+in which form, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+import aolog
+from aolog import Reader, Writer
+from aolog.cli import main as aolog_main
+from bridge.cli import main
+from bridge.cli import report as report_module
+from bridge.cli.report import reporter
+from bridge.config.names import check_servers
+from bridge.deliver.status import Status
+from bridge.errors import WrongSetting
+from bridge.kafka.client import away
+from bridge.kafka.producer import check
+from tests.aolog.commands import on_terminal
+from tests.bridge.conftest import Process, append, cursor_of, fill, notes_of, wait_until
+
+if TYPE_CHECKING:
+    from bridge.kafka.embedded import EmbeddedBroker
+
+NOWHERE = "127.0.0.1:1"  # nobody listens on port 1
+
+
+@pytest.fixture
+def refuse(bridge: Callable[..., Process], log: Path) -> Callable[..., str]:
+    """Runs it on the log with arguments that it refuses; what it says on standard error."""
+
+    def refuse(*arguments: str, status: int = 2, path: Path | None = None) -> str:
+        process = bridge("run", "--log", path or log, "--bootstrap-servers", NOWHERE, *arguments)
+        assert process.end(30) == status
+        assert process.lines == []
+        return process.stderr
+
+    return refuse
+
+
+def state_of(log: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(log)): p.read_bytes() for p in log.rglob("*") if p.is_file()}
+
+
+# --- settings -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["nonsense=1", "acks=0", "message.timeout.ms=5", "linger.ms=abc", "fetch.max.bytes=10"],
+)
+def test_a_wrong_setting_is_refused_before_anything_is_written(
+    refuse: Callable[..., str], log: Path, setting: str
+) -> None:
+    fill(log, 10)
+    before = state_of(log)
+    said = refuse("--topic", "t", "-X", setting)
+    assert said.startswith("aolog-bridge: wrong_setting: ")
+    assert len(said.splitlines()) == 1
+    assert state_of(log) == before
+
+
+# Each of these would break a promise, or reach the client under another name.
+FORBIDDEN = [
+    "acks=0", "acks=all", "request.required.acks=1", "enable.idempotence=false",
+    "enable.gapless.guarantee=false", "message.timeout.ms=5", "delivery.timeout.ms=5",
+    "bootstrap.servers=x:1", "metadata.broker.list=x:1", "transactional.id=x",
+    "test.mock.num.brokers=3", "error_cb=x", "stats_cb=x", "on_delivery=x", "logger=x",
+]  # fmt: skip
+# These are the client's to refuse: the producer's, or that of the consumer that reads back.
+WRONG = [
+    "nonsense=1", "linger.ms=abc", "compression.type=bogus", "max.in.flight=7", "opaque=1",
+    "queuing.strategy=lifo", "default.topic.config=1", "batch.num.messages=",
+    "receive.message.max.bytes=1000", "max.poll.interval.ms=1000", "retries=0x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", [*FORBIDDEN, *WRONG])
+def test_a_setting_that_the_promises_forbid_or_the_client_refuses_is_an_error(
+    setting: str,
+) -> None:
+    key, _, value = setting.partition("=")
+    with pytest.raises(WrongSetting) as caught:
+        check({key: value})
+    assert caught.value.exit_status == 2
+    if setting in FORBIDDEN:
+        assert key in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["compression.type=zstd", "linger.ms=50", "batch.num.messages=10", "client.id=x",
+     "security.protocol=SSL", "queue.buffering.max.messages=5", "partitioner=murmur2",
+     "message.max.bytes=4000000"],
+)  # fmt: skip
+def test_an_ordinary_setting_is_none(setting: str) -> None:
+    key, _, value = setting.partition("=")
+    assert check({key: value}) is None  # type: ignore[func-returns-value]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-X", "novalue"],
+        ["-X", "=1"],
+        ["--commit-seconds", "0"],
+        ["--stop-seconds", "-1"],
+        ["--status-seconds", "x"],
+        ["--nonsense"],
+        ["--topic", "bad topic"],
+        ["--topic", ""],
+        ["--cursor-topic", "t" * 250],
+        ["extra"],
+    ],
+    ids=" ".join,
+)
+def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(
+    refuse: Callable[..., str], log: Path, arguments: list[str]
+) -> None:
+    fill(log, 1)
+    before = state_of(log)
+    said = refuse("--topic", "t", *arguments)
+    assert said.startswith("aolog-bridge: usage: ")
+    assert said.endswith("run --help\n")
+    assert len(said.splitlines()) == 1
+    assert state_of(log) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["frob"], "No such command 'frob'"),
+        (["run", "--nope"], "No such option"),
+        (["seek", "LOG"], "say where it goes on: --to PLACE"),
+        (["replay"], "Missing argument 'LOG'"),
+        (["run", "--log", "l", "--poison", "x"], "Invalid value for '--poison'"),
+        (["run", "--log", "l", "--root", "r"], "name a --log or a --root, not both"),
+        (["status", "--log", "l", "--root", "r"], "name one of --http, --config, --log"),
+    ],
+    ids=" ".join,
+)
+def test_a_usage_error_has_its_code_and_with_json_the_same_fields_as_one_of_aolog(
+    arguments: list[str], said: str
+) -> None:
+    words = CliRunner().invoke(main, arguments)
+    assert (words.exit_code, words.stdout) == (2, "")
+    assert words.stderr.startswith(f"aolog-bridge: usage: {said}")
+    assert "; see aolog-bridge" in words.stderr
+    found = CliRunner().invoke(main, [*arguments, "--json"])
+    assert (found.exit_code, found.stdout) == (2, "")
+    told = json.loads(found.stderr)["error"]
+    of_aolog = json.loads(CliRunner().invoke(aolog_main, ["frob", "--json"]).stderr)["error"]
+    assert told.keys() == of_aolog.keys()
+    assert (told["code"], told["exit_status"]) == ("usage", 2)
+    assert said in told["message"]
+    assert told["hint"].startswith("see aolog-bridge")
+
+
+def test_without_arguments_it_shows_its_help() -> None:
+    bare = CliRunner().invoke(main, [])
+    assert (bare.exit_code, bare.stderr) == (0, "")
+    assert bare.stdout == CliRunner().invoke(main, ["--help"]).stdout
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
+def test_problems_of_a_configuration_are_told_one_a_line_and_as_a_list(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text("colour = 1\nport = 2\n")
+    result = CliRunner().invoke(main, ["check-config", str(file), *flags])
+    assert result.exit_code == 2
+    if flags:
+        told = json.loads(result.stderr)["error"]
+        assert (told["code"], told["path"]) == ("wrong_configuration", str(file))
+        assert len(told["problems"]) > 1
+    else:
+        first, *problems = result.stderr.splitlines()
+        assert first.startswith(f"aolog-bridge: wrong_configuration: {file}: ")
+        assert f": {len(problems)} problems" in first
+        assert all(problem.startswith("  ") for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--log", "l", "--root", "r"], "name a --log or a --root, not both"),
+        (["--config", "/no/such"], "wrong_configuration: /no/such: 1 problem"),
+        (["--root", "r", "--bootstrap-servers", "k:1", "-X", "acks=1"], "acks is set by the"),
+        (["--root", "r", "--bootstrap-servers", "k:1", "--http", "x"], "'x' is no HOST:PORT"),
+        (["--log", "l", "--bootstrap-servers", "k:1", "--http", "x"], "not_a_log"),
+        (["--root", "r", "--bootstrap-servers", "k:1", "--drain"], "not_a_log: r: no such dir"),
+    ],
+)
+def test_where_many_logs_are_asked_for_it_is_checked_whole_first(
+    bridge: Callable[..., Process], arguments: list[str], said: str
+) -> None:
+    process = bridge("run", *arguments)
+    assert process.end(30) == 2
+    assert said in process.stderr
+    assert process.lines == []
+
+
+def test_a_tree_is_drained_by_options_alone(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    for name in ("a", "b/c"):
+        fill(tmp_path / "root" / name, 50)
+    process = bridge(
+        "run", "--root", tmp_path / "root", "--topic", "t", "--drain", "--json",
+        "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    assert process.end() == 0
+    last = process.statuses[-1]
+    assert (last["state"], last["logs"], last["acknowledged"]) == ("stopped", 2, 100)
+    text = bridge(
+        "run", "--root", tmp_path / "root", "--topic", "t", "--drain",
+        "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # as above
+    assert text.end() == 0
+    assert "stopped: 0 acknowledged, 0 pending" in text.stderr.splitlines()[-1]
+
+
+def test_the_live_line_of_a_terminal_shows_an_error_harmlessly(tmp_path: Path) -> None:
+    """Six seconds, until it says that there is no broker."""
+    fill(tmp_path / "\x1b]0;[/bold]title\x07\x9b", 1)
+    words = ["run", "--root", tmp_path, "--topic", "t", "--bootstrap-servers", NOWHERE]
+    status, seen = on_terminal("bridge", *words, stop_at=b"refused; trying again)")
+    assert status == 0, seen
+    assert rb"(\x1b]0;[/bold]title\x07\x9b: 127.0.0.1:1: connection refused" in seen
+    for sign in ("\x1b]", "\x07", "\x9b"):
+        assert sign.encode() not in seen, seen
+
+
+def test_a_tree_that_is_named_as_a_log_is_told_so(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    fill(log, 1)
+    process = bridge("run", "--log", log.parent, "--bootstrap-servers", NOWHERE)
+    assert process.end(30) == 2
+    assert f"no log, but there are logs below it ({log.name}); for a tree" in process.stderr
+
+
+def test_a_tree_without_logs_is_drained_with_a_warning(
+    bridge: Callable[..., Process], tmp_path: Path
+) -> None:
+    process = bridge("run", "--root", tmp_path, "--drain", "--bootstrap-servers", NOWHERE)
+    assert process.end() == 0
+    assert f"there is no log below {tmp_path}" in process.stderr
+
+
+@pytest.mark.parametrize("where", ["--log", "--root"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_drain_that_is_stopped_before_its_time_does_not_say_that_it_is_done(
+    bridge: Callable[..., Process], tmp_path: Path, where: str, number: int, status: int
+) -> None:
+    """Else who removes what is drained removes what is not."""
+    log = tmp_path / "root" / "log"
+    fill(log, 10)
+    path = log if where == "--log" else log.parent
+    process = bridge(
+        "run", where, path, "--topic", "t", "--drain", "--json", "--bootstrap-servers", NOWHERE
+    )
+    process.until(lambda s: s["lag_records"] == 10)
+    process.popen.send_signal(number)
+    assert process.end() == status
+    assert process.statuses[-1]["acknowledged"] == 0
+
+
+@pytest.mark.parametrize(
+    "servers", ["k:abc", "k:99999", "k:0", "http://k:9092", "k:1:2", "a:1,,b:2", "k k:1", "k/x", ""]
+)
+def test_what_names_no_broker_is_refused(log: Path, servers: str) -> None:
+    fill(log, 1)
+    named = f"{servers.split(',')[1 if ',' in servers else 0]!r} is no HOST:PORT"
+    for command in (
+        ["run", "--log", str(log)],
+        ["run", "--root", str(log.parent)],
+        ["replay", str(log), "--from", "earliest", "--to", "latest"],
+    ):
+        result = CliRunner().invoke(main, [*command, "--bootstrap-servers", servers])
+        assert result.exit_code == 2
+        assert named in result.output
+
+
+@pytest.mark.parametrize(
+    "servers", ["k", "k:1", "a:1,b:65535", "a:1, b:2", "ssl://k:9093", "SASL_SSL://k", "[::1]:9092"]
+)
+def test_what_the_client_takes_for_brokers_is_taken(servers: str) -> None:
+    check_servers(servers)
+    Producer({"bootstrap.servers": servers, "log_level": 0})
+
+
+@pytest.mark.parametrize("missing", ["--log", "--bootstrap-servers"])
+def test_the_log_and_the_cluster_have_to_be_named(
+    bridge: Callable[..., Process], log: Path, missing: str
+) -> None:
+    arguments = {"--log": str(log), "--bootstrap-servers": NOWHERE}
+    del arguments[missing]
+    process = bridge("run", *(part for pair in arguments.items() for part in pair))
+    assert process.end(30) == 2
+    assert missing in process.stderr
+
+
+# --- logs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["nothing", "a file", "an empty directory", "other files"])
+def test_what_is_not_a_log_is_refused_and_left_as_it_is(
+    refuse: Callable[..., str], tmp_path: Path, what: str
+) -> None:
+    path = tmp_path / "x"
+    if what == "a file":
+        path.write_bytes(b"hello")
+    elif what != "nothing":
+        path.mkdir()
+        if what == "other files":
+            (path / "notes.txt").write_bytes(b"hello")
+    before = sorted(map(str, tmp_path.rglob("x*")))
+    said = refuse("--topic", "t", path=path)
+    assert said.startswith("aolog-bridge: not_a_log: ")
+    assert str(path) in said
+    assert sorted(map(str, tmp_path.rglob("x*"))) == before
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "", "x" * 200])
+def test_a_cursors_name_is_checked(refuse: Callable[..., str], log: Path, name: str) -> None:
+    fill(log, 1)
+    assert "usage" in refuse("--topic", "t", "--cursor", name)
+    assert not (log / "cursors").exists()
+
+
+def test_a_damaged_cursor_is_refused_with_its_own_exit_status_and_kept(
+    refuse: Callable[..., str], log: Path
+) -> None:
+    fill(log, 10)
+    with Reader(log, cursor="bridge") as reader:
+        reader.commit()
+    cursor = log / "cursors/bridge.cursor"
+    cursor.write_bytes(b"\xff" * 8192)
+    assert "cursor_corrupt" in refuse("--topic", "t", status=3)
+    assert cursor.read_bytes() == b"\xff" * 8192
+
+
+def test_another_cursors_name_makes_another_forwarding(
+    run: Callable[..., Process], log: Path
+) -> None:
+    fill(log, 100)
+    assert run("--drain").end() == 0
+    second = run("--drain", "--cursor", "second")
+    assert second.end() == 0
+    assert second.statuses[-1]["acknowledged"] == 100
+    assert cursor_of(log, "second") == cursor_of(log, "bridge")
+
+
+# --- what it says ---------------------------------------------------------------------------
+
+
+def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
+    run: Callable[..., Process], log: Path
+) -> None:
+    fill(log, 500)
+    process = run("--drain")
+    assert process.end() == 0
+    kinds = {
+        "state": str, "reachable": bool, "position": int, "committed": int, "acknowledged": int,
+        "skipped": int, "outstanding": int, "lag_records": int, "lag_bytes": int,
+        "lag_seconds": float, "lost_records": int, "gaps": int, "error": type(None), "rate": float,
+        "dead_lettered": int, "dropped": int, "standing": int, "held_back": int,
+        "delivery": str, "ahead_records": int, "stalled": list,
+    }  # fmt: skip
+    assert tuple(kinds) == Status._fields
+    assert len(process.lines) >= 2
+    for line in process.lines:
+        status = json.loads(line)
+        assert list(status) == list(kinds)
+        for name, kind in kinds.items():
+            assert type(status[name]) is kind or name == "error"
+    last = process.statuses[-1]
+    assert (last["state"], last["acknowledged"], last["lag_records"]) == ("stopped", 500, 0)
+    assert last["position"] == last["committed"] == cursor_of(log)
+    assert last["outstanding"] == last["skipped"] == last["gaps"] == 0
+
+
+def test_with_json_an_error_is_an_object_too(bridge: Callable[..., Process], log: Path) -> None:
+    process = bridge("run", "--log", log, "--bootstrap-servers", NOWHERE, "--json")
+    assert process.end(30) == 2
+    told = json.loads(process.stderr)["error"]
+    assert told["code"] == "not_a_log"
+    assert told["path"] == str(log)
+    assert "no such directory" in told["message"]
+
+
+def test_without_json_it_logs_its_states_and_how_it_ended(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> None:
+    fill(log, 300)
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--drain",
+        "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    assert process.end() == 0
+    assert process.lines == []
+    assert "stopped: 300 acknowledged, 0 pending" in process.stderr.splitlines()[-1]
+
+
+def test_secrets_in_settings_are_not_said(
+    bridge: Callable[..., Process], log: Path, broker: EmbeddedBroker
+) -> None:
+    fill(log, 10)
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--bootstrap-servers", broker.bootstrap_servers,
+        "--verbose", "--json", "--drain", "-X", "sasl.password=hunter2",
+        "-X", "ssl.key.password=hunter2",
+    )  # fmt: skip  # a command line
+    assert process.end() == 0
+    assert "hunter2" not in process.stderr + "".join(process.lines)
+    refused = bridge(
+        "run", "--log", log, "--topic", "t", "--bootstrap-servers", broker.bootstrap_servers,
+        "--verbose", "-X", "sasl.password=hunter2", "-X", "nonsense=1",
+    )  # fmt: skip  # a command line
+    assert refused.end() == 2
+    assert "hunter2" not in refused.stderr
+
+
+def test_an_option_that_is_no_setting_does_not_repeat_what_may_be_a_secret(log: Path) -> None:
+    for text in ("sasl.password hunter2", "hunter2", "hunter2 x", "=hunter2"):
+        result = CliRunner().invoke(main, ["run", "--log", str(log), "-X", text])
+        assert result.exit_code == 2
+        assert "hunter2" not in result.output
+        assert "is not KEY=VALUE" in result.output
+    result = CliRunner().invoke(main, ["run", "--log", str(log), "-X", "sasl.password hunter2"])
+    assert "sasl.password" in result.output
+
+
+def test_a_secret_that_others_can_read_is_warned_about(
+    bridge: Callable[..., Process], log: Path, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """In the process list, and in a file that everybody may read; not in a private file."""
+    fill(log, 10)
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2\n")
+
+    def warnings(*options: str) -> list[str]:
+        process = bridge(
+            "run", "--log", log, "--topic", "t", "--bootstrap-servers", broker.bootstrap_servers,
+            "--drain", *options,
+        )  # fmt: skip  # a command line
+        assert process.end() == 0
+        assert "hunter2" not in process.stderr
+        return [line for line in process.stderr.splitlines() if "WARNING" in line]
+
+    (seen,) = warnings("-X", "sasl.password=hunter2")
+    assert "sasl.password: the process list shows it; write KEY={file=PATH}" in seen
+    secret.chmod(0o644)
+    (seen,) = warnings("-X", f"sasl.password={{file={secret}}}")
+    assert f"every user of this machine can read {secret}; chmod o= it" in seen
+    secret.chmod(0o640)
+    assert warnings("-X", f"sasl.password={{file={secret}}}") == []
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["log", "root"])
+def test_a_reader_of_its_output_that_goes_away_stops_it_in_good_order_and_quietly(
+    broker: EmbeddedBroker, tmp_path: Path, many: bool
+) -> None:
+    log = tmp_path / "root" / "log"
+    fill(log, 10)
+    what = ("--root", str(log.parent)) if many else ("--log", str(log))
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "bridge", "run", *what, "--topic", "t", "--json",
+            "--status-seconds", "0.05", "--bootstrap-servers", broker.bootstrap_servers,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip  # a command line
+    assert process.stdout is not None
+    assert process.stderr is not None
+    while json.loads(process.stdout.readline())["acknowledged"] < 10:
+        pass
+    process.stdout.close()
+    assert process.wait(30) == 141
+    said = process.stderr.read()
+    assert (said == "") is not many  # what comes and goes is logged there
+    assert "Traceback" not in said
+    process.stderr.close()
+    assert notes_of(log)["clean"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["completion", "bash"]])
+@pytest.mark.parametrize("program", ["aolog", "bridge"])
+def test_a_pipe_that_nobody_reads_is_a_status_for_help_too(
+    program: str, arguments: list[str]
+) -> None:
+    if program == "aolog":
+        arguments = ["read", "--help"] if arguments[0] == "run" else arguments
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", program, *arguments],
+        stdout=writing, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip  # one call
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_on_a_terminal_there_is_one_live_line(broker: EmbeddedBroker, log: Path) -> None:
+    fill(log, 2000)
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "bridge", "run", "--log", str(log), "--topic", "t", "--drain",
+            "--bootstrap-servers", broker.bootstrap_servers,
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=child,
+        env={**os.environ, "COLUMNS": "150", "TERM": "xterm"},
+    )  # fmt: skip  # a command line
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(parent, 65536)
+        except OSError:  # the terminal's other side is closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(parent)
+    assert process.communicate(timeout=30)[0] == b""
+    assert process.returncode == 0
+    assert b"2,000 acknowledged" in shown
+    assert b"stopped" in shown
+    assert b"Traceback" not in shown
+
+
+def never() -> None:
+    raise AssertionError("standard output takes all")
+
+
+STATUS = Status(
+    state="sending", reachable=True, position=1, committed=1, acknowledged=10, skipped=0,
+    outstanding=0, lag_records=5, lag_bytes=9, lag_seconds=0.1, lost_records=0, gaps=0,
+    error=None, rate=3.0, delivery="at_least_once",
+)  # fmt: skip  # one value
+
+
+def test_the_last_line_adds_up_where_a_record_names_no_topic_which_is_never_set_aside(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> None:
+    with Writer(log) as writer:
+        for number in range(12):
+            writer.append(b"%d" % number, topic=None if number == 6 else "t")
+    arguments = ("run", "--log", log, "--drain", "--bootstrap-servers", broker.bootstrap_servers)
+    process = bridge(*arguments)
+    assert process.end() == 6
+    (last,) = [line for line in process.stderr.splitlines() if " stopped: " in line]
+    assert "stopped: 11 acknowledged, 1 pending, " in last
+    with Reader(log) as reader:
+        address = [record.address for record in reader][6]
+    assert f"at address {address}: it names no topic and there is no default" in process.stderr
+    assert "name a default with --topic" in process.stderr
+    again = bridge(*arguments, "--poison", "dead-letter")
+    assert again.end() == 6, "the configuration's fault is no poison"
+    assert "0 acknowledged, 5 there already, 1 pending, " in again.stderr
+    assert not (log / "dead-letter").exists()
+
+
+def test_a_log_at_rest_is_told_the_same_by_the_bridge_and_from_the_disk(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> None:
+    """Also in the middle of a frame, where a lane stands."""
+    with Writer(log, slab_bytes=9000, batch_bytes=1000) as writer:
+        for number in range(500):
+            writer.append(b"%d" % number * 20, topic=None if number == 103 else "t")
+    process = bridge(
+        "run", "--log", log, "--drain", "--json", "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    assert process.end() == 6
+    shown = CliRunner().invoke(main, ["status", "--log", str(log), "--json"])
+    (found,) = json.loads(shown.stdout)["logs"]
+    names = ("committed", "lag_records", "lag_bytes")
+    last = process.statuses[-1]
+    assert [found[name] for name in names] == [last[name] for name in names]
+    assert (found["lag_records"], last["ahead_records"]) == (397, 396)
+    assert found["lag_bytes"] > 9000
+
+
+def test_an_error_is_said_when_it_comes_and_not_again_each_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
+    now_s = 1000.0
+    monkeypatch.setattr(report_module.time, "monotonic", lambda: now_s)
+    with reporter(as_json=False, drain=False, stop=never) as say:
+        for _ in range(150):
+            away = (
+                f"k{int(now_s) % 2}:9: connection refused; trying again" if now_s > 1000 else None
+            )
+            say(STATUS._replace(state="connecting", reachable=False, error=away))
+            now_s += 1.0
+    said = [record.message for record in caplog.records]
+    assert [("refused" in line) for line in said] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            (
+                "127.0.0.1:9/bootstrap: Connect to ipv4#127.0.0.1:9 failed: Connection refused"
+                " (after 0ms in state CONNECT)"
+            ),
+            "127.0.0.1:9: connection refused",
+        ),
+        (
+            (
+                "sasl_ssl://[::1]:9/3: Connect to ipv6#[::1]:9 failed: Connection refused"
+                " (after 0ms in state CONNECT, 4 identical error(s) suppressed)"
+            ),
+            "[::1]:9: connection refused",
+        ),
+        (
+            (
+                "no.host:9092/bootstrap: Failed to resolve 'no.host:9092': Name or service not known"
+                " (after 3ms in state CONNECT)"
+            ),
+            "no.host:9092: name or service not known",
+        ),
+        ("ssl://k:1/1: SSL handshake failed: x", "k:1: SSL handshake failed: x"),
+        ("1/2 brokers are down", "1/2 brokers are down"),
+    ],
+)
+def test_of_what_the_client_says_which_broker_and_why_is_left(said: str, words: str) -> None:
+    assert away(said, "10.0.0.1:9092,[::1]:9 no.host:9092,ssl://k:1") == words
+
+
+def test_a_broker_that_the_cluster_named_is_told_from_one_that_was_configured() -> None:
+    said = "10.0.0.1:9092/7: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
+    assert away(said, "kafka:9092, 10.0.0.1:9092") == "10.0.0.1:9092: connection refused"
+    assert "advertises this address" in away(said, "kafka:9092")
+    assert "advertises" not in away(said.replace("/7", "/bootstrap"), "kafka:9092")
+
+
+@pytest.mark.parametrize("records", [0, 10])
+def test_a_cluster_that_cannot_be_reached_is_named_at_once_with_the_reason(
+    bridge: Callable[..., Process], log: Path, records: int
+) -> None:
+    fill(log, records)
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--bootstrap-servers", f"{NOWHERE},localhost:1",
+        "--status-seconds", "0.05",
+    )  # fmt: skip  # a command line
+    refused = re.compile(r"connecting: .*(127\.0\.0\.1|localhost):1: connection refused; trying")
+    wait_until(lambda: refused.search(process.stderr), seconds=10)
+    assert process.terminate() == 0
+    assert "brokers are down" not in process.stderr
+    assert "Failed to get metadata" not in process.stderr
+
+
+def test_log_lines_come_with_a_change_of_state_and_seldom_else(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
+    with reporter(as_json=False, drain=False, stop=never) as say:
+        for _ in range(50):
+            say(STATUS)
+        say(STATUS._replace(state="backing_off", error="away"))
+        say(STATUS._replace(lag_records=None, gaps=2, lost_records=7))
+        counts = {"skipped": 2, "dead_lettered": 1, "dropped": 3, "gaps": 1, "lost_records": 512}
+        say(STATUS._replace(state="stopped", ahead_records=1, **counts))
+    assert [record.message for record in caplog.records] == [
+        "live: 10 acknowledged, 5 pending, 3/s",
+        "blocked: 10 acknowledged, 5 pending, 3/s (away)",
+        "live: 10 acknowledged, ? pending, 3/s, 7 lost in 2 gaps of the log",
+        (
+            "stopped: 10 acknowledged, 2 there already, 1 set aside, 3 dropped, 4 pending, 3/s, "
+            "512 lost in 1 gap of the log"
+        ),
+    ]
+
+
+# --- the rest -------------------------------------------------------------------------------
+
+
+def test_a_broker_to_try_things_out_serves_other_processes_and_prints_what_arrives(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    broker = bridge("broker", "--topic", "t")
+    wait_until(lambda: broker.lines, seconds=30)
+    (servers,) = broker.lines
+    assert "in memory" in broker.stderr
+    with Writer(log) as writer:
+        writer.append(b"hello", key=b"k")
+        writer.append(None)
+        writer.append(b"two\nlines \xff")
+    forwarded = bridge(
+        "run", "--log", log, "--topic", "t", "--drain", "--bootstrap-servers", servers.strip()
+    )
+    assert forwarded.end(30) == 0
+    wait_until(lambda: len(broker.lines) == 4, seconds=30)
+    keyed, null, odd = sorted(broker.lines[1:], key=lambda line: ("k  " not in line, line))
+    assert re.fullmatch(r"t/\d@\d  k  hello\n", keyed)
+    assert re.fullmatch(r"t/\d@\d  -  -\n", null)
+    assert re.fullmatch(r"t/\d@\d  -  two\\nlines \\xff\n", odd)
+    broker.popen.send_signal(signal.SIGINT)
+    assert broker.end(30) == 130
+
+
+def test_help_names_every_command_with_an_example(bridge: Callable[..., Process]) -> None:
+    process = bridge("--help")
+    assert process.end(30) == 0
+    text = "".join(process.lines)
+    commands = ("run", "status", "check-config", "demo", "broker", "completion")
+    assert set(commands) <= set(text.split())
+    for command in commands:
+        shown = bridge(command, "--help")
+        assert shown.end(30) == 0
+        assert "Example" in "".join(shown.lines)
+
+
+def test_it_completes_in_every_shell_that_click_knows(bridge: Callable[..., Process]) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        process = bridge("completion", shell)
+        assert process.end(30) == 0
+        assert "_AOLOG_BRIDGE_COMPLETE" in "".join(process.lines)
+
+
+def test_it_says_its_version(bridge: Callable[..., Process]) -> None:
+    process = bridge("--version")
+    assert process.end(30) == 0
+    assert process.lines == [f"aolog-bridge {aolog.__version__}\n"]
+
+
+@pytest.mark.slow
+def test_the_cluster_may_be_named_wrongly_and_nothing_is_lost_by_it(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    with Writer(log) as writer:
+        append(writer, range(3))
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--json", "--status-seconds", "0.05",
+        "--bootstrap-servers", "no-such-host.invalid:9092",
+    )  # fmt: skip  # a command line
+    status = process.until(lambda s: s["error"])
+    assert (status["reachable"], status["lag_records"]) == (False, 3)
+    assert process.popen.poll() is None

@@ -1,0 +1,591 @@
+"""seek, replay and cursors: what they move, what is sent then, and what they refuse first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from aolog import Reader, Writer
+from aolog.errors import CursorLocked, UsageError
+from bridge.cli import main
+from bridge.deliver.replay import replay_range
+from bridge.deliver.seek import seek
+from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.conftest import (
+    PARTITIONS,
+    TOPIC,
+    Process,
+    Run,
+    append,
+    assert_arrived,
+    consume,
+    cursor_of,
+    fill,
+    records_of,
+    wait_until,
+)
+
+Forward = Callable[..., Run]
+NOWHERE = "127.0.0.1:1"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def told(*arguments: object) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output + str(result.stderr)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def refused(*arguments: object, status: int = 2) -> str:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (status, "")
+    return result.stderr
+
+
+@pytest.fixture
+def delivered(broker: EmbeddedBroker, log: Path, forward: Forward) -> list[int]:
+    """Addresses of 1,000 records that were delivered."""
+    fill(log, 1000)
+    forward(drain=True).end()
+    return [record.address for record in records_of(log)]
+
+
+# --- seek -----------------------------------------------------------------------------------
+
+
+def test_a_seek_back_sends_what_lies_between_once_more(
+    broker: EmbeddedBroker,
+    log: Path,
+    forward: Forward,
+    delivered: list[int],
+    committed: dict[str, list[int]],
+) -> None:
+    moved = told("seek", log, "--to", delivered[600])
+    committed.clear()
+    assert moved == {
+        "cursor": "bridge",
+        "before": cursor_before(log),
+        "address": delivered[600],
+        "forgot": True,
+        "forgot_cluster": False,
+        "done": True,
+        "records": 400,
+    }
+    assert cursor_of(log) == delivered[600]
+    assert forward(drain=True).end().acknowledged == 400
+    arrived = [m.address for m in consume(broker.bootstrap_servers)]
+    assert sorted(arrived) == sorted(delivered + delivered[600:])
+
+
+def cursor_before(log: Path) -> int:
+    with Reader(log) as reader:
+        return reader.end()
+
+
+def test_a_seek_says_how_many_records_lie_between_and_what_becomes_of_them(log: Path) -> None:
+    fill(log, 100)
+    addresses = [record.address for record in records_of(log)]
+
+    def says(*arguments: object) -> str:
+        result = run("seek", log, "--to", *arguments)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout.removesuffix("\n")
+
+    ten, eleven = addresses[10], addresses[11]
+    assert says(ten) == (
+        f"cursor bridge moved from nowhere to address {ten}; "
+        "10 records from the log's beginning are never sent"
+    )
+    moved = f"moved from address {ten} to address {eleven}; 1 record between"
+    assert says(eleven, "--dry-run") == f"cursor bridge would be {moved} would never be sent"
+    assert says(eleven) == f"cursor bridge {moved} is never sent"
+    assert says(eleven) == f"cursor bridge is at address {eleven} already"
+    back = f"address {eleven} to address {addresses[0]}"
+    assert says("earliest", "--dry-run", "--only-missing") == (
+        f"cursor bridge would be moved from {back}; "
+        "of 11 records between, those that are missing in Kafka are sent"
+    )
+    assert says("earliest") == f"cursor bridge moved from {back}; 11 records between are sent again"
+
+
+def test_a_seek_back_for_what_is_missing_sends_only_that(
+    broker: EmbeddedBroker,
+    log: Path,
+    forward: Forward,
+    delivered: list[int],
+    committed: dict[str, list[int]],
+) -> None:
+    assert told("seek", log, "--to", delivered[600], "--only-missing")["forgot"] is False
+    committed.clear()
+    with Writer(log) as writer:
+        append(writer, range(1000, 1100))
+    status = forward(drain=True).end()
+    assert (status.acknowledged, status.skipped) == (100, 400)
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+def test_a_seek_forward_leaves_out_what_lies_between(
+    broker: EmbeddedBroker, log: Path, forward: Forward, delivered: list[int]
+) -> None:
+    with Writer(log) as writer:
+        append(writer, range(1000, 1100))
+    records = records_of(log)
+    run("seek", log, "--to", records[1050].address)
+    assert forward(drain=True).end().acknowledged == 50
+    assert_arrived(records[:1000] + records[1050:], consume(broker.bootstrap_servers))
+
+
+def test_places_are_addresses_times_ordinals_cursors_and_offsets_in_kafka(
+    broker: EmbeddedBroker, log: Path, delivered: list[int]
+) -> None:
+    def place(text: object) -> int:
+        moved = told(
+            "seek", log, "--to", text, "--dry-run", "--bootstrap-servers", broker.bootstrap_servers
+        )
+        assert moved["done"] is False
+        return int(moved["address"])
+
+    with Reader(log, delivered[70], cursor="other") as reader:
+        reader.commit()
+    before = cursor_of(log)
+    assert place("earliest") == 0 or place("earliest") <= delivered[0]
+    assert place("latest") == before
+    assert place("ordinal:10") == delivered[10]
+    assert place("cursor:other") == delivered[70]
+    assert place("1970-01-01T00:05:00.2331Z") == delivered[300]
+    message = consume(broker.bootstrap_servers)[500]
+    where = f"kafka:{message.topic}/{message.partition}@{message.offset}"
+    assert place(where) == message.address
+    assert cursor_of(log) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("nonsense", "no place in a log"),
+        ("kafka:t/0@5", "needs --bootstrap-servers"),
+        ("cursor:none", "no cursor"),
+        ("99999999999", "end"),
+    ],
+)
+def test_a_place_that_is_none_is_refused_before_anything_moves(
+    log: Path, delivered: list[int], place: str, words: str
+) -> None:
+    before = cursor_of(log)
+    assert words in refused("seek", log, "--to", place)
+    assert cursor_of(log) == before
+
+
+@pytest.mark.parametrize("where", [f"{TOPIC}/0@99999", "t", f"{TOPIC}/0@x", "empty/0@0"])
+def test_an_offset_at_which_no_record_of_the_log_lies_is_refused(
+    broker: EmbeddedBroker, log: Path, delivered: list[int], where: str
+) -> None:
+    broker.create_topic("empty", 1)
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    refused("seek", log, "--to", f"kafka:{where}", *servers)
+
+
+def test_a_record_of_another_log_is_no_place_in_this(
+    broker: EmbeddedBroker, log: Path, tmp_path: Path, delivered: list[int]
+) -> None:
+    fill(tmp_path / "other", 10)
+    (message, *_) = consume(broker.bootstrap_servers)
+    where = f"kafka:{TOPIC}/{message.partition}@{message.offset}"
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    assert "of this log" in refused("seek", tmp_path / "other", "--to", where, *servers)
+
+
+def test_a_seek_while_a_bridge_runs_is_refused(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 10)
+    running = forward()
+    running.until(lambda s: s.acknowledged == 10)
+    with pytest.raises(CursorLocked):
+        seek(str(log), 0, cursor="bridge")
+    assert refused("seek", log, "--to", "earliest", status=5)
+
+
+def test_a_seek_before_the_first_run_is_where_it_begins(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 100)
+    records = records_of(log)
+    assert seek(str(log), records[40].address, cursor="bridge").before is None
+    assert forward(drain=True).end().acknowledged == 60
+    assert_arrived(records[40:], consume(broker.bootstrap_servers))
+
+
+# --- replay ---------------------------------------------------------------------------------
+
+
+def test_a_range_is_sent_again_and_the_bridge_does_not_notice(
+    broker: EmbeddedBroker, log: Path, forward: Forward, delivered: list[int]
+) -> None:
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    before = cursor_of(log)
+    arguments = ("replay", log, "--from", delivered[100], "--to", delivered[301], *servers)
+    assert told(*arguments, "--dry-run")["records"] == 201
+    assert len(consume(broker.bootstrap_servers)) == 1000
+    status = told(*arguments, "--topic", TOPIC)
+    assert (status["acknowledged"], status["state"]) == (201, "stopped")
+    arrived = sorted(m.address for m in consume(broker.bootstrap_servers))
+    assert arrived == sorted(delivered + delivered[100:301])
+    assert cursor_of(log) == before
+    assert sorted(p.name for p in (log / "cursors").iterdir()) == ["bridge.cursor", "bridge.lanes"]
+    with Writer(log) as writer:
+        append(writer, range(1000, 1010))
+    status = forward(drain=True).end()
+    assert (status.acknowledged, status.skipped) == (10, 0)
+
+
+def test_a_range_may_go_to_another_topic(
+    broker: EmbeddedBroker, log: Path, delivered: list[int]
+) -> None:
+    broker.create_topic("again", 1)
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    run("replay", log, "--from", "ordinal:5", "--to", "ordinal:9", "--topic", "again", *servers)
+    assert [m.address for m in consume(broker.bootstrap_servers, "again", 1)] == delivered[5:9]
+
+
+def test_a_replay_to_a_topic_sends_records_there_that_name_another_and_lists_topics_with_counts(
+    broker: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
+) -> None:
+    """A replay to a scratch topic must not publish to production."""
+    for topic in ("production", "scratch"):
+        broker.create_topic(topic, 1)
+    with Writer(log) as writer:
+        for n in range(30):
+            writer.append(b"%d" % n, topic="production" if n % 3 == 0 else None)
+    forward(drain=True).end()
+    committed.clear()
+    before = len(consume(broker.bootstrap_servers, "production", 1))
+    arguments = ("replay", log, "--from", "earliest", "--to", "latest",
+                 "--bootstrap-servers", broker.bootstrap_servers)  # fmt: skip  # a command line
+    assert told(*arguments, "--topic", "scratch", "--dry-run")["topics"] == {"scratch": 30}
+    said = run(*arguments, "--topic", "scratch")
+    assert said.stdout.endswith(": 30 to scratch\n")
+    assert len(consume(broker.bootstrap_servers, "scratch", 1)) == 30
+    assert len(consume(broker.bootstrap_servers, "production", 1)) == before
+    dry = told(*arguments, "--dry-run")
+    assert (dry["records"], dry["topics"]) == (30, {"": 20, "production": 10})
+    committed.clear()
+    end = next(r.address for r in records_of(log) if r.topic is None)
+    named = ("replay", log, "--from", "earliest", "--to", end, *arguments[-2:])
+    assert told(*named)["topics"] == {"production": 1}
+
+
+@pytest.fixture
+def replay(
+    bridge: Callable[..., Process], log: Path, delivered: list[int]
+) -> Callable[..., Process]:
+    """Starts `replay` of the first 100 of 1,000 records that were delivered."""
+    assert len(delivered) == 1000
+
+    def start(broker: EmbeddedBroker, topic: str, *more: str) -> Process:
+        return bridge(
+            "replay", log, "--from", "ordinal:0", "--to", "ordinal:100", "--topic", topic,
+            "--bootstrap-servers", broker.bootstrap_servers, "--json", *more,
+        )  # fmt: skip  # a command line
+
+    return start
+
+
+def test_a_range_goes_to_a_topic_that_is_created_while_the_replay_waits_for_it(
+    broker: EmbeddedBroker, replay: Callable[..., Process], delivered: list[int]
+) -> None:
+    process = replay(broker, "later", "--create-topics", "never")
+    status = process.until(lambda s: "no topic 'later'" in str(s["error"]))
+    assert status["lag_records"] == 100
+    broker.create_topic("later", 1)
+    assert process.end(30) == 0
+    assert [m.address for m in consume(broker.bootstrap_servers, "later", 1)] == delivered[:100]
+
+
+def test_a_range_goes_to_a_partition_whose_leader_comes_back_while_the_replay_waits_for_it(
+    replay: Callable[..., Process], delivered: list[int]
+) -> None:
+    """The other partition has all of its records by then, so nothing is left to be read."""
+    with EmbeddedBroker(2) as two:
+        two.create_topic("again", 2)
+        two.set_down(2)
+        process = replay(two, "again")
+        status = process.until(lambda s: s["acknowledged"] and s["held_back"] == 1)
+        assert 0 < status["lag_records"] <= 100
+        two.set_up(2)
+        assert process.end(30) == 0
+        arrived = sorted(m.address for m in consume(two.bootstrap_servers, "again", 2))
+        assert arrived == delivered[:100]
+
+
+def test_a_replay_counts_as_pending_what_is_left_of_its_range(
+    broker: EmbeddedBroker, replay: Callable[..., Process]
+) -> None:
+    """At the start, on the way, and at the end."""
+    process = replay(broker, TOPIC)
+    assert process.end(30) == 0
+    lags = [status["lag_records"] for status in process.statuses]
+    assert lags == sorted(lags, reverse=True)
+    assert max(lags) <= 100
+    last = process.statuses[-1]
+    assert (lags[-1], last["lag_bytes"], last["lag_seconds"]) == (0, 0, 0.0)
+
+
+def test_a_replay_says_what_it_sent_and_from_where_to_where(
+    broker: EmbeddedBroker, log: Path, delivered: list[int], committed: dict[str, list[int]]
+) -> None:
+    begin, end = delivered[10], delivered[12]
+    arguments = ("replay", log, "--from", begin, "--topic", TOPIC,
+                 "--bootstrap-servers", broker.bootstrap_servers)  # fmt: skip  # a command line
+    said = run(*arguments, "--to", end).stdout
+    where = f"from address {begin} to {end}: 2 to {TOPIC}"
+    assert said == f"2 records were sent again, {where}\n"
+    committed.clear()
+    said = run(*arguments, "--to", delivered[11]).stdout
+    where = f"from address {begin} to {delivered[11]}: 1 to {TOPIC}"
+    assert said == f"1 record was sent again, {where}\n"
+    committed.clear()
+    last = told(*arguments, "--to", end)
+    assert (last["records"], last["begin"], last["end"]) == (2, begin, end)
+
+
+def test_a_replay_over_a_gap_says_so_with_its_own_status_and_is_over_all_the_same(
+    broker: EmbeddedBroker,
+    log: Path,
+    forward: Forward,
+    committed: dict[str, list[int]],
+    bridge: Callable[..., Process],
+) -> None:
+    fill(log, 300, batch_bytes=1000)
+    forward(drain=True).end()
+    whole = len(records_of(log))
+    (slab,) = log.glob("*.slab")
+    data = bytearray(slab.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 50] = bytes(50)
+    slab.write_bytes(data)
+    rest = len(records_of(log))
+    assert 0 < rest < whole
+    committed.clear()
+    arguments = (
+        "replay", log, "--from", "earliest", "--to", "latest", "--topic", TOPIC,
+        "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    result = run(*arguments)
+    assert result.exit_code == 3
+    assert result.stdout.startswith(f"{rest} records were sent again, ")
+    assert f"1 gap met (1 corrupt): {whole - rest} records lost" in result.stderr.splitlines()[-1]
+    assert not (log / "cursors/replay.cursor").exists()
+    machine = bridge(*arguments, "--json")
+    assert machine.end(30) == 3
+    warned, ended = map(json.loads, machine.stderr.splitlines())
+    assert "gap in the log" in warned["message"]
+    assert ended["error"]["records_lost"] == whole - rest
+
+
+def test_a_replay_that_cannot_send_says_why_and_how_far_it_came_when_it_is_stopped(
+    bridge: Callable[..., Process], log: Path, delivered: list[int]
+) -> None:
+    del delivered
+    process = bridge(
+        "replay", log, "--from", "earliest", "--to", "latest", "--topic", TOPIC,
+        "--bootstrap-servers", NOWHERE,
+    )  # fmt: skip  # a command line
+    wait_until(lambda: f"{NOWHERE}: " in process.stderr)
+    assert process.terminate() == 143
+    assert process.stderr.splitlines()[-1] == "stopped: 0 records sent again, not all"
+
+
+def test_what_the_bridge_has_not_passed_is_not_replayed(
+    broker: EmbeddedBroker, log: Path, delivered: list[int]
+) -> None:
+    """Its stamps would make a restart take what lies before them for delivered."""
+    with Writer(log) as writer:
+        append(writer, range(1000, 1010))
+    with pytest.raises(UsageError, match="not yet"):
+        replay_range(str(log), 0, cursor_before(log), topic=TOPIC, bootstrap_servers=NOWHERE)
+    assert not (log / "cursors/replay.cursor").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--from", "earliest"),
+        ("--to", "latest"),
+        ("--dead-letter", "--from", "earliest", "--to", "latest"),
+        ("--dead-letter", "--topic", "t"),
+        ("--from", "latest", "--to", "earliest"),
+        ("--from", "x", "--to", "latest"),
+        ("--from", "earliest", "--to", "latest", "-X", "acks=0"),
+        ("--dead-letter",),
+    ],
+)
+def test_a_replay_that_says_nothing_clear_is_refused(log: Path, arguments: tuple[str, ...]) -> None:
+    fill(log, 10)
+    refused("replay", log, "--bootstrap-servers", NOWHERE, *arguments)
+    assert not (log / "cursors").exists()
+
+
+def test_dead_letters_go_where_they_were_meant_to_and_only_once(
+    broker: EmbeddedBroker, log: Path, forward: Forward, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_topic("own", 2)
+    large = []
+    with Writer(log) as writer:
+        append(writer, range(100))
+        for number, topic in enumerate([None, "own", None]):
+            key = None if number == 2 else b"k%d" % number
+            value = b"%d" % number * 2_000_000
+            large.append(writer.append(value, key=key, topic=topic, headers=[("h", b"1")]))
+    forward(drain=True, poison="dead-letter").end()
+    arguments = (
+        "replay", log, "--dead-letter", "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    listed = [json.loads(line) for line in run(*arguments, "--dry-run", "--json").stdout.split("\n")
+              if line]  # fmt: skip  # one list
+    assert {each["origin"]: each["topic"] for each in listed} == {  # each lane finds its own
+        large[0]: TOPIC,
+        large[1]: "own",
+        large[2]: TOPIC,
+    }
+    says = refused(*arguments, status=6)  # they are too large as before
+    assert "or pass it with --poison drop" in says
+    assert "another replay tries again" in caplog.text
+    assert "SIGHUP" not in caplog.text
+    assert "--poison dead-letter" not in says
+    larger = (*arguments, "-X", "message.max.bytes=4000000")
+    assert told(*larger)["acknowledged"] == 3
+    assert run(*larger).stdout == "0 dead letters were sent again\n"
+    assert run(*larger, "--dry-run").stdout == (
+        "there are no dead letters that were not sent again\n"
+    )
+    own = consume(broker.bootstrap_servers, "own", 2)
+    here = [m for m in consume(broker.bootstrap_servers) if len(m.value or b"") > 1000]
+    assert [m.value for m in own] == [b"1" * 2_000_000]
+    assert {m.value for m in here} == {b"0" * 2_000_000, b"2" * 2_000_000}
+    planned = {each["origin"]: each["partition"] for each in listed}
+    (keyless,) = [m for m in here if m.key is None]
+    assert keyless.partition == planned[large[2]]
+    for message in (*own, *here):
+        assert message.headers[0] == ("h", b"1")
+        assert [name for name, _ in message.headers] == ["h", "aolog-origin"]
+    with Writer(log) as writer:
+        append(writer, range(100, 120))
+    status = forward(drain=True, poison="dead-letter").end()
+    assert (status.acknowledged, status.skipped, status.dead_lettered) == (20, 0, 0)
+
+
+# --- with a configuration -------------------------------------------------------------------
+
+
+def test_a_configuration_says_which_cluster_cursor_and_topic_are_meant(
+    broker: EmbeddedBroker, log: Path, delivered: list[int], tmp_path: Path
+) -> None:
+    broker.create_topic("routed", 1)
+    config = tmp_path / "bridge.toml"
+    config.write_text(
+        f"""
+        root = "."
+        cluster = "main"
+        [clusters.main]
+        bootstrap_servers = "{broker.bootstrap_servers}"
+        [clusters.other]
+        bootstrap_servers = "{NOWHERE}"
+        settings."message.max.bytes" = 2000
+        [[routes]]
+        log = "{log.name}"
+        topic = "routed"
+        """
+    )
+    use = ("--config", config)
+    message = consume(broker.bootstrap_servers)[500]
+    where = f"kafka:{message.topic}/{message.partition}@{message.offset}"
+    moved = told("seek", log, "--to", where, "--dry-run", *use)
+    assert (moved["cursor"], moved["address"]) == ("bridge", message.address)
+    moved = told("seek", log, "--to", "earliest", "--dry-run", *use, "--cluster", "other")
+    assert (moved["cursor"], moved["before"]) == ("bridge.other", None)
+    again = ("--from", "ordinal:5", "--to", "ordinal:9")
+    assert told("replay", log, *again, *use)["acknowledged"] == 4
+    assert [m.address for m in consume(broker.bootstrap_servers, "routed", 1)] == delivered[5:9]
+    assert len(consume(broker.bootstrap_servers)) == 1000
+
+
+def test_a_configuration_that_is_wrong_or_has_no_such_cluster_is_refused_before_anything_moves(
+    log: Path, delivered: list[int], tmp_path: Path
+) -> None:
+    config = tmp_path / "bridge.toml"
+    config.write_text(f'[clusters.main]\nbootstrap_servers = "{NOWHERE}"\n')
+    before = cursor_of(log)
+    back = ("seek", log, "--to", "earliest")
+    assert "no cluster 'x'; known are main" in refused(*back, "--config", config, "--cluster", "x")
+    assert "give its --config" in refused(*back, "--cluster", "main")
+    assert "acks" in refused(*back, "--config", config, "-X", "acks=0")
+    everything = ("replay", log, "--from", "earliest", "--to", "latest")
+    assert "or --config" in refused(*everything)
+    config.write_text(f'[clusters.main]\nbootstrap_server = "{NOWHERE}"\n')
+    for command in (back, everything):
+        assert "did you mean 'bootstrap_servers'" in refused(*command, "--config", config)
+    assert cursor_of(log) == before
+
+
+# --- cursors --------------------------------------------------------------------------------
+
+
+def test_cursors_says_where_bridges_stand_and_what_their_lanes_hold(
+    log: Path, delivered: list[int]
+) -> None:
+    with Reader(log, cursor="no-bridge") as reader:
+        reader.commit()
+    (line,) = run("cursors", log, "--json").stdout.splitlines()
+    found = json.loads(line)
+    assert (found["name"], found["address"]) == ("bridge", cursor_of(log))
+    assert found["lag"]["records"] == 0
+    assert [lane["partition"] for lane in found["lanes"]] == list(range(PARTITIONS))
+    assert max(lane["address"] for lane in found["lanes"]) == delivered[-1]
+    words = run("cursors", log).stdout
+    assert f"bridge: address {cursor_of(log)}, 0 records to go" in words
+    assert f"{TOPIC}/3  holds up to" in words
+    assert "no-bridge" not in words
+
+
+# --- what no option takes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--records-per-second", "--bytes-per-second", "--total-records-per-second",
+        "--total-bytes-per-second", "--commit-seconds", "--stop-seconds", "--park-seconds",
+        "--status-seconds", "--transaction-seconds",
+    ],
+)  # fmt: skip  # a list
+def test_a_number_that_is_none_is_refused(log: Path, option: str, number: str) -> None:
+    said = refused("run", "--log", log, "--bootstrap-servers", NOWHERE, option, number)
+    assert option in said
+    assert number in said
+
+
+@pytest.mark.parametrize(
+    "lane", ["t/99999999999@1", "t/2147483648@1", "t/0@9223372036854775808", "t/0@" + "1" * 5000]
+)
+def test_a_place_that_kafka_cannot_have_is_refused(log: Path, lane: str) -> None:
+    fill(log, 1)
+    said = refused("seek", log, "--to", f"kafka:{lane}", "--bootstrap-servers", NOWHERE)
+    assert "is not TOPIC/PARTITION@OFFSET" in said
+
+
+def test_a_bridge_has_not_the_cursor_of_a_replay(log: Path) -> None:
+    fill(log, 1)
+    for which in ("--log", "--root"):
+        said = refused("run", which, log, "--bootstrap-servers", NOWHERE, "--cursor", "replay")
+        assert "the cursor 'replay' is that of a replay; use another name" in said
+    assert not (log / "cursors").exists()

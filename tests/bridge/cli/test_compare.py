@@ -1,0 +1,159 @@
+"""The comparison counts each kind of fault as what it is, and finds none where there is none."""
+
+from __future__ import annotations
+
+import random
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from aolog import Record
+from bridge.cli.demo.compare import Comparison
+from bridge.kafka.origin import HEADER_NAME, encode_stamp
+from bridge.kafka.topic_reader import Arrived
+
+UUID = bytes(16)
+
+
+def record(number: int) -> Record:
+    headers = (("h", b"1"), ("h", None)) if number % 3 == 0 else ()
+    return Record(number * 10, 1_600_000_000_000_999 + number, b"k", b"v%d" % number, headers, None)
+
+
+def message(r: Record, partition: int = 0, **changed: object) -> Arrived:
+    stamp = (HEADER_NAME, encode_stamp(UUID, 1, r.address, r.timestamp))
+    assert r.timestamp is not None
+    arrived = Arrived(
+        partition, 0, r.key, r.value, [*r.headers, stamp], timestamp_ms=r.timestamp // 1000
+    )
+    return arrived._replace(**changed)
+
+
+def compare(records: list[Record], messages: list[Arrived], partitions: int = 1) -> Comparison:
+    c = Comparison(partitions)
+    c.appended(records)
+    c.arrived(messages)
+    c.match(final=True)
+    return c
+
+
+def faults(c: Comparison) -> dict[str, int]:
+    names = ("missing", "repeated", "altered", "disordered", "strangers")
+    return {name: count for name in names if (count := getattr(c, name))}
+
+
+RECORDS = [record(i) for i in range(6)]
+MESSAGES = [message(r) for r in RECORDS]
+
+
+@given(
+    partitions=st.lists(st.integers(0, 3), min_size=1, max_size=60),
+    steps=st.lists(st.integers(1, 20), min_size=1, max_size=30),
+    seed=st.integers(0, 999),
+)
+def test_what_arrived_as_it_was_sent_is_clean_however_it_interleaves(
+    partitions: list[int], steps: list[int], seed: int
+) -> None:
+    records = [record(i) for i in range(len(partitions))]
+    queues = [
+        [message(r, p) for r, q in zip(records, partitions, strict=True) if q == p]
+        for p in range(4)
+    ]
+    chance, c = random.Random(seed), Comparison(4)
+    to_append = list(records)
+    for step in steps:
+        c.appended(to_append[:step])
+        del to_append[:step]
+        queue = chance.choice(queues)
+        c.arrived(queue[:step])
+        del queue[:step]
+        c.match()
+        assert c.clean
+    c.appended(to_append)
+    for queue in queues:
+        c.arrived(queue)
+    c.match()
+    c.match(final=True)
+    assert c.clean
+    assert (c.matched, c.unmatched) == (len(records), 0)
+    assert c.bytes == sum(len(r.value or b"") for r in records)
+
+
+@pytest.mark.parametrize("gone", range(6))
+def test_a_record_that_did_not_arrive_is_missing(gone: int) -> None:
+    c = compare(RECORDS, MESSAGES[:gone] + MESSAGES[gone + 1 :])
+    assert faults(c) == {"missing": 1}
+    assert c.matched == 5
+    assert not c.clean
+
+
+def test_everything_may_be_missing() -> None:
+    assert faults(compare(RECORDS, [])) == {"missing": 6}
+
+
+def test_a_record_is_missing_before_the_end_once_every_partition_has_passed_it() -> None:
+    c = Comparison(2)
+    c.appended(RECORDS[:3])
+    c.arrived([message(RECORDS[1], 0)])
+    c.match()
+    assert c.missing == 0  # it may still come in partition 1
+    c.arrived([message(RECORDS[2], 1)])
+    c.match()
+    assert (c.missing, c.matched) == (1, 2)
+
+
+@pytest.mark.parametrize("twice", range(6))
+def test_a_message_that_came_twice_in_a_row_is_repeated(twice: int) -> None:
+    c = compare(RECORDS, MESSAGES[: twice + 1] + MESSAGES[twice:])
+    assert faults(c) == {"repeated": 1}
+    assert c.matched == 6
+
+
+def test_a_run_that_was_sent_again_is_repeated_and_seen_to_go_back() -> None:
+    c = compare(RECORDS, MESSAGES[:4] + MESSAGES[1:])
+    assert faults(c) == {"repeated": 3, "disordered": 1}
+    assert c.matched == 6
+
+
+def test_a_message_in_two_partitions_is_repeated() -> None:
+    c = compare(RECORDS, [*MESSAGES, message(RECORDS[2], 1)], partitions=2)
+    assert faults(c) == {"repeated": 1}
+
+
+def test_messages_in_another_order_are_not_clean() -> None:
+    swapped = [*MESSAGES[:2], MESSAGES[3], MESSAGES[2], *MESSAGES[4:]]
+    c = compare(RECORDS, swapped)
+    assert c.disordered == 1
+    assert not c.clean
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"value": b"other"},
+        {"value": None},
+        {"key": None},
+        {"key": b""},
+        {"headers": MESSAGES[0].headers[1:]},
+        {"headers": [("x", b"1"), *MESSAGES[0].headers]},
+        {"headers": [MESSAGES[0].headers[1], MESSAGES[0].headers[0], MESSAGES[0].headers[2]]},
+        {"timestamp_ms": MESSAGES[0].timestamp_ms + 1},
+        {
+            "headers": [
+                *MESSAGES[0].headers[:2],
+                (HEADER_NAME, encode_stamp(UUID, 1, 0, 1_600_000_000_000_000)),
+            ]
+        },
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_any_altered_part_is_an_altered_record(changed: dict[str, object]) -> None:
+    c = compare(RECORDS, [MESSAGES[0]._replace(**changed), *MESSAGES[1:]])
+    assert faults(c) == {"altered": 1}
+
+
+def test_a_message_that_is_not_of_the_log_is_a_stranger() -> None:
+    c = compare(RECORDS, [*MESSAGES, Arrived(0, 9, b"k", b"v", [], 0)])
+    assert faults(c) == {"strangers": 1}
+    assert c.matched == 6

@@ -1,0 +1,87 @@
+"""The demo's input: every line of the files, in order, enough of it, and nothing unreadable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from aolog.errors import UsageError
+from bridge.cli.demo import sample as sample_module
+from bridge.cli.demo.sample import LINE_BYTES_MAX, RECORDS_MIN, STDLIB_BYTES_MAX, Line, choose
+
+
+def write(path: Path, data: bytes) -> str:
+    path.write_bytes(data)
+    return str(path)
+
+
+def test_lines_come_in_order_with_their_files_name_as_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample_module, "RECORDS_MIN", 1)
+    a = write(tmp_path / "a", b"one\n\n two \r\nlast without end")
+    b = write(tmp_path / "b", b"\xff\0\n")
+    chosen = choose([a, b])
+    assert list(chosen.lines()) == [
+        *(Line(a.encode(), v) for v in (b"one", b"", b" two \r", b"last without end")),
+        Line(b.encode(), b"\xff\0"),
+    ]
+    assert (chosen.records, chosen.times, chosen.bytes) == (5, 1, 31)
+    assert chosen.what == "2 files"
+
+
+def test_a_small_file_is_repeated_until_it_is_enough(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", b"1\n2\n3\n")
+    chosen = choose([path])
+    assert chosen.records >= RECORDS_MIN
+    assert chosen.records == 3 * chosen.times
+    lines = [line.value for line in chosen.lines()]
+    assert len(lines) == chosen.records
+    assert lines[:4] == [b"1", b"2", b"3", b"1"]
+
+
+def test_a_file_that_is_enough_is_not_repeated(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", b"x\n" * RECORDS_MIN)
+    assert (choose([path]).times, choose([path]).records) == (1, RECORDS_MIN)
+
+
+def test_a_line_too_long_for_a_broker_is_cut_and_none_of_it_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample_module, "RECORDS_MIN", 1)
+    data = b"a" * (LINE_BYTES_MAX + 10) + b"\nend\n"
+    lines = [line.value for line in choose([write(tmp_path / "a", data)]).lines()]
+    assert [len(line) for line in lines] == [LINE_BYTES_MAX, 10, 3]
+    assert b"".join(lines) == data.replace(b"\n", b"")
+
+
+def test_without_files_it_is_the_standard_librarys_text() -> None:
+    chosen = choose([])
+    assert chosen.records >= RECORDS_MIN
+    assert 1 << 20 < chosen.bytes <= STDLIB_BYTES_MAX
+    assert all(path.suffix == ".py" for path in chosen.files)
+    assert chosen.what == "the standard library's text"
+
+
+def test_names_that_are_no_text_become_keys(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
+    chosen = choose([write(Path(path), b"x\n")])
+    assert next(iter(chosen.lines())).key.endswith(b"/\xff\xfe")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("missing", "no such file"), ("directory", "is no file"), ("pipe", "is no file"),
+     ("empty", "holds no line")],
+)  # fmt: skip
+def test_what_cannot_be_read_is_named_at_once(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "empty").write_bytes(b"")
+    good = write(tmp_path / "good", b"x\n")
+    with pytest.raises(UsageError, match=reason) as caught:
+        choose([str(tmp_path / name)] if name == "empty" else [good, str(tmp_path / name)])
+    assert name in str(caught.value)
+    assert caught.value.exit_status == 2

@@ -1,0 +1,440 @@
+"""The configuration: what is wrong is refused whole, in words, with its path; secrets stay so.
+
+10 s: three commands are started, and half a hundred clients made to judge settings."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.cli import main
+from bridge.config.files import load, load_text
+from bridge.config.models import Config
+from bridge.config.routing import Rule
+from bridge.deliver.forwarder import OPTIONS, Forwarder
+from bridge.errors import WrongConfiguration
+from tests.bridge.conftest import Process, fill
+
+LEAST = 'root = "logs"\n[clusters.main]\nbootstrap_servers = "kafka:9092"\n'
+WHOLE = """
+root = "logs"
+cluster = "main"
+include = ["app/*"]
+exclude = ["*/tmp"]
+topic = "rest"
+prune = {max_slabs = 3, max_age_seconds = 60.5}
+park_seconds = 5
+http = "127.0.0.1:9100"
+
+[clusters.main]
+bootstrap_servers = ["a:9092", "b:9092"]
+settings."compression.type" = "zstd"
+settings."linger.ms" = 20
+settings.socket.keepalive.enable = true
+
+[clusters.safe]
+bootstrap_servers = "c:9093"
+settings = {"security.protocol" = "SASL_PLAINTEXT", "sasl.mechanism" = "PLAIN", "sasl.username" = "me", "sasl.password" = {env = "PASSWORD"}}
+
+[[routes]]
+record_topic = "pay.*"
+cluster = "safe"
+partition = "round-robin"
+
+[[routes]]
+log = "app/*"
+topic = "apps"
+partition = 3
+"""
+
+
+def problems_of(text: str, **over: Any) -> list[str]:
+    with pytest.raises(WrongConfiguration) as caught:
+        load_text(text, over)
+    assert caught.value.exit_status == 2
+    return caught.value.problems
+
+
+def with_settings(text: str) -> str:
+    return LEAST + f"[clusters.main.settings]\n{text}\n"
+
+
+def test_everything_that_can_be_said_is_understood(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    file = tmp_path / "bridge.toml"
+    file.write_text(WHOLE)
+    config = load(file)
+    assert config.root == str(tmp_path / "logs")
+    assert config.clusters["main"].bootstrap_servers == "a:9092,b:9092"
+    assert config.clusters["main"].client_settings() == {
+        "compression.type": "zstd", "linger.ms": "20", "socket.keepalive.enable": "true",
+    }  # fmt: skip
+    assert config.clusters["safe"].client_settings()["sasl.password"] == "hunter2"
+    assert config.rules == [
+        Rule(record_topic="pay.*", cluster="safe", partition="round-robin"),
+        Rule(log="app/*", topic="apps", partition=3),
+    ]
+    assert (config.cursor_of("main"), config.cursor_of("safe")) == ("bridge", "bridge.safe")
+    assert config.retention is not None
+    assert (config.retention.max_slabs, config.retention.max_age_s) == (3, 60.5)
+    assert config.retention.when_full == "error"  # the bridge removes nothing that is needed
+
+
+@pytest.mark.parametrize("text", [r'logs = ["a\u0000b"]', r'root = "a\u0000b"'])
+def test_a_path_that_no_system_takes_is_refused(text: str) -> None:
+    (said,) = problems_of(LEAST.replace('root = "logs"', text))
+    assert "string should match pattern" in said
+
+
+def test_json_says_the_same_as_toml() -> None:
+    table = {"root": "logs", "clusters": {"main": {"bootstrap_servers": "kafka:9092"}}}
+    assert load_text(json.dumps(table)) == load_text(LEAST)
+    assert load_text(LEAST).retention is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('rot = "x"', "rot: unknown key; did you mean 'root'?"),
+        ("xyzzy = 1", "xyzzy: unknown key; known are clusters, cluster, root"),
+        ("colour = 1", "colour: unknown key; known are clusters, cluster, root"),
+        ("commit_second = 1", "commit_second: unknown key; did you mean 'commit_seconds'?"),
+        ('commit_seconds = "1"', "commit_seconds: input should be a valid number, not str"),
+        ("commit_seconds = nan", "commit_seconds: input should be a finite number"),
+        ("commit_seconds = 0", "commit_seconds: input should be greater than or equal to 0.01"),
+        ("topic = 3", "topic: input should be a valid string, not int"),
+        ('topic = "a b"', "topic: string should match pattern"),
+        ("include = 'x'", "include: input should be a valid list, not str"),
+        ("active_max = 1.5", "active_max: input should be a valid integer"),
+        ('delivery = "twice"', "delivery: input should be 'at_least_once' or 'exactly_once'"),
+        ('cursor = "../x"', "cursor: '../x' is no name for a cursor"),
+        ('cursor = "replay"', "cursor: the cursor 'replay' is that of a replay; use another"),
+        ('http = "x"', "http: 'x' is no HOST:PORT; such as 127.0.0.1:9100"),
+        ('http = "x\\u0000y:80"', "http: 'x\\x00y:80' is no HOST:PORT"),
+        ('prune = "yes"', "prune: input should be a valid boolean, not str"),
+        ("prune = {max_slab = 3}", "prune.max_slab: unknown key; did you mean 'max_slabs'?"),
+        ('cluster = "mian"', "cluster: there is no cluster 'mian'; did you mean 'main'?"),
+        ('logs = ["x"]', "logs: exclude one another with root"),
+        ("routes = [{topics = 'x'}]", "routes[0].topics: unknown key; did you mean 'topic'?"),
+        ("routes = [{}, {cluster = 'x'}]", "routes[1].cluster: there is no cluster 'x'"),
+        ("routes = [{partition = 'k'}]", "routes[0].partition: input should be 'key' or"),
+        ("routes = [{partition = true}]", "routes[0].partition: input should be 'key' or"),
+        ("routes = [{partition = -1}]", "routes[0].partition: input should be greater than"),
+        ("routes = {}", "routes: input should be a valid list, not dict"),
+    ],
+)  # fmt: skip  # a table
+def test_what_is_wrong_is_told_with_its_path(text: str, problem: str) -> None:
+    (said,) = problems_of(f"{text}\n{LEAST}")
+    assert said.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ('"lingerms" = 1', '.lingerms: the Kafka client refuses a setting: No such configuration property: "lingerms"; did you mean \'linger.ms\'?'),
+        ('"linger.ms" = "abc"', ".linger.ms: the Kafka client refuses a setting: Invalid value"),
+        ('"batch.size" = 1e6', ".batch.size: batch.size is '1000000.0', which is no plain"),
+        ('"retry.backoff.ms" = "010"', ".retry.backoff.ms: retry.backoff.ms is '010', which is no"),
+        ("acks = 1", ".acks: acks is set by the bridge, its guarantees rest on it; leave it out"),
+        ('"linger.ms" = [1]', ".linger.ms: should be a string, a number, true or false, not a list"),
+        ('sasl.password = {env = "NO_SUCH"}', ".sasl.password: the environment has no variable NO_SUCH"),
+        ("sasl.password = {env = 3}", ".sasl.password: env should be a non-empty string, not a number"),
+        ('sasl.password = {file = "/no/such"}', ".sasl.password: /no/such: No such file or directory; the file holds the value and nothing else"),
+        ('linger.ms = 1\n"linger.ms" = 2', ".linger.ms: is given twice"),
+        ('security.protocol = "SASL_SSL"\nsasl.username = "me"', ": the Kafka client refuses a setting: Failed to create"),
+    ],
+)  # fmt: skip  # a table
+def test_what_is_wrong_with_a_setting_is_told_with_its_key(setting: str, problem: str) -> None:
+    (said,) = problems_of(with_settings(setting))
+    assert said.startswith(f"clusters.main.settings{problem}")
+
+
+@pytest.mark.parametrize("servers", ["http://k:9092", "k:99999", "", "a:1,:2"])
+def test_servers_that_are_none_are_told_with_their_key(servers: str) -> None:
+    (said,) = problems_of(LEAST.replace("kafka:9092", servers))
+    named = repr(servers.rsplit(",", maxsplit=1)[-1])
+    assert said.startswith(
+        f"clusters.main.bootstrap_servers: {named} is no HOST:PORT; name brokers"
+    )
+
+
+def test_all_problems_are_told_at_once() -> None:
+    told = problems_of(
+        'rot = 1\ntopic = 3\ncluster = "b"\n[clusters.main]\nbootstrap_server = "x"\n'
+        'settings = {acks = 1, lingerms = 2}\n[[routes]]\ncluster = "c"\n'
+    )
+    assert sorted(problem.split(":")[0] for problem in told) == [
+        "cluster", "clusters.main.bootstrap_server", "clusters.main.bootstrap_servers",
+        "clusters.main.settings.acks", "clusters.main.settings.lingerms", "root", "rot",
+        "routes[0].cluster", "topic",
+    ]  # fmt: skip  # a list
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("root = ", "Invalid value"),
+        ('{"root": "a", "root": "b"}', "the key 'root' is given twice"),
+        ('{"commit_seconds": NaN}', "NaN is no number"),
+        ("{", "Expecting property name"),
+        ('root = "a"\nroot = "b"', "Cannot overwrite a value"),
+    ],
+)
+def test_what_is_no_toml_or_json_is_refused(text: str, said: str) -> None:
+    assert said in problems_of(text)[0]
+
+
+def test_several_clusters_need_a_default_and_cursors_of_their_own() -> None:
+    two = LEAST + '[clusters.b]\nbootstrap_servers = "b:9092"\n'
+    assert problems_of(two) == ["cluster: is missing; say which of main, b is the default"]
+    same = 'cluster = "main"\n' + two + 'cursor = "bridge"\n'
+    assert problems_of(same) == ["clusters.b.cursor: is that of cluster 'main'; each needs its own"]
+
+
+@pytest.mark.parametrize(
+    ("base", "own", "problem"),
+    [
+        ("bridge", "../../bad name", "'../../bad name' is no name for a cursor"),
+        ("bridge", "", "'' is no name for a cursor"),
+        ("bridge", "replay", "the cursor 'replay' is that of a replay"),
+        ("a" * 121, None, f"{'a' * 121 + '.archive'!r} is no name for a cursor"),
+    ],
+)
+def test_a_clusters_cursor_is_a_name(base: str, own: str | None, problem: str) -> None:
+    clusters = {"main": {"bootstrap_servers": "k:1"}, "archive": {"bootstrap_servers": "k:1"}}
+    if own is not None:
+        clusters["archive"]["cursor"] = own
+    text = json.dumps({"root": "r", "cursor": base, "cluster": "main", "clusters": clusters})
+    (said,) = problems_of(text)
+    assert said.startswith(f"clusters.archive.cursor: {problem}")
+    text = text.replace(base, "b" * 120)
+    assert own is not None or load_text(text).cursor_of("archive") == "b" * 120 + ".archive"
+
+
+def test_options_have_the_forwarders_defaults() -> None:
+    known = inspect.signature(Forwarder).parameters
+    config = load_text(LEAST)
+    assert {name: getattr(config, name) for name in OPTIONS} == {
+        name: known[name].default for name in OPTIONS
+    }
+
+
+# --- options over the file ------------------------------------------------------------------
+
+
+def test_options_go_over_the_file() -> None:
+    config = load_text(
+        with_settings('linger.ms = 3\n"client.id" = "x"'),
+        {
+            "topic": "t",
+            "logs": ["/l"],
+            "clusters.bootstrap_servers": "other:1",
+            "clusters.settings": {"linger.ms": "7"},
+        },
+    )
+    assert (config.topic, config.root, config.logs) == ("t", None, ["/l"])
+    assert config.clusters["main"].bootstrap_servers == "other:1"
+    assert config.clusters["main"].client_settings() == {"linger.ms": "7", "client.id": "x"}
+
+
+def test_without_a_file_options_are_the_whole() -> None:
+    config = load(None, {"root": "/r", "clusters.bootstrap_servers": "k:1"})
+    assert (config.root, list(config.clusters), config.default_cluster) == ("/r", ["main"], "main")
+    with pytest.raises(WrongConfiguration, match=r"clusters: is missing; root: is missing"):
+        load(None)
+
+
+# --- secrets --------------------------------------------------------------------------------
+
+
+def test_a_secret_is_nowhere_to_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "hunter2-env")
+    (tmp_path / "secret").write_text("hunter2-file\n")
+    file = tmp_path / "c.toml"
+    file.write_text(
+        with_settings(
+            '"sasl.password" = {file = "secret"}\nssl.key.password = "hunter2-plain"\n'
+            'client.id = {env = "KEY"}'
+        )
+    )
+    config = load(file)
+    found = config.clusters["main"].client_settings()
+    assert found["sasl.password"] == "hunter2-file"  # without the line's end
+    assert found["client.id"] == "hunter2-env"
+    shown = json.dumps(config.shown())
+    for text in (repr(config), str(config), shown, f"{config.clusters}", config.model_dump_json()):
+        assert "hunter2" not in text
+    assert f"(from file {tmp_path / 'secret'})" in shown
+    assert "(from environment KEY)" in shown
+
+
+def test_check_config_warns_of_a_secret_that_every_user_can_read(tmp_path: Path) -> None:
+    secret, file = tmp_path / "secret", tmp_path / "c.toml"
+    secret.write_text("hunter2\n")
+    file.write_text(with_settings('"sasl.password" = {file = "secret"}'))
+    said = f"clusters.main.settings.sasl.password: every user of this machine can read {secret}"
+    for mode, expected in ((0o644, 1), (0o640, 0)):
+        secret.chmod(mode)
+        assert len(load(file).exposures()) == expected
+        result = CliRunner().invoke(main, ["check-config", str(file)])
+        assert result.output.count(f"warning: {said}; chmod o= it") == expected
+
+
+def test_a_refusal_never_quotes_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hunter2")
+    for setting in (
+        '"linger.ms" = {file = "secret"}',  # the client quotes the value that it refuses
+        '"sasl.password" = "hunter2"\n"nonsense" = 1',
+        '"sasl.password" = ["hunter2"]',
+        'security.protocol = "SSL"\n"ssl.key.pem" = "hunter2"',
+    ):
+        with pytest.raises(WrongConfiguration) as caught:
+            load_text(with_settings(setting), base=tmp_path)
+        assert "hunter2" not in repr(caught.value) + str(caught.value.__context__)
+        assert caught.value.problems
+
+
+def test_a_key_of_the_client_that_ends_in_file_is_no_reference() -> None:
+    problems = problems_of(with_settings("sasl.oauthbearer.assertion.file = 3\nacks = 1"))
+    assert problems[0].startswith("clusters.main.settings.acks")
+
+
+# --- whatever is given ----------------------------------------------------------------------
+
+_KEYS = st.sampled_from([*Config.model_fields, "main", "settings", "bootstrap_servers", "x", ""])
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | _KEYS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(_KEYS, _VALUES, max_size=5))
+def test_nothing_but_a_refusal_comes_of_nonsense(table: dict[str, Any]) -> None:
+    problems: list[str] = []
+    config = None
+    try:
+        config = load_text(json.dumps(table), {"clusters.bootstrap_servers": "k:1", "root": "/r"})
+    except WrongConfiguration as error:
+        problems = error.problems
+    assert (config is not None and config.root == "/r") != any(problems)
+
+
+def test_a_refusal_can_be_handed_between_processes() -> None:
+    with pytest.raises(WrongConfiguration) as caught:
+        load_text("x = 1")
+    assert caught.value.problems == pickle.loads(pickle.dumps(caught.value)).problems
+
+
+# --- check-config ---------------------------------------------------------------------------
+
+
+def test_check_config_says_what_would_run_with_secrets_masked(
+    bridge: Callable[..., Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    file = tmp_path / "bridge.toml"
+    file.write_text(WHOLE)
+    for name in ("app/a", "app/b", "other", "app/x/tmp"):
+        fill(tmp_path / "logs" / name, 1)
+    process = bridge("check-config", file, "--json")
+    assert process.end(30) == 0
+    told = json.loads(process.lines[0])
+    assert told["ok"] is True
+    assert told["logs"] == {"app/a": ["main", "safe"], "app/b": ["main", "safe"]}
+    assert "hunter2" not in process.lines[0]
+    assert told["configuration"]["clusters"]["safe"]["cursor"] == "bridge.safe"
+    process = bridge("check-config", file)
+    assert process.end(30) == 0
+    text = "".join(process.lines)
+    assert "sasl.password = ********** (from environment PASSWORD)" in text
+    assert "app/a -> main, safe" in text
+
+
+def test_check_config_tells_each_problem_on_a_line(
+    bridge: Callable[..., Process], tmp_path: Path
+) -> None:
+    file = tmp_path / "bridge.json"
+    file.write_text('{"rot": 1, "clusters": {"main": {"bootstrap_servers": 3}}}')
+    process = bridge("check-config", file)
+    assert process.end(30) == 2
+    first, *rest = process.stderr.splitlines()
+    assert first == f"aolog-bridge: wrong_configuration: {file}: 3 problems"
+    assert len(rest) == 3
+    process = bridge("check-config", file, "--json")
+    assert process.end(30) == 2
+    error = json.loads(process.stderr)["error"]
+    assert (error["code"], len(error["problems"])) == ("wrong_configuration", 3)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["check-config FILE", "run --config FILE", "status --config FILE",
+     "seek LOG --to earliest --config FILE", "replay LOG --dead-letter --config FILE"],
+)  # fmt: skip  # a line a kind
+def test_a_configuration_without_an_end_is_refused_by_its_size(
+    log: Path, tmp_path: Path, command: str
+) -> None:
+    fill(log, 1)
+    endless = tmp_path / "bridge.toml"
+    endless.symlink_to("/dev/zero")
+    words = [{"FILE": str(endless), "LOG": str(log)}.get(word, word) for word in command.split()]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -v 4000000; exec "$@"', "bash", sys.executable, "-m", "bridge", *words],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip  # one process
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        f"aolog-bridge: wrong_configuration: {endless}: 1 problem\n"
+        "  is larger than 1048576 bytes (1 MiB), the most that is read\n"
+    )
+
+
+def test_a_password_file_without_an_end_is_refused_by_its_size() -> None:
+    (problem,) = problems_of(with_settings('"sasl.password" = {file = "/dev/zero"}'))
+    assert problem == (
+        "clusters.main.settings.sasl.password: /dev/zero: is larger than 1048576 bytes (1 MiB), "
+        "the most that is read"
+    )
+
+
+def test_a_configuration_of_the_greatest_size_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(LEAST + "#" * ((1 << 20) - len(LEAST)))
+    assert load(file).root == str(tmp_path / "logs")
+    with file.open("a") as more:
+        more.write("#")
+    with pytest.raises(WrongConfiguration, match="is larger than 1048576 bytes"):
+        load(file)
+
+
+def test_the_schema_names_every_key(bridge: Callable[..., Process]) -> None:
+    process = bridge("check-config", "--schema")
+    assert process.end(30) == 0
+    schema = json.loads(process.lines[0])
+    assert schema["properties"].keys() == Config.model_fields.keys()
+    assert schema["additionalProperties"] is False
+
+
+def test_the_readmes_configuration_is_right(tmp_path: Path) -> None:
+    readme = Path(__file__).parents[3] / "README.md"
+    (text,) = re.findall(r"^```toml\n(.*?)^```", readme.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "password").write_text("hunter2")
+    config = load_text(text, base=tmp_path)
+    assert list(config.clusters) == ["main", "archive"]
+    assert config.cursor_of("archive") == "bridge.archive"

@@ -1,0 +1,156 @@
+"""Exactly once where it is not to be had: the embedded broker does not isolate transactions, which
+is what the proof at each start is for. About 10 s."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aolog import Writer
+from bridge.deliver.forwarder import Forwarder
+from bridge.errors import CursorTopicUnfit, NotIsolated, WrongSetting
+from bridge.kafka import cursor_topic
+from bridge.kafka.cursor_record import CursorName
+from bridge.kafka.cursor_topic import CursorTopic
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.transactional_producer import TransactionalCluster
+from tests.bridge.conftest import Process, Run, assert_arrived, consume, fill, notes_of, records_of
+
+CURSORS = "aolog-bridge-cursors"
+EXACTLY = ("--delivery", "exactly_once")
+
+
+@pytest.fixture
+def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded broker is not known for what it is."""
+    monkeypatch.setattr(cursor_topic, "MOCK_CLUSTER", "another")
+
+
+@pytest.fixture
+def compacted(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, unknown: None) -> None:
+    """A cursor topic; nobody could ask the embedded broker, which has no controller, how it is
+    cleaned."""
+    broker.create_topic(CURSORS, 1)
+    monkeypatch.setattr(CursorTopic, "_policy", lambda *_: "compact")
+
+
+@pytest.mark.usefixtures("compacted")
+def test_a_cluster_that_shows_aborted_records_is_refused_before_anything_of_the_log_is_sent(
+    broker: EmbeddedBroker, log: Path, forward: Callable[..., Run]
+) -> None:
+    fill(log, 50)
+    with pytest.raises(NotIsolated, match="a record that was aborted") as caught:
+        forward(delivery="exactly_once").end()
+    assert (caught.value.code, caught.value.exit_status) == ("not_isolated", 8)
+    assert consume(broker.bootstrap_servers) == []
+    forward(delivery="at_least_once", drain=True).end()  # as its words say
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["no cursor topic", "cursor topic"])
+def test_the_embedded_broker_is_refused_by_its_name_before_it_is_asked_what_it_cannot_answer(
+    broker: EmbeddedBroker, log: Path, run: Callable[..., Process], made: bool
+) -> None:
+    fill(log, 50)
+    if made:
+        broker.create_topic(CURSORS, 1)
+    process = run(*EXACTLY)
+    assert process.end(20) == 8
+    error = json.loads(process.stderr.splitlines()[-1])["error"]
+    assert error["code"] == "not_isolated"
+    assert "embedded broker" in error["message"]
+    assert consume(broker.bootstrap_servers) == []
+
+
+@pytest.mark.usefixtures("unknown")
+def test_a_cursor_topic_with_several_partitions_is_refused(
+    broker: EmbeddedBroker, log: Path, forward: Callable[..., Run]
+) -> None:
+    broker.create_topic(CURSORS, 4)
+    fill(log, 50)
+    with pytest.raises(CursorTopicUnfit, match="has 4 partitions"):
+        forward(delivery="exactly_once").end()
+
+
+def test_a_log_of_format_1_has_no_uuid_and_is_refused(log: Path) -> None:
+    with Writer(log, format="queuefka") as writer:
+        writer.append(b"value")
+    with pytest.raises(WrongSetting, match="format 1 has none"):
+        Forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once")
+
+
+def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log: Path) -> None:
+    fill(log, 1)
+    with pytest.raises(WrongSetting, match=r"transaction.timeout.ms=1500"):
+        Forwarder(
+            log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once",
+            transaction_seconds=1.0, settings={"transaction.timeout.ms": "1500"},
+        )  # fmt: skip  # one call
+
+
+@pytest.mark.parametrize(
+    ("settings", "retry_ms"),
+    [
+        ({}, 250),
+        ({"retry.backoff.ms": "100"}, 100),
+        ({"retry.backoff.max.ms": "50"}, 50),
+        ({"retry.backoff.ms": "100", "retry.backoff.max.ms": "50"}, 50),
+        ({"retry.backoff.ms": "3000"}, 1_000),
+    ],
+)
+def test_the_client_asks_again_no_sooner_than_its_least_pause(
+    settings: dict[str, str], retry_ms: int
+) -> None:
+    name = CursorName(bytes(16), "c")
+    cluster = TransactionalCluster("127.0.0.1:1", settings, name, CURSORS, lambda: False)
+    assert cluster.retry_ms == retry_ms
+
+
+def test_another_word_for_the_delivery_is_refused(log: Path) -> None:
+    fill(log, 1)
+    with pytest.raises(WrongSetting, match="use one of at_least_once, exactly_once"):
+        Forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="at_most_once")
+
+
+def test_without_a_cluster_it_waits_says_so_and_stops_when_told(
+    log: Path, run: Callable[..., Process]
+) -> None:
+    fill(log, 50)
+    process = run(*EXACTLY, servers="127.0.0.1:1")
+    status = process.until(lambda s: s["error"])
+    assert (status["state"], status["reachable"]) == ("connecting", False)
+    begin_s = time.monotonic()
+    assert process.terminate(15.0) == 0
+    assert time.monotonic() - begin_s < 10.0
+    notes = notes_of(log)
+    assert (notes["delivery"], notes["clean"]) == ("exactly_once", True)  # it has sent nothing
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--delivery", "twice"), ("--transaction-records", "0"), ("--transaction-seconds", "0"),
+    ("--transaction-seconds", "31"),
+])  # fmt: skip  # one case, one line
+def test_a_setting_that_makes_no_sense_is_refused(
+    run: Callable[..., Process], log: Path, arguments: tuple[str, ...]
+) -> None:
+    fill(log, 1)
+    process = run(*arguments)
+    assert process.end() == 2
+    assert arguments[0] in process.stderr
+
+
+@pytest.mark.parametrize("options", [{"until": 8}, {"keyless": bytes(16)}])
+def test_what_only_at_least_once_has_is_refused_before_anything_is_opened(
+    log: Path, options: dict[str, Any]
+) -> None:
+    fill(log, 1)
+    with pytest.raises(WrongSetting, match="use at_least_once"):
+        Forwarder(
+            log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once", **options
+        )
+    assert not (log / "cursors").exists()

@@ -1,0 +1,284 @@
+"""The cursor follows in a thread of its own: what a disk that stalls holds up, and what it does not.
+Against the embedded broker; exactly once in test_exactly_once_kafka.py. 5 s."""
+
+from __future__ import annotations
+
+import errno
+import io
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from aolog import Reader
+from aolog.errors import StorageFull, SyncFailed
+from aolog.log.cursor_file import read_position
+from aolog.storage.files import Storage
+from bridge.deliver import committer
+from bridge.deliver.at_least_once.delivery import AtLeastOnce
+from bridge.deliver.at_least_once.engine import Position
+from bridge.deliver.checkpoints import LaneNote, LaneNotes
+from bridge.deliver.exactly_once.delivery import ExactlyOnce
+from bridge.deliver.log_source import Source
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.operate import log_lines
+from tests.aolog.conftest import refuse_threads
+from tests.bridge.conftest import Run, consume, fill, wait_until
+from tests.stalling import StallingSystem
+
+Forward = Callable[..., Run]
+
+
+@pytest.fixture
+def disk() -> StallingSystem:
+    return StallingSystem()
+
+
+@pytest.fixture
+def run(forward: Forward, log: Path, disk: StallingSystem) -> Run:
+    """A forwarder whose log is on the disk; ten records are delivered and committed."""
+    fill(log, 10)
+    run = forward(storage=Storage(disk))
+    run.until(lambda s: s.committed == s.position > 0)
+    return run
+
+
+def cursor(log: Path) -> int:
+    return read_position(str(log), "bridge", Storage()).address
+
+
+def test_records_go_on_while_the_disk_stalls_and_the_newest_position_is_next(
+    run: Run,
+    broker: EmbeddedBroker,
+    log: Path,
+    disk: StallingSystem,
+    committed: dict[str, list[int]],
+) -> None:
+    commits = committed[f"{log} bridge"]
+    begun = len(commits)
+    with disk.stalled():
+        for total in range(20, 70, 10):
+            fill(log, 10)
+            run.until(lambda s, n=total: s.acknowledged == n)  # type: ignore[misc]  # mypy: no defaults
+        assert cursor(log) == commits[begun - 1] < run.status.position
+        assert len(consume(broker.bootstrap_servers)) == 60
+    run.until(lambda s: s.committed == s.position)
+    assert len(commits) <= begun + 2  # the one that stalled, and the newest
+
+
+def test_a_stop_waits_for_the_disk_and_for_the_last_position(
+    run: Run, log: Path, disk: StallingSystem
+) -> None:
+    with disk.stalled():
+        fill(log, 10)
+        end = run.until(lambda s: s.acknowledged == 20).position
+        run.forwarder.stop()
+        run._thread.join(0.5)
+        assert run.alive
+        assert cursor(log) < end
+    assert run.end().committed == end == cursor(log)
+
+
+def test_where_no_thread_is_to_be_had_it_commits_all_the_same(
+    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_threads(monkeypatch, "aolog-bridge-commit")
+    fill(log, 10)
+    end = run.until(lambda s: s.acknowledged == 20 and s.committed == s.position).committed
+    assert cursor(log) == end
+    run.forwarder.stop()
+    assert run.end().committed == end
+
+
+@pytest.mark.parametrize("kind", [AtLeastOnce, ExactlyOnce])
+def test_an_interrupt_while_it_closes_gives_all_the_rest_free(
+    kind: type[AtLeastOnce | ExactlyOnce],
+) -> None:
+    given_free = []
+
+    class Part:
+        def __init__(self, name: str, error: BaseException | None = None) -> None:
+            self._name, self._error = name, error
+
+        def close(self) -> None:
+            given_free.append(self._name)
+            if self._error is not None:
+                raise self._error
+
+        disconnect = close
+
+    delivery: Any = kind.__new__(kind)
+    delivery._committer = Part("committer", KeyboardInterrupt())
+    delivery._cluster = Part("cluster", RuntimeError("not to be had"))
+    delivery._dead = Part("dead")
+    with pytest.raises((KeyboardInterrupt, RuntimeError)):
+        delivery.close()
+    assert given_free == ["committer", "cluster", "dead"]
+
+
+def test_an_interrupt_while_it_closes_gives_the_cursor_free_all_the_same(
+    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: committer.Committer) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(committer.Committer, "close", interrupted)
+    run.forwarder.stop()
+    with pytest.raises(KeyboardInterrupt):
+        run.end()
+    Reader(log, cursor="bridge").close()
+
+
+def test_a_disk_that_takes_too_long_holds_up_the_rest_so_that_it_is_seen(
+    run: Run, log: Path, disk: StallingSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "PATIENCE_S", 0.1)
+
+    def silent() -> bool:
+        moved_s = run.forwarder.moved_s
+        run._thread.join(0.5)
+        return moved_s == run.forwarder.moved_s
+
+    wait_until(lambda: not silent())
+    with disk.stalled():
+        fill(log, 10)
+        wait_until(silent)
+    run.until(lambda s: s.committed == s.position)
+    wait_until(lambda: not silent())
+
+
+def test_a_commit_that_fails_ends_it_and_the_cursor_stays(
+    run: Run, log: Path, disk: StallingSystem
+) -> None:
+    before = cursor(log)
+    disk.errno = errno.EIO
+    fill(log, 10)
+    with pytest.raises(SyncFailed):
+        run.end()
+    assert run.status.committed == before == cursor(log)
+
+
+class Steps:
+    """A source, and notes: whose steps are written down, and wait until they may go on."""
+
+    def __init__(self) -> None:
+        self.did: list[object] = []
+        self.go = threading.Event()
+        self.error: Exception | None = None
+
+    def committing(self, position: Position) -> Callable[[], None]:
+        def commit() -> None:
+            assert self.go.wait(60)
+            if self.error is not None:
+                raise self.error
+            self.did.append(position.address)
+
+        return commit
+
+    def notes(self) -> Callable[[], None]:
+        return lambda: self.did.append("notes")
+
+    def prune(self) -> None:
+        self.did.append("prune")
+
+
+@pytest.fixture
+def steps() -> Steps:
+    return Steps()
+
+
+@pytest.fixture
+def commits(steps: Steps) -> committer.Committer:
+    return committer.Committer(cast("Source", steps), lambda _: None, steps.notes)
+
+
+def test_the_cursor_is_first_and_pruning_last_and_none_is_repeated(
+    steps: Steps, commits: committer.Committer
+) -> None:
+    for address in (8, 8, 16, 24, 24):
+        commits.want(Position(address, None))
+    steps.go.set()
+    commits.finish()
+    assert steps.did == [8, "notes", "prune", 24, "notes", "prune"]
+
+
+def test_a_close_waits_for_what_is_under_way_and_tells_what_it_failed_with(
+    steps: Steps, commits: committer.Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    commits.want(Position(8, None))
+    steps.error = StorageFull("no room for it", path="/log")
+    closing = threading.Thread(target=commits.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive()
+    steps.go.set()
+    closing.join(60)
+    assert not closing.is_alive()
+    assert "a commit failed: /log: no room for it" in caplog.text
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_close_behind_an_interrupted_begin_waits_if_there_is_something_to_wait_for(
+    steps: Steps,
+    commits: committer.Committer,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    begun: bool,
+) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if begun:
+            start(thread)
+            wait_until(lambda: commits._under_way is not None and commits._under_way.done.running())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            commits.want(Position(8, None))
+    steps.go.set()
+    commits.close()
+    assert steps.did == [8, "notes", "prune"] * begun
+
+
+def test_what_a_commit_logs_is_about_its_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(log, 10)
+    source = Source(str(log), cursor="bridge")
+    notes = LaneNotes.of(source.reader, "bridge", source.storage)
+
+    def full(_: LaneNotes, text: bytes) -> None:
+        raise StorageFull(f"no room for {len(text)} bytes", path=notes.path)
+
+    monkeypatch.setattr(LaneNotes, "_write", full)
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    handler.setFormatter(log_lines._Text("%(message)s"))
+    monkeypatch.setattr(logging.getLogger("bridge"), "handlers", [handler])
+    told: list[Position] = []
+    commits = committer.Committer(source, told.append, notes.saving)
+    with log_lines.naming("some/log"):
+        commits.want(source.position)
+    commits.finish()
+    source.close()
+    assert told == [source.position]  # older notes are no reason to stop
+    assert said.getvalue().startswith("lane notes were not saved: ")
+    assert said.getvalue().endswith(" [some/log]\n")
+
+
+def test_older_notes_are_not_saved_over_newer_ones(log: Path) -> None:
+    fill(log, 10)
+    source = Source(str(log), cursor="bridge")
+    notes = LaneNotes.of(source.reader, "bridge", source.storage)
+    older = notes.saving()
+    notes.lanes["t", 1] = LaneNote(7)
+    notes.save()
+    older()
+    assert LaneNotes.of(source.reader, "bridge", source.storage).lanes == {("t", 1): LaneNote(7)}
+    notes.lanes["t", 2] = LaneNote(8)
+    notes.saving()()
+    assert LaneNotes.of(source.reader, "bridge", source.storage).lanes.keys() == notes.lanes.keys()
+    source.close()

@@ -1,0 +1,319 @@
+"""What retention removes before it was delivered is counted, and said, as soon as it is gone: with
+the cluster up or down, and once, however often and in whatever part it is met again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog import Gap, Retention, Writer
+from bridge.deliver.losses import LogLosses
+from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.conftest import (
+    NOWHERE,
+    SOON_S,
+    TOPIC,
+    Process,
+    Run,
+    append,
+    bounded,
+    consume,
+    cursor_of,
+    gone,
+    records_of,
+    wait_until,
+)
+from tests.bridge.operate.test_web import get
+
+SECONDS = 5.0  # "within seconds of the loss"
+Forward = Callable[..., Run]
+
+
+# --- each loss once ---------------------------------------------------------------------------
+
+
+def test_a_loss_counts_once_however_often_and_in_whatever_part_it_is_met() -> None:
+    losses = LogLosses()
+    assert losses.add(Gap(100, 200, "pruned", 10))
+    assert not losses.add(Gap(100, 200, "pruned", 10))
+    assert not losses.add(Gap(150, 200, "pruned", 5))
+    assert losses.records == 10
+    assert losses.add(Gap(300, 310, "corrupt", 2))
+    assert losses.add(Gap(100, 250, "pruned", 14))  # more of it was removed meanwhile
+    assert (losses.records, losses.gaps) == (16, 2)
+    assert losses.add(Gap(50, 400, "pruned", 40))  # from where it has to begin again
+    assert (losses.records, losses.gaps, losses.unknown) == (40, 1, 0)
+    assert losses.add(Gap(400, 500, "pruned", None))
+    assert (losses.records, losses.gaps, losses.unknown) == (40, 2, 1)
+    assert losses.add(Gap(50, 600, "pruned", None))
+    assert (losses.records, losses.gaps, losses.unknown) == (40, 1, 1)  # a counter never falls
+    assert losses.add(Gap(50, 700, "pruned", 70))
+    assert (losses.records, losses.gaps, losses.unknown) == (70, 1, 0)
+    losses.met(Gap(900, 910, "pruned", 0))
+    assert losses.gaps == 1
+
+
+def test_each_record_counts_once_however_the_gaps_overlap() -> None:
+    """Addresses are five times the ordinals here."""
+    for seed in range(300):
+        rng = random.Random(seed)
+        losses, lost = LogLosses(), set[int]()
+        for _ in range(20):
+            first = rng.randrange(100)
+            last = first + rng.randrange(1, 30)
+            losses.add(Gap(5 * first, 5 * last, "pruned", last - first), first)
+            lost.update(range(first, last))
+            assert losses.records == len(lost)
+
+
+# --- a forwarder ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_bridge_that_never_reached_its_cluster_counts_what_is_pruned_while_it_waits(
+    log: Path, forward: Forward, delivery: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with bounded(log) as writer:
+        append(writer, range(100))
+        writer.flush()
+        run = forward(bootstrap_servers=NOWHERE, delivery=delivery)
+        run.until(lambda s: s.lag_records == 100)
+        assert run.status.lost_records == 0
+        for count in (8_000, 16_000):
+            append(writer, range(count - 8_000 + (100 if count == 8_000 else 0), count))
+            writer.flush()
+            lost, left = gone(log, count), len(records_of(log))
+            assert lost > 0
+            run.until(lambda s, lost=lost: s.lost_records == lost, SECONDS)
+            run.until(lambda s, left=left: s.lag_records == left, SECONDS)
+        assert run.status.gaps == 1
+        assert writer.pruned_unread["bridge"].records_lost == lost
+    assert run.stop().lost_records == lost
+    said = [r.getMessage() for r in caplog.records if "retention removed" in r.getMessage()]
+    said = [text for text in said if "before they were delivered" in text]
+    assert len(said) == 2  # at once, and what followed within the minute at the end
+    removed = [int(text.split()[2]) for text in said]
+    assert (sum(removed), removed[0] > 0) == (lost, True)
+    assert said[-1].endswith(f"; {lost:,} lost so far")
+
+
+def test_what_was_counted_while_the_cluster_was_away_is_not_counted_again_when_it_is_read_over(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    with bounded(log) as writer:
+        append(writer, range(500), keys=0)
+        writer.flush()
+        run = forward()
+        run.until(lambda s: s.acknowledged == 500)
+        broker.set_down()
+        append(writer, range(500, 9_000), keys=0)
+        writer.flush()
+        run.until(lambda s: s.lost_records > 0, SECONDS)
+        append(writer, range(9_000, 14_000), keys=0)
+        writer.flush()
+        left = len(records_of(log))
+        run.until(lambda s: s.lag_records == left, SECONDS)
+        counted = run.statuses[-1].lost_records
+        broker.set_up()
+        run.until(lambda s: s.acknowledged + s.lost_records == 14_000)
+        status = run.stop()
+    assert status.acknowledged + status.lost_records == 14_000
+    assert status.lost_records >= counted  # and what waited in memory, if it has to be read again
+    assert len(consume(broker.bootstrap_servers)) == status.acknowledged
+
+
+def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """Slabs go while they are read, again and again. (One lane: with several the count is a bound.)"""
+    with bounded(log) as writer:
+        append(writer, range(1), keys=0)
+        writer.flush()
+        run = forward(bytes_per_second=50_000)
+        run.until(lambda s: s.acknowledged == 1)
+        written, until_s = 1, time.monotonic() + SOON_S
+        while run.statuses[-1].lost_records < 5_000 or run.statuses[-1].gaps < 3:
+            assert time.monotonic() < until_s
+            append(writer, range(written, written + 500), keys=0)
+            written += 500
+            time.sleep(0.02)
+        writer.flush()
+        run.until(lambda s: s.acknowledged + s.lost_records >= written)
+        status = run.stop()
+    assert status.acknowledged + status.lost_records == written
+    assert len(consume(broker.bootstrap_servers)) == status.acknowledged
+
+
+def test_what_a_standing_lane_loses_is_counted_though_nothing_else_happens(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    with bounded(log) as writer:
+        writer.append(b"no topic")
+        writer.flush()
+        run = forward(topic=None)
+        run.until(lambda s: s.standing == 1)
+        for number in range(8_000):
+            writer.append(b"%20d" % number, topic=TOPIC)
+        writer.flush()
+        run.until(lambda s: s.lost_records > 0, SECONDS)
+        assert writer.pruned_unread["bridge"].records_lost is not None
+    run.stop()
+
+
+def test_a_restarted_bridge_counts_what_its_cursor_has_not_passed_and_then_no_more(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    with bounded(log) as writer:
+        append(writer, range(300))
+        writer.flush()
+        run = forward()
+        run.until(lambda s: s.acknowledged == 300)
+        run.stop()
+        append(writer, range(300, 9_000))
+        writer.flush()
+    lost = gone(log, 9_000, 300)
+    assert lost > 0
+    for _ in range(2):
+        run = forward(bootstrap_servers=NOWHERE)
+        run.until(lambda s: s.lost_records == lost, SECONDS)
+        assert run.stop().lost_records == lost
+    status = forward(drain=True).end()
+    assert (status.lost_records, status.gaps) == (lost, 1)
+    assert status.acknowledged == len(records_of(log))
+    assert forward(drain=True).end().lost_records == 0
+    (cursor,) = aolog.cursors(log)
+    assert cursor.pruned is None
+
+
+# --- processes and endpoints ------------------------------------------------------------------
+
+
+def metric(at: tuple[str, int], name: str) -> float:
+    text = get(at, "/metrics")[1].decode()
+    return sum(
+        float(line.rpartition(" ")[2]) for line in text.splitlines() if re.match(name + r"\{", line)
+    )
+
+
+def listening(process: Process) -> tuple[str, int]:
+    wait_until(lambda: "listening on" in process.stderr)
+    found = re.search(r"listening on http://([0-9.]+):([0-9]+)", process.stderr)
+    assert found is not None
+    return found[1], int(found[2])
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["log", "root"])
+def test_a_process_without_its_cluster_shows_a_loss_within_seconds_everywhere(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path, many: bool
+) -> None:
+    with bounded(log) as writer:
+        append(writer, range(100))
+        writer.flush()
+        arguments = (
+            "run", *(("--root", log.parent) if many else ("--log", log)), "--topic", TOPIC,
+            "--http", "127.0.0.1:0",
+        )  # fmt: skip  # a command line
+        process = bridge(*arguments, "--bootstrap-servers", broker.bootstrap_servers)
+        at = listening(process)
+        wait_until(lambda: json.loads(get(at, "/status")[1])["overview"]["acknowledged"] == 100)
+        wait_until(lambda: cursor_of(log) > 0 and not records_behind(log))
+        broker.set_down()
+        append(writer, range(100, 9_000))
+        writer.flush()
+        removed, left = gone(log, 9_000, 100), len(records_of(log))
+        wait_until(
+            lambda: (
+                metric(at, "aolog_bridge_records_lost_total") > 0
+                and metric(at, "aolog_bridge_lag_records") == left
+            ),
+            SECONDS,
+        )
+        lost = int(metric(at, "aolog_bridge_records_lost_total"))
+        assert removed - 2_500 < lost <= removed  # some were read, and wait in memory
+        found = json.loads(get(at, "/status")[1])
+        assert found["overview"]["lost_records"] == found["logs"][0]["lost_records"] == lost
+        shown = bridge("status", "--http", f"{at[0]}:{at[1]}")
+        assert shown.end() == 0
+        assert f"{lost:,} lost" in shown.lines[0]
+        assert re.search("retention removed [0-9]+ records before they were", process.stderr)
+        on_disk = bridge("status", "--log", log, "--json")
+        assert on_disk.end() == 0
+        (said,) = json.loads(on_disk.lines[0])["logs"]
+        assert (said["lost_records"], said["lag_records"], said["error"]) == (
+            removed,
+            left,
+            "pruned",
+        )
+        listed = bridge("cursors", log)
+        assert listed.end() == 0
+        assert f"{removed} records pruned" in listed.lines[0]
+        broker.set_up()
+        wait_until(
+            lambda: metric(at, "aolog_bridge_records_acknowledged_total")
+            + metric(at, "aolog_bridge_records_lost_total") >= 9_000
+        )  # fmt: skip  # a sum
+        counted = int(metric(at, "aolog_bridge_records_lost_total"))
+        assert lost <= counted <= removed  # what waited in memory is read again, or gone
+        assert process.terminate() == 0
+    # Records of several partitions: what one of them took beyond what another lacks counts too.
+    assert counted - 408 <= 9_000 - len(consume(broker.bootstrap_servers)) <= counted
+
+
+def records_behind(log: Path) -> bool:
+    (cursor,) = aolog.cursors(log)
+    return cursor.lag.records != 0
+
+
+def test_a_killed_process_and_its_successor_each_say_the_exact_loss(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    arguments = (
+        "run", "--log", log, "--topic", TOPIC, "--json", "--status-seconds", "0.05",
+        "--bootstrap-servers", NOWHERE,
+    )  # fmt: skip  # a command line
+    with bounded(log) as writer:
+        append(writer, range(100))
+        writer.flush()
+        first = bridge(*arguments)
+        first.until(lambda s: s["lag_records"] == 100)
+        append(writer, range(100, 9_000))
+        writer.flush()
+        lost = gone(log, 9_000)
+        first.until(lambda s: s["lost_records"] == lost, SECONDS)
+        first.popen.send_signal(signal.SIGKILL)
+        first.popen.wait()
+        second = bridge(*arguments)
+        assert second.until(lambda s: s["lost_records"])["lost_records"] == lost
+
+
+# --- what the bridge prunes itself ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prune", [True, Retention(max_bytes=1, when_full="error")], ids=str)
+def test_the_bridge_s_own_pruning_takes_nothing_that_another_cursor_needs(
+    broker: EmbeddedBroker, log: Path, forward: Forward, prune: bool | Retention
+) -> None:
+    with Writer(log, slab_bytes=32 << 10, batch_bytes=2000) as writer:
+        append(writer, range(9_000))
+    with aolog.Reader(log, cursor="slow") as reader:
+        for _ in range(10):
+            reader.read()
+        reader.commit()
+    forward(drain=True, prune_delivered=prune).end()
+    found = {cursor.name: cursor for cursor in aolog.cursors(log)}
+    assert found["slow"].pruned is None
+    assert found["slow"].lag.records == 9_000 - 10
+
+
+@pytest.fixture(autouse=True)
+def _warnings(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)

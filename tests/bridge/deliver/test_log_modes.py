@@ -1,0 +1,116 @@
+"""The modes of logs that the bridge creates: only the owner reads them, unless an option says more."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import aolog
+from bridge import Buffer
+from bridge.buffer.provider import FileProvider
+from bridge.config.files import load_text
+from bridge.config.options import plans
+from bridge.deliver.rate_limit import Pace
+from bridge.errors import WrongConfiguration
+from tests.bridge.conftest import Process, Run, fill
+from tests.bridge.deliver.test_poison import with_large
+
+LARGE = ["--drain", "--poison", "dead-letter"]
+
+
+def modes(log: Path) -> set[tuple[bool, int]]:
+    """Of the directory and of all in it: whether it is a directory, and its permissions."""
+    found = [log, *log.rglob("*")]
+    return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in found}
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 0o700), ("750", 0o750)])
+def test_a_dead_letter_log_has_the_mode_that_run_is_given(
+    run: Callable[..., Process], log: Path, given: str | None, expected: int
+) -> None:
+    with_large(log)
+    process = run(*LARGE, *([] if given is None else ["--mode", given]))
+    assert process.end(60) == 0
+    assert modes(log / "dead-letter") == {(True, expected), (False, expected & 0o666)}
+
+
+def test_a_forwarder_makes_dead_letter_logs_of_its_mode(
+    forward: Callable[..., Run], log: Path
+) -> None:
+    with_large(log)
+    forward(drain=True, poison="dead-letter", mode=0o750).end()
+    assert modes(log / "dead-letter") == {(True, 0o750), (False, 0o640)}
+
+
+def test_what_the_bridge_keeps_in_a_log_has_the_log_s_modes(
+    run: Callable[..., Process], log: Path
+) -> None:
+    for given in (0o750, 0o700):
+        path = log / f"{given:o}"
+        with aolog.Writer(path, mode=given) as writer:
+            writer.append(b"x")
+        assert run("--drain", path=path).end(60) == 0
+        assert {each.name for each in (path / "cursors").iterdir()} == {
+            "bridge.cursor",
+            "bridge.lanes",
+        }
+        assert modes(path) == {(True, given), (False, given & 0o666)}
+
+
+@pytest.mark.parametrize(("options", "expected"), [({}, 0o700), ({"log_mode": 0o770}, 0o770)])
+def test_a_buffer_s_logs_have_its_mode(
+    tmp_path: Path, options: dict[str, int], expected: int
+) -> None:
+    log, letters = tmp_path / "log", tmp_path / "letters"
+    destination = FileProvider(tmp_path / "out.jsonl")
+    with Buffer(destination, log, mode="always", dead_letters=letters, **options) as buffer:
+        buffer.send("t", b"x")
+        buffer.flush()
+    for path in (log, letters):
+        assert modes(path) == {(True, expected), (False, expected & 0o666)}
+
+
+def test_a_buffer_refuses_a_mode_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(aolog.UsageError, match="mode=488888"):
+        Buffer(FileProvider(tmp_path / "out"), tmp_path / "log", log_mode=488888)
+    assert not (tmp_path / "log").exists()
+
+
+CONFIG = """
+logs = ["log"]
+mode = MODE
+[clusters.main]
+bootstrap_servers = "127.0.0.1:1"
+"""
+
+
+@pytest.mark.parametrize(("text", "expected"), [('"750"', 0o750), ("0o770", 0o770), ("448", 0o700)])
+def test_a_configuration_says_a_mode_as_chmod_does(
+    tmp_path: Path, text: str, expected: int
+) -> None:
+    config = load_text(CONFIG.replace("MODE", text), base=tmp_path)
+    assert config.mode == expected
+    assert plans(config, Pace())["main"].options["mode"] == expected
+    assert config.shown()["mode"] == f"{expected:o}"
+
+
+@pytest.mark.parametrize("text", ["750", '"rwx"', '"600"', "true", "[]"])
+def test_a_configuration_refuses_a_mode_that_is_none(tmp_path: Path, text: str) -> None:
+    with pytest.raises(WrongConfiguration, match="mode"):
+        load_text(CONFIG.replace("MODE", text), base=tmp_path)
+
+
+def test_a_mode_of_the_command_line_goes_over_the_configuration_s(tmp_path: Path) -> None:
+    config = load_text(CONFIG.replace("MODE", '"750"'), {"mode": 0o770}, base=tmp_path)
+    assert config.mode == 0o770
+
+
+def test_a_log_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    fill(log, 1)
+    log.chmod(0o755)
+    fill(log, 1)
+    assert stat.S_IMODE(log.stat().st_mode) == 0o755

@@ -1,0 +1,217 @@
+"""Columns say what records say, however the frames were made and whatever is taken of them."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from collections import deque
+from itertools import starmap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aolog import Reader, Record, Writer
+from bridge.deliver.at_least_once.partition_state import Position, Refusal
+from bridge.deliver.exactly_once.prefetch import Ready
+from bridge.deliver.messages import messages_of, milliseconds
+from bridge.kafka.origin import HEADER_NAME, encode_stamp
+
+if TYPE_CHECKING:
+    from aolog.read.batch import Batch
+    from bridge.deliver.messages import Messages
+
+UUID = bytes(range(16))
+US = 1_700_000_000_123_456
+
+PLAIN: list[dict[str, Any]] = [{"value": b"v%d" % i} for i in range(200)]
+KEYED = [{**one, "key": b"" if i % 7 else None} for i, one in enumerate(PLAIN)]
+TIMED = [{**one, "timestamp": US + i * 777} for i, one in enumerate(KEYED)]
+OLD = [{**one, "timestamp": -1500 + i * 100} for i, one in enumerate(PLAIN)]
+EMPTY = [{"value": None if i % 3 else b"", "key": b"k"} for i in range(200)]
+HEADED = [{**one, "headers": (("a", b"1"), ("b", None))} for one in TIMED]
+ONE_TOPIC = [{**one, "topic": "t"} for one in TIMED]
+TOPICS = [{**one, "topic": f"t{i % 3}" if i % 4 else None} for i, one in enumerate(TIMED)]
+
+
+def batch_of(path: Path, records: list[dict[str, Any]], **options: Any) -> Batch:
+    with Writer(path, **options) as log:
+        for record in records:
+            log.append(**record)
+    with Reader(path) as reader:
+        batch = reader.read_batch(1 << 20)
+    assert batch is not None
+    assert len(batch) == len(records)
+    return batch
+
+
+def said_by(batch: Batch) -> list[tuple[Any, ...]]:
+    """What the client must be given for each record, made of the record."""
+    epoch = batch.frames[0].epoch
+    return [
+        ("t", r.value, r.key, 3, None, None, milliseconds(r.timestamp),
+         [*r.headers, (HEADER_NAME, encode_stamp(UUID, epoch, r.address, r.timestamp))])
+        for r in batch
+    ]  # fmt: skip  # one thing, one line
+
+
+def part_of(messages: Messages, begin: int, end: int) -> list[tuple[Any, ...]]:
+    """Values may be views: no more than buffers with a length."""
+    part = messages.part([("t", 3)] * messages.records, begin, end)
+    return [(to, None if v is None else bytes(v), *more) for to, v, *more in part]
+
+
+@pytest.mark.parametrize("batch_bytes", [1 << 16, 2000, 100, 0])
+@pytest.mark.parametrize(
+    "records",
+    [PLAIN, KEYED, TIMED, OLD, EMPTY, HEADED, ONE_TOPIC, TOPICS, PLAIN[:1], TIMED[:63]],
+)
+def test_columns_are_those_of_the_records(
+    tmp_path: Path, records: list[dict[str, Any]], batch_bytes: int
+) -> None:
+    batch = batch_of(tmp_path / "log", records, batch_bytes=batch_bytes)
+    messages = messages_of(batch, UUID)
+    assert messages.records == len(records)
+    assert part_of(messages, 0, len(records)) == said_by(batch)
+    assert list(messages.addresses) == [record.address for record in batch]
+    assert list(messages.topics) == [record.topic for record in batch]
+    assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
+    assert {type(size) for size in messages.sizes} == {int}
+
+
+def test_a_batch_that_begins_within_a_frame_is_cut(tmp_path: Path) -> None:
+    batch_of(tmp_path / "log", TIMED)
+    with Reader(tmp_path / "log") as reader:
+        for _ in range(70):
+            reader.read()
+        batch = reader.read_batch(1 << 20)
+    assert batch is not None
+    messages = messages_of(batch, UUID)
+    assert part_of(messages, 0, 130) == said_by(batch)
+    assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
+
+
+def test_format_1_has_no_timestamps(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path / "log", [{"value": b"v"}] * 300, format="queuefka")
+    messages = messages_of(batch, UUID)
+    assert part_of(messages, 0, 300) == said_by(batch)
+    assert list(messages.times_ms) == [0] * 300
+
+
+def test_some_of_them_are_taken_cut_off_and_viewed(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path / "log", TIMED)
+    messages, said = messages_of(batch, UUID), said_by(batch)
+    assert part_of(messages.take([0, 5, 199]), 0, 3) == [said[0], said[5], said[199]]
+    assert part_of(messages.first(7), 0, 7) == said[:7]
+    assert messages.first(900).records == 200
+    assert part_of(messages, 10, 12) == said[10:12]
+    assert messages.stamp(199) == said[199][-1][-1][1]
+
+    def view(record: Record) -> Record:
+        return record._replace(topic="other")
+
+    assert set(messages_of(batch, UUID, view).topics) == {"other"}
+
+
+def test_what_is_taken_keeps_no_other_frame_in_memory(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path / "log", TIMED, batch_bytes=600)
+    messages, said = messages_of(batch, UUID), said_by(batch)
+    frames = [weakref.ref(frame.columns.values.data) for frame in batch.frames]  # type: ignore[union-attr]  # none is of a lone record
+    assert len(frames) > 3
+    taken = messages.take([0, 1])
+    del batch, messages
+    gc.collect()
+    assert [frame() is not None for frame in frames[1:]] == [False] * len(frames[1:])
+    assert part_of(taken, 0, 2) == said[:2]
+
+
+def test_a_record_that_is_refused_ends_what_is_ready(tmp_path: Path) -> None:
+    messages = messages_of(batch_of(tmp_path / "log", PLAIN), UUID)
+    ready = Ready(messages, range(1000, 1200), Position(9999, 1200))
+    assert ready.bytes == sum(messages.sizes)
+    ready.refuse(7, Refusal("no", "NO"))
+    assert (ready.records, ready.end) == (7, Position(messages.addresses[7], 1007))
+    assert ready.bytes == sum(messages.sizes[:7])
+
+
+def test_callbacks_go_to_their_records(tmp_path: Path) -> None:
+    messages = messages_of(batch_of(tmp_path / "log", PLAIN), UUID)
+    lanes = [("t", i) for i in range(200)]
+    part = messages.part(lanes, 3, 6, [print if i == 4 else None for i in range(200)])
+    assert [(one[3], one[4]) for one in part] == [(3, None), (4, print), (5, None)]
+    assert [one[4] for one in messages.part(lanes, 0, 2, print)] == [print, print]
+
+
+def test_some_with_headers_of_their_own_are_taken_with_them(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path / "log", [*PLAIN[:5], *HEADED[5:9]])
+    messages, said = messages_of(batch, UUID), said_by(batch)
+    assert part_of(messages.take([1, 7]), 0, 2) == [said[1], said[7]]
+    assert [len(headers) for *_, headers in said[3:7]] == [1, 1, 3, 3]
+
+
+def test_how_far_the_client_took_a_part_is_known(tmp_path: Path) -> None:
+    """Of what is sent without a step of Python's a record."""
+    messages = messages_of(batch_of(tmp_path / "log", TIMED), UUID)
+    taken: list[object] = []
+
+    def produce(*message: Any) -> None:
+        if len(taken) == 50:
+            raise BufferError
+        taken.append((*message[2:-1], *message[-1]))
+
+    part = messages.part([("t", 3)] * 200, 10, 200)
+    with pytest.raises(BufferError):
+        deque(starmap(produce, part), maxlen=0)
+    assert part.at == 10 + 50 + 1
+    assert taken == [(*said[2:-1], *said[-1]) for said in part_of(messages, 10, 60)]
+
+
+@pytest.mark.parametrize(
+    ("us", "ms"),
+    [(None, 0), (0, 1), (-5_000_000, 1), (999, 1), (1_000, 1), (2_999, 2), (US, US // 1000)],
+)
+def test_kafkas_timestamp_is_rounded_down_and_never_before_1970(us: int | None, ms: int) -> None:
+    assert milliseconds(us) == ms
+
+
+def test_no_record_waits_until_a_large_library_is_loaded() -> None:
+    """They are loaded with the forwarder: numpy takes as long as ten flushes of a writer."""
+    code = "import sys, bridge.deliver.forwarder; print({'numpy', 'confluent_kafka'} <= sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def test_a_lone_record_among_large_frames_is_a_column_too(tmp_path: Path) -> None:
+    with Writer(tmp_path / "log") as log:
+        log.append_many([b"%d" % i for i in range(100)])
+        log.append(b"alone")
+        log.flush()
+        log.append_many([b"%d" % i for i in range(100)])
+    with Reader(tmp_path / "log") as reader:
+        batch = reader.read_batch(1 << 20)
+    assert batch is not None
+    assert [frame.columns.records for frame in batch.frames] == [100, 1, 100]
+    assert part_of(messages_of(batch, UUID), 0, 201) == said_by(batch)
+
+
+def test_frames_with_other_columns_and_lengths_are_put_together(tmp_path: Path) -> None:
+    parts = [PLAIN[:90], TIMED, KEYED[:50], TIMED[:1], ONE_TOPIC[:70]]
+    with Writer(tmp_path / "log") as log:
+        for part in parts:
+            for record in part:
+                log.append(**record)
+            log.flush()
+    with Reader(tmp_path / "log") as reader:
+        for _ in range(33):
+            reader.read()
+        batch = reader.read_batch(1 << 20)
+    assert batch is not None
+    count = sum(map(len, parts)) - 33
+    assert [frame.columns.records for frame in batch.frames] == list(map(len, parts))
+    messages = messages_of(batch, UUID)
+    assert list(messages.addresses) == [record.address for record in batch]
+    assert part_of(messages, 0, count) == said_by(batch)
+    assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
+    assert list(messages.topics) == [record.topic for record in batch]

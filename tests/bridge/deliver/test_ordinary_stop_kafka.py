@@ -1,0 +1,43 @@
+"""A stop in good order, at whatever moment, is no failure: nothing is warned of, and no error is
+left in the status."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aolog import Writer
+from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.bridge.conftest import Run, append
+from tests.kafka.plugin import TopicFactory
+
+pytestmark = pytest.mark.kafka
+
+STEPS, STEP_S = 10, 0.06  # from before the first connection until records flow
+
+
+@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_a_stop_at_any_moment_of_a_start_warns_of_nothing(
+    topic: TopicFactory,
+    log: Path,
+    forward_to: Callable[..., Run],
+    delivery: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = topic(2)
+    errors: list[str] = []
+    for step in range(STEPS):
+        with Writer(log) as writer:
+            append(writer, range(2_000))
+        run = forward_to(name, delivery=delivery, drain=False, transaction_records=100)
+        stop = threading.Timer(step * STEP_S, run.forwarder.stop)
+        stop.start()
+        status = run.end()
+        stop.join()
+        errors += [f"{step}: {status.error}"] if status.error is not None else []
+    assert errors == []
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []

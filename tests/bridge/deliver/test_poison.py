@@ -1,0 +1,528 @@
+"""Records that will never be taken, and what keeps one lane from going on: what becomes of them,
+and that nothing else waits. Against the embedded broker, which is made to refuse."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aolog
+from aolog import Reader, Writer
+from aolog.errors import StorageFull
+from aolog.storage.files import Storage
+from bridge.config.routing import Routing, Rule, partition_of_key
+from bridge.deliver import dead_letter
+from bridge.deliver.at_least_once import topics
+from bridge.deliver.at_least_once.engine import Aside, Engine, Position
+from bridge.deliver.at_least_once.partition_state import Refusal
+from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
+from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.status import Status
+from bridge.errors import Undeliverable, WrongSetting
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.producer import Cluster
+from tests.bridge.conftest import (
+    PARTITIONS,
+    TOPIC,
+    Process,
+    Run,
+    answer_within,
+    append,
+    assert_arrived,
+    consume,
+    cursor_of,
+    fill,
+    notes_of,
+    records_of,
+    wait_until,
+)
+
+PRODUCE = 0
+Forward = Callable[..., Run]
+
+
+def letters(log: Path) -> list[Any]:
+    with Reader(log / "dead-letter") as reader:
+        found = [read_dead_letter(record) for record in reader]
+    assert None not in found
+    return found
+
+
+def with_large(log: Path) -> list[int]:
+    """500 records, of which three are too large for the client: their addresses."""
+    large = []
+    with Writer(log) as writer:
+        for number in range(5):
+            append(writer, range(number * 100, number * 100 + 100))
+            if number < 3:
+                large.append(
+                    writer.append(
+                        b"x" * 2_000_000,
+                        key=b"k%d" % number,
+                        headers=[("h", b"1"), ("aolog-code", None)],
+                        timestamp=77,
+                    )
+                )
+    return large
+
+
+# --- dead letters and drops -----------------------------------------------------------------
+
+
+def test_a_dead_letter_keeps_the_record_and_says_where_it_came_from_and_why(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    large = with_large(log)
+    status = forward(drain=True, poison="dead-letter").end()
+    assert (status.dead_lettered, status.dropped, status.acknowledged) == (3, 0, 500)
+    assert (status.lag_records, status.standing) == (0, 0)
+    found = letters(log)
+    assert [letter.origin.address for letter in found] == large
+    records = {record.address: record for record in records_of(log)}
+    with Reader(log) as reader, Reader(log / "dead-letter") as dead:
+        for letter, copy in zip(found, dead, strict=True):
+            original = records[letter.origin.address]
+            assert (copy.key, copy.value) == (original.key, original.value)
+            assert (copy.timestamp, copy.topic) == (original.timestamp, None)
+            assert letter.headers == original.headers
+            assert (letter.origin.topic_uuid, letter.origin.epoch) == (
+                reader.topic_uuid,
+                reader.epoch,
+            )
+            assert (letter.topic, letter.code) == (TOPIC, "MSG_SIZE_TOO_LARGE")
+            assert letter.partition in range(4)
+            assert "2000002 bytes" in letter.reason
+    rest = [record for address, record in records.items() if address not in large]
+    assert_arrived(rest, consume(broker.bootstrap_servers))
+    with Reader(log) as reader:
+        assert cursor_of(log) == reader.end()
+
+
+def test_a_dropped_record_is_counted_told_and_passed(
+    broker: EmbeddedBroker, log: Path, run: Callable[..., Process]
+) -> None:
+    large = with_large(log)
+    process = run("--drain", "--poison", "drop")
+    assert process.end() == 0
+    assert process.statuses[-1]["dropped"] == 3
+    assert process.statuses[-1]["dead_lettered"] == 0
+    assert f"dropped 1 record from address {large[0]} on" in process.stderr
+    assert not (log / "dead-letter").exists()
+    rest = [record for record in records_of(log) if record.address not in large]
+    assert_arrived(rest, consume(broker.bootstrap_servers))
+
+
+def test_a_log_with_dead_letters_is_a_log_like_any_other(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    with_large(log)
+    forward(drain=True, poison="dead-letter").end()
+    assert aolog.verify(log).ok
+    assert aolog.verify(log / "dead-letter").ok
+    with Writer(log) as writer:
+        append(writer, range(500, 600))
+    assert len(records_of(log)) == 603
+    forward(drain=True, poison="dead-letter").end()
+    assert [cursor.name for cursor in aolog.cursors(log)] == ["bridge"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_crash_between_dead_letter_and_cursor_leaves_one_copy_and_no_delivery(
+    broker: EmbeddedBroker,
+    log: Path,
+    forward: Forward,
+    monkeypatch: pytest.MonkeyPatch,
+    durable: bool,
+) -> None:
+    large = with_large(log)
+    take = DeadLetters.take
+
+    def dying(self: DeadLetters, *arguments: Any) -> None:
+        if durable:
+            take(self, *arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DeadLetters, "take", dying)
+    with pytest.raises(KeyboardInterrupt):
+        forward(drain=True, poison="dead-letter").end()
+    assert cursor_of(log) <= large[0]
+    monkeypatch.setattr(DeadLetters, "take", take)
+    settings = {"message.max.bytes": "5000000"} if durable else {}
+    status = forward(drain=True, poison="dead-letter", settings=settings).end()
+    assert [letter.origin.address for letter in letters(log)] == large[: 1 if durable else 3]
+    assert status.dead_lettered == (0 if durable else 3)
+    arrived = {m.address for m in consume(broker.bootstrap_servers)}
+    assert large[0] not in arrived
+
+
+def test_a_full_disk_keeps_the_dead_letter_waiting_and_makes_no_second_copy(
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip  # as it is called
+    large = with_large(log)
+    sync, failed = Writer.sync, []
+
+    def full(self: Writer) -> int:
+        if len(failed) < 3 and self.path.endswith("dead-letter"):
+            failed.append(1)
+            assert not any(line.startswith("set aside") for line in caplog.messages)
+            raise StorageFull("no space left on device", path=self.path)
+        return sync(self)
+
+    monkeypatch.setattr(Writer, "sync", full)
+    status = forward(drain=True, poison="dead-letter").end()
+    assert len(failed) == 3
+    assert [letter.origin.address for letter in letters(log)] == large
+    assert status.acknowledged + status.skipped == 500
+    told = [line for line in caplog.messages if "set aside" in line]
+    assert [line for line in told if line.startswith("no record can be set aside")] == told[:1]
+    assert "no space left on device" in told[0]
+    assert [int(line.split()[2]) for line in told[1:]] in ([3], [1, 2], [2, 1], [1, 1, 1])
+
+
+def test_dead_letters_of_another_cursor_are_elsewhere(tmp_path: Path) -> None:
+    assert dead_letter.dead_letter_path("L", "bridge") == "L/dead-letter"
+    assert dead_letter.dead_letter_path("L", "other") == "L/dead-letter-other"
+
+
+def test_a_record_that_is_no_dead_letter_is_not_read_as_one(log: Path) -> None:
+    fill(log, 1)
+    assert read_dead_letter(records_of(log)[0]) is None
+
+
+def test_only_what_came_from_this_log_and_is_not_passed_counts_as_set_aside(log: Path) -> None:
+    fill(log, 3)
+    records = {record.address: record for record in records_of(log)}
+    refusal = Refusal("no", "INVALID_RECORD")
+    for source in (b"a" * 16, b"b" * 16):
+        dead = DeadLetters(str(log), "bridge", source, Storage())
+        asides = [Aside(Position(a, None), ("t", 1), refusal) for a in records]
+        dead.take(asides, records, 1)
+        assert dead.known(0, 0) == set(records)
+        assert dead.known(min(records) + 1, 0) == set(records) - {min(records)}
+        dead.close()
+    assert DeadLetters(str(log), "bridge", b"c" * 16, Storage()).known(0, 0) == set()
+
+
+def test_poison_among_many_is_found_by_the_broker_and_its_neighbours_arrive(
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker refuses until a request of one record is refused, which is what Kafka does."""
+    suspect = forward_refusals(broker, monkeypatch)
+    fill(log, 20_000, keys=1)
+    begin_s = time.monotonic()
+    status = forward(drain=True, poison="dead-letter", settings={"max.in.flight": "1"}).end()
+    assert time.monotonic() - begin_s < 30
+    (letter,) = letters(log)
+    assert len(suspect) in range(3, 7)
+    assert (letter.code, status.dead_lettered) == ("INVALID_RECORD", 1)
+    rest = [r for r in records_of(log) if r.address != letter.origin.address]
+    assert len(rest) == 19_999
+    assert_arrived(rest, consume(broker.bootstrap_servers))
+
+
+def forward_refusals(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The third request is refused, and the second of each connection until poison is named."""
+    noticed: list[str] = []
+    suspect = Engine.suspect
+
+    def watched(self: Engine, reason: str, *arguments: Any, **more: Any) -> Any:
+        noticed.append(reason)
+        commands = suspect(self, reason, *arguments, **more)
+        broker.clear_request_errors(PRODUCE)
+        if not self.refusals:
+            broker.push_request_errors(PRODUCE, [0, 87, 87])
+        return commands
+
+    monkeypatch.setattr(Engine, "suspect", watched)
+    broker.push_request_errors(PRODUCE, [0, 0, 87, 87])
+    return noticed
+
+
+# --- other faults: never poison ---------------------------------------------------------------
+
+
+def only_when_it_is_there(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+    """The embedded broker creates what it is asked for: not this topic, until something is added
+    to what comes back."""
+    there: list[int] = []
+    partitions = Cluster.partitions
+    monkeypatch.setattr(topics, "TOPIC_WAIT_S", 0.3)
+    monkeypatch.setattr(topics, "REFUSED_PAUSE_S", 0.1)
+    monkeypatch.setattr(
+        Cluster,
+        "partitions",
+        lambda self, topic: partitions(self, topic) if there or topic != name else 0,
+    )
+    return there
+
+
+@pytest.mark.parametrize("poison", ["dead-letter", "drop"])
+def test_records_of_a_topic_that_is_missing_wait_whatever_becomes_of_poison(
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch,
+    poison: str,
+) -> None:  # fmt: skip  # one call
+    there = only_when_it_is_there(monkeypatch, "late")
+    with Writer(log, flush_seconds=0.01) as writer:
+        append(writer, range(100))
+        for number in range(3000):
+            writer.append(b"%d" % number, topic="late")
+    run = forward(poison=poison)
+    status = run.until(lambda s: s.standing and s.acknowledged == 100)
+    assert "no topic 'late'" in (status.error or "")
+    assert "create it" in (status.error or "")
+    time.sleep(0.5)  # it is asked for again and again
+    assert (run.status.dead_lettered, run.status.dropped, run.status.lag_records) == (0, 0, 3000)
+    assert not (log / "dead-letter").exists()
+    broker.create_topic("late", PARTITIONS)
+    there.append(1)
+    run.until(lambda s: s.acknowledged == 3100)
+    assert run.stop().error is None
+    late = [record for record in records_of(log) if record.topic]
+    assert_arrived(late, consume(broker.bootstrap_servers, "late"))
+
+
+def test_a_drain_sets_poison_aside_and_ends_with_an_error_for_a_topic_that_is_missing(
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_when_it_is_there(monkeypatch, "late")
+    large = with_large(log)
+    with Writer(log) as writer:
+        stray = writer.append(b"stray", topic="late")
+        append(writer, range(500, 510))
+    with pytest.raises(Undeliverable, match="no topic 'late'") as caught:
+        forward(drain=True, poison="dead-letter").end()
+    assert caught.value.details["address"] == stray == cursor_of(log)
+    assert caught.value.details["refusal"] == "UNKNOWN_TOPIC_OR_PART"
+    assert "create it" in (caught.value.hint or "")
+    assert "dead-letter" not in (caught.value.hint or "")
+    assert [letter.origin.address for letter in letters(log)] == large
+    assert len(consume(broker.bootstrap_servers)) == 510
+
+
+def test_a_record_that_names_no_topic_waits_for_a_default(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    with Writer(log) as writer:
+        writer.append(b"1", topic=TOPIC)
+        nowhere = writer.append(b"2")
+        writer.append(b"3", topic=TOPIC)
+    with pytest.raises(Undeliverable, match="names no topic") as caught:
+        forward(drain=True, poison="dead-letter", topic=None).end()
+    assert caught.value.details["address"] == nowhere
+    assert "--topic" in (caught.value.hint or "")
+    assert not (log / "dead-letter").exists()
+    assert forward(drain=True, topic="rest").end().acknowledged == 1
+    assert [m.address for m in consume(broker.bootstrap_servers, "rest")] == [nowhere]
+
+
+def test_records_that_waited_and_are_sent_elsewhere_arrive_though_later_ones_are_there(
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows them in the lane to which they go now was delivered before. It comes twice."""
+    only_when_it_is_there(monkeypatch, "late")
+    with Writer(log) as writer:
+        append(writer, range(10), keys=1)
+        stray = writer.append(b"stray", key=b"k0", topic="late")
+        append(writer, range(10, 20), keys=1)
+    with pytest.raises(Undeliverable):
+        forward(drain=True, poison="dead-letter").end()
+    assert len(consume(broker.bootstrap_servers)) == 20
+    elsewhere = Routing(TOPIC, [Rule(record_topic="late", topic=TOPIC)])
+    assert forward(drain=True, routing=elsewhere).end().acknowledged == 11
+    found = [message.address for message in consume(broker.bootstrap_servers)]
+    records = [record.address for record in records_of(log)]
+    assert found == [*(each for each in records if each != stray), *records[10:]]
+    assert not any(lane["distrusted"] for lane in notes_of(log)["lanes"])
+    assert forward(drain=True, routing=elsewhere).end().acknowledged == 0
+
+
+def test_a_partition_of_a_rule_that_is_not_there_is_waited_for(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 10)
+    routing = Routing(TOPIC, [Rule(partition=PARTITIONS)])
+    with pytest.raises(Undeliverable, match=f"no partition {PARTITIONS}"):
+        forward(drain=True, poison="dead-letter", routing=routing).end()
+    assert not (log / "dead-letter").exists()
+
+
+def test_a_topics_name_that_cannot_be_is_its_records_fault(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    with Writer(log) as writer:
+        wrong = writer.append(b"1", topic="no topic can be called so")
+        append(writer, range(10))
+    status = forward(drain=True, poison="dead-letter").end()
+    assert (status.dead_lettered, status.acknowledged) == (1, 10)
+    (letter,) = letters(log)
+    assert (letter.origin.address, letter.code) == (wrong, "TOPIC_EXCEPTION")
+
+
+@pytest.mark.parametrize("name", ["no topic can be called so", "..", "__consumer_offsets"])
+def test_a_default_that_cannot_be_a_topic_is_refused_before_anything_is_sent(
+    log: Path, forward: Forward, name: str
+) -> None:
+    fill(log, 10, topic=name)
+    with pytest.raises(WrongSetting, match="no topic can be called"):
+        forward(drain=True, poison="dead-letter", topic=None)
+    assert not (log / "dead-letter").exists()
+
+
+# --- one lane does not hold up another -------------------------------------------------------
+
+
+@pytest.fixture
+def two() -> Iterator[EmbeddedBroker]:
+    """Two brokers: even partitions are led by the first, odd ones by the second."""
+    with EmbeddedBroker(2) as broker:
+        broker.create_topic(TOPIC, 2)
+        yield broker
+
+
+@pytest.mark.parametrize("when", ["at the start", "under way"])
+def test_a_leader_that_is_down_keeps_the_others_partitions_from_nothing(
+    two: EmbeddedBroker, log: Path, forward: Forward, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than the client's queue holds, for either. 10 s each."""
+    answer_within(monkeypatch, 1.0)
+    options: dict[str, Any] = {
+        "bootstrap_servers": two.bootstrap_servers,
+        "settings": {"compression.type": "lz4"},  # the broker keeps 5 MiB a partition
+    }
+    fill(log, 2000)
+    run = forward(**options)
+    run.until(lambda s: s.acknowledged == 2000)
+    if when == "at the start":
+        run.stop()
+    two.set_down(2)
+    with Writer(log) as writer:
+        append(writer, range(2000, 150_000))
+    up = wanted(log)
+    before = 2000
+    if when == "at the start":
+        run, before = forward(**options), 0
+    status = run.until(lambda s: there(s) >= before + up)
+    assert there(status) == before + up
+    assert status.held_back == 1
+    assert status.committed < records_of(log)[-1].address
+    two.set_up(2)
+    run.until(lambda s: there(s) == before + 148_000)
+    run.stop()
+    assert_arrived(records_of(log), consume(two.bootstrap_servers, TOPIC, 2))
+
+
+def there(status: Status) -> int:
+    """Records that arrived. Of some the answer may be lost with a connection that is given up: they
+    are recognised on the next one, and skipped."""
+    return status.acknowledged + status.skipped
+
+
+def wanted(log: Path) -> int:
+    """Records behind the 2,000th that go to the partition that is up."""
+    return sum(partition_of_key(r.key or b"", 2) == 0 for r in records_of(log)[2000:])
+
+
+def test_a_partition_that_never_answered_keeps_no_other_waiting(
+    two: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its leader is down before the bridge ever saw the topic: nothing of it can be noted yet."""
+    monkeypatch.setattr(topics, "SILENT_PAUSE_S", 0.5)
+    fill(log, 3000)
+    two.set_down(2)
+    run = forward(bootstrap_servers=two.bootstrap_servers)
+    up = sum(partition_of_key(r.key or b"", 2) == 0 for r in records_of(log))
+    status = run.until(lambda s: s.acknowledged == up)
+    assert (status.held_back, status.standing, status.state) == (1, 0, "sending")
+    assert f"{TOPIC}/1 waits" in (status.error or "")
+    two.set_up(2)
+    run.until(lambda s: s.acknowledged == 3000)
+    run.stop()
+    assert_arrived(records_of(log), consume(two.bootstrap_servers, TOPIC, 2))
+
+
+def test_a_restart_repeats_nothing_of_what_faster_lanes_delivered(
+    two: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """5 s: a stop waits so long for what is under way."""
+    options = {"bootstrap_servers": two.bootstrap_servers}
+    fill(log, 2000)
+    run = forward(**options)
+    run.until(lambda s: s.acknowledged == 2000)
+    two.set_down(2)
+    with Writer(log) as writer:
+        append(writer, range(2000, 6000))
+    run.until(lambda s: s.acknowledged == 2000 + wanted(log))
+    run.stop()
+    two.set_up(2)
+    status = forward(drain=True, **options).end()
+    assert status.acknowledged == 4000 - wanted(log)
+    assert_arrived(records_of(log), consume(two.bootstrap_servers, TOPIC, 2))
+
+
+def test_a_topic_that_is_missing_holds_up_no_other_and_is_caught_up_in_order(
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: list[int] = []
+    partitions = Cluster.partitions
+    monkeypatch.setattr(
+        Cluster,
+        "partitions",
+        lambda self, topic: partitions(self, topic) if there or topic != "late" else 0,
+    )
+    with Writer(log) as writer:
+        for number in range(30_000):
+            topic = "late" if number % 3 == 0 else None
+            writer.append(b"%d" % number, key=b"%d" % (number % 11), topic=topic)
+    run = forward()
+    status = run.until(lambda s: s.acknowledged == 20_000)
+    assert status.held_back == 1
+    assert "no topic 'late'" in (status.error or "")
+    there.append(1)
+    run.until(lambda s: s.lag_records == 0)
+    assert run.stop().error is None
+    late = [r for r in records_of(log) if r.topic]
+    assert_arrived(late, consume(broker.bootstrap_servers, "late"))
+    rest = [r for r in records_of(log) if not r.topic]
+    assert_arrived(rest, consume(broker.bootstrap_servers))
+
+
+def test_standing_before_poison_is_said_and_a_restart_stands_there_again(
+    broker: EmbeddedBroker, log: Path, run: Callable[..., Process], forward: Forward
+) -> None:
+    large = with_large(log)
+    process = run("--poison", "stop")
+    status = process.until(lambda s: s["state"] == "blocked")
+    assert status["standing"] in {1, 2, 3}
+    assert f"waits at address {large[0]}" in status["error"]
+    assert process.terminate() == 0
+    assert cursor_of(log) == large[0]
+    with pytest.raises(Undeliverable) as caught:
+        forward(drain=True).end()
+    assert caught.value.details["address"] == large[0]
+    forward(drain=True, poison="drop").end()
+    rest = [record for record in records_of(log) if record.address not in large]
+    assert_arrived(rest, consume(broker.bootstrap_servers))
+
+
+def test_the_notes_remember_a_lane_that_proves_nothing(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 100)
+    forward(drain=True).end()
+    path = log / "cursors/bridge.lanes"
+    saved = notes_of(log)
+    assert [lane["distrusted"] for lane in saved["lanes"]] == [False] * 4
+    saved["lanes"][2]["distrusted"] = True
+    path.write_text(json.dumps(saved))
+    run = forward()
+    wait_until(lambda: run.forwarder._delivery._engine.distrusts((TOPIC, 2)))
+    run.stop()
+    again: Forwarder = run.forwarder
+    assert not again._delivery._engine.distrusts((TOPIC, 1))
+    assert notes_of(log)["lanes"][2]["distrusted"] is True

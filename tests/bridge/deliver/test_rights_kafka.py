@@ -1,0 +1,315 @@
+"""The least rights, against Apache Kafka with ACLs: with those of the README's table everything goes,
+and each one that is missing is named."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from aolog import Writer
+from bridge.buffer.buffer import Buffer
+from bridge.buffer.kafka_provider import KafkaProvider
+from bridge.deliver.at_least_once import topics
+from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
+from bridge.kafka import topic_creation
+from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_committed
+from tests.bridge.conftest import Process, Run, append, assert_arrived, records_of
+
+if TYPE_CHECKING:
+    from tests.kafka.rights import Right, StrictKafka, User
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+COUNT = 3_000
+README = Path(__file__).parents[3] / "README.md"
+
+
+class Row(NamedTuple):
+    """Of the README's table. what: delivers or asks. on: TOPIC, the destination; CURSORS, the topic
+    of cursor records."""
+
+    what: str
+    on: str
+    rights: tuple[str, ...]
+    purpose: str
+
+
+TOPIC, CURSORS = "the destination topics", "the topic of cursor records"
+IDS = "the transactional ids that begin with `aolog-bridge:`"
+ALO, ONCE = "`run` and `replay`, at least once", "`run`, exactly once"
+PLACE = "`seek` and `replay`, a place `kafka:...`"
+BUFFER = "`Buffer` with a `KafkaProvider`"
+TABLE = [
+    Row(ALO, TOPIC, ("Write",), "to send"),
+    Row(ALO, TOPIC, ("Read",), "to read back what has arrived; not with `--no-read-back`"),
+    Row(ONCE, TOPIC, ("Write",), "to send"),
+    Row(ONCE, CURSORS, ("Read", "Write", "DescribeConfigs"), "to keep the cursor, and check how"),
+    Row(ONCE, IDS, ("Write",), "to begin and end transactions"),
+    Row(PLACE, "that topic", ("Read",), "to read the record's header"),
+    Row(BUFFER, TOPIC, ("Write",), "to send"),
+]
+CREATE = Row("any of them", "a topic that it is to create", ("Create",),
+             "not with `--create-topics=never`")  # fmt: skip  # as the table
+
+
+def test_the_readme_has_the_table() -> None:
+    def line(row: Row) -> str:
+        return f"| {row.what} | {row.on} | {', '.join(row.rights)} | {row.purpose} |"
+
+    assert "\n".join(map(line, [*TABLE, CREATE])) + "\n\n" in README.read_text()
+
+
+def rights_of(what: str, topic: str, cursors: str = "") -> list[Right]:
+    """Of the rows of the table."""
+    names = {
+        TOPIC: ("Topic", topic),
+        "that topic": ("Topic", topic),
+        CURSORS: ("Topic", cursors),
+        IDS: ("Transactional id", "aolog-bridge:*"),
+    }
+    return [(*names[r.on], right) for r in TABLE if r.what == what for right in r.rights]
+
+
+class Place(NamedTuple):
+    """What a test has of the cluster: names that nobody else uses, and a user without rights."""
+
+    kafka: StrictKafka
+    topic: str
+    cursors: str
+    user: User
+
+    def make(self) -> None:
+        """Both topics."""
+        self.kafka.server.create_topic(self.topic, 2)
+        self.kafka.server.create_topic(self.cursors, 1, {"cleanup.policy": "compact"})
+
+
+def place_in(kafka: StrictKafka) -> Place:
+    name = uuid.uuid4().hex[:8]
+    return Place(kafka, f"to-{name}", f"cursors-{name}", kafka.user())
+
+
+@pytest.fixture
+def place(strict_kafka: StrictKafka) -> Place:
+    made = place_in(strict_kafka)
+    made.make()
+    return made
+
+
+def killed_and_drained(
+    place: Place, log: Path, bridge: Callable[..., Process], *options: str
+) -> Process:
+    """A bridge that is killed under way, and another one that drains."""
+    run = ("run", "--log", log, "--topic", place.topic, "--json", "--status-seconds", "0.05",
+           "--commit-seconds", "0.1", *place.user.arguments, *options)  # fmt: skip  # a command line
+    with Writer(log) as writer:
+        append(writer, range(COUNT))
+    first = bridge(*run, "-X", "batch.num.messages=10")
+    first.until(lambda s: s["acknowledged"] > 100)
+    first.kill()
+    second = bridge(*run, "--drain")
+    assert second.end() == 0
+    return second
+
+
+def deliver_with_least_rights(
+    place: Place, log: Path, bridge: Callable[..., Process], delivery: str
+) -> None:
+    at_least_once = delivery == AT_LEAST_ONCE
+    place.user.grant(rights_of(ALO if at_least_once else ONCE, place.topic, place.cursors))
+    options = () if at_least_once else (*EXACTLY, "--cursor-topic", place.cursors)
+    killed_and_drained(place, log, bridge, *options)
+    arrived = committed_in(place.kafka.server, place.topic, 2)
+    assert_arrived(records_of(log), arrived, topic=place.topic)
+
+
+@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_the_least_rights_do_for_a_delivery_that_is_killed_and_goes_on(
+    place: Place, log: Path, bridge: Callable[..., Process], delivery: str
+) -> None:
+    deliver_with_least_rights(place, log, bridge, delivery)
+
+
+MISSING = [
+    (ALO, TOPIC, "Write", "topic '?{topic}'?.* TOPIC_AUTHORIZATION_FAILED"),
+    (ALO, TOPIC, "Read", "the right Read on topic '{topic}' is missing: .*--no-read-back"),
+    (ONCE, TOPIC, "Write", "topic '{topic}'|TOPIC_AUTHORIZATION_FAILED"),
+    *(
+        (ONCE, CURSORS, right, f"the right {right} on topic '{{cursors}}' is missing")
+        for right in ("Read", "Write", "DescribeConfigs")
+    ),
+    (ONCE, IDS, "Write", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+]
+
+
+@pytest.mark.parametrize(("what", "on", "right", "said"), MISSING)
+def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_while_it_waits(
+    place: Place,
+    log: Path,
+    forward: Callable[..., Run],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    on: str,
+    right: str,
+    said: str,
+) -> None:
+    monkeypatch.setattr(topics, "SILENT_PAUSE_S", 0.5)
+    with Writer(log) as writer:
+        append(writer, range(100))
+    rights = rights_of(what, place.topic, place.cursors)
+    (lacking,) = (each for each in rights if each[2] == right
+                  and each[1] == {TOPIC: place.topic, CURSORS: place.cursors}.get(on, each[1])
+                  and (on != IDS or each[0] != "Topic"))  # fmt: skip  # one choice
+    place.user.grant(each for each in rights if each != lacking)
+    place.user.grant([("Topic", f"other-{place.topic}", "Write")])  # on some topic, for idempotence
+    run = forward(
+        topic=place.topic,
+        bootstrap_servers=place.user.bootstrap_servers,
+        settings=place.user.settings,
+        delivery=AT_LEAST_ONCE if what == ALO else EXACTLY_ONCE,
+        cursor_topic=place.cursors,
+    )
+    words = said.format(topic=re.escape(place.topic), cursors=re.escape(place.cursors))
+    run.until(lambda s: re.search(words, f"{s.error} {caplog.text}"))
+    assert messages_in(place.kafka.server, place.topic, 2) == []
+    if (what, right) in {
+        (ALO, "Read"),
+        (ONCE, "DescribeConfigs"),
+    }:  # the others are waited for, too
+        place.user.grant([lacking])
+        run.until(lambda s: s.acknowledged == 100)
+    run.forwarder.stop()
+
+
+def test_without_reading_back_no_right_to_read_is_needed_and_records_may_arrive_twice(
+    place: Place, log: Path, bridge: Callable[..., Process]
+) -> None:
+    place.user.grant([("Topic", place.topic, "Write")])
+    second = killed_and_drained(place, log, bridge, "--no-read-back")
+    arrived = {message.address for message in messages_in(place.kafka.server, place.topic, 2)}
+    assert arrived == {record.address for record in records_of(log)}
+    assert "is sent again, and may arrive twice: --no-read-back" in second.stderr
+
+
+def test_a_bridge_that_lost_the_right_to_read_names_it_and_goes_on_once_it_is_granted(
+    place: Place, log: Path, bridge: Callable[..., Process]
+) -> None:
+    """It was killed under way by a version that asked for no right; here, without reading back."""
+    place.user.grant([("Topic", place.topic, "Write")])
+    with Writer(log) as writer:
+        append(writer, range(COUNT))
+    run = ("run", "--log", log, "--topic", place.topic, "--json", "--status-seconds", "0.05",
+           *place.user.arguments)  # fmt: skip  # a command line
+    first = bridge(*run, "--no-read-back", "-X", "batch.num.messages=10")
+    first.until(lambda s: s["acknowledged"] > 100)
+    first.kill()
+    second = bridge(*run)
+    status = second.until(lambda s: s["standing"])
+    assert f"the right Read on topic '{place.topic}' is missing" in status["error"]
+    assert second.stderr.count("the right Read on") == 1
+    place.user.grant([("Topic", place.topic, "Read")])
+    second.until(lambda s: s["lag_records"] == 0)
+    assert second.terminate() == 0
+    assert_arrived(
+        records_of(log), messages_in(place.kafka.server, place.topic, 2), topic=place.topic
+    )
+
+
+def test_a_place_in_kafka_needs_the_right_to_read(
+    place: Place, log: Path, bridge: Callable[..., Process]
+) -> None:
+    with Writer(log) as writer:
+        append(writer, range(10))
+    place.user.grant([("Topic", place.topic, "Write")])
+    run = ("run", "--log", log, "--topic", place.topic, "--drain", "--no-read-back")
+    assert bridge(*run, *place.user.arguments).end() == 0
+    full = next(m for m in messages_in(place.kafka.server, place.topic, 2) if m.offset == 0)
+    where = f"kafka:{place.topic}/{full.partition}@0"
+    for command in (
+        ("seek", log, "--to", where),
+        ("replay", log, "--from", where, "--to", "latest", "--topic", place.topic),
+    ):
+        refused = bridge(*command, *place.user.arguments)
+        assert refused.end() == 6
+        assert f"the right Read on topic '{place.topic}' is missing" in refused.stderr
+        assert "grant Read" in refused.stderr
+    place.user.grant(rights_of(PLACE, place.topic))
+    assert bridge("seek", log, "--to", where, *place.user.arguments).end() == 0
+
+
+def test_a_buffer_needs_the_right_to_write(place: Place, tmp_path: Path) -> None:
+    place.user.grant(rights_of(BUFFER, place.topic))
+    provider = KafkaProvider(place.user.bootstrap_servers, place.user.settings)
+    with Buffer(provider, tmp_path / "waiting", mode="buffer") as buffer:
+        buffer.send(place.topic, b"hello")
+        assert buffer.flush(30)
+    found = [m for p in range(2) for m in raw_committed(place.kafka.server, place.topic, p)]
+    assert [message.value() for message in found] == [b"hello"]
+
+
+def test_a_topic_of_cursor_records_is_created_only_by_who_may(
+    strict_kafka: StrictKafka, log: Path, forward: Callable[..., Run]
+) -> None:
+    place = place_in(strict_kafka)
+    strict_kafka.server.create_topic(place.topic)
+    with Writer(log) as writer:
+        append(writer, range(10))
+    place.user.grant(rights_of(ONCE, place.topic, place.cursors))
+    run = forward(
+        topic=place.topic, bootstrap_servers=place.user.bootstrap_servers, drain=True,
+        settings=place.user.settings, delivery=EXACTLY_ONCE, cursor_topic=place.cursors,
+    )  # fmt: skip  # one call
+    wanted = f"the right Create on topic '{place.cursors}' is missing"
+    run.until(lambda s: wanted in str(s.error))
+    place.user.grant([("Topic", place.cursors, "Create")])
+    assert run.end().acknowledged == 10
+
+
+# --- an earlier Kafka --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_kafka_3_9_asks_for_the_same_rights(
+    kafka_3_9: StrictKafka, log: Path, bridge: Callable[..., Process], delivery: str
+) -> None:
+    place = place_in(kafka_3_9)
+    place.make()
+    deliver_with_least_rights(place, log, bridge, delivery)
+
+
+@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_kafka_3_9_creates_topics_on_purpose_for_who_may_create_them(
+    kafka_3_9: StrictKafka,
+    log: Path,
+    forward: Callable[..., Run],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    delivery: str,
+) -> None:
+    """Its brokers create topics automatically, as Kafka's own defaults have it."""
+    monkeypatch.setattr(topic_creation, "AGAIN_S", 0.5)
+    place = place_in(kafka_3_9)
+    with Writer(log) as writer:
+        append(writer, range(100))
+    what = ALO if delivery == AT_LEAST_ONCE else ONCE
+    place.user.grant(rights_of(what, place.topic, place.cursors))
+    place.user.grant([("Topic", place.cursors, "Create")])
+    run = forward(
+        topic=place.topic, bootstrap_servers=place.user.bootstrap_servers,
+        settings=place.user.settings, delivery=delivery, cursor_topic=place.cursors,
+    )  # fmt: skip  # one call
+    if delivery == AT_LEAST_ONCE:
+        wanted = f"no topic '{place.topic}', and the cluster did not create it: the right Create"
+        run.until(lambda s: wanted in str(s.error))
+    place.user.grant([("Topic", place.topic, "Create")])
+    run.until(lambda s: s.acknowledged == 100)
+    run.stop()
+    assert f"topic {place.topic} was not there, and the cluster has created it" in caplog.text
+    arrived = committed_in(kafka_3_9.server, place.topic, 3)
+    assert_arrived(records_of(log), arrived, topic=place.topic)

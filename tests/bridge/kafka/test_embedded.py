@@ -1,0 +1,430 @@
+"""The embedded broker is a broker to other processes, and breaks when and how it is told.
+
+Every client here is a process of its own, which gets orders as lines of JSON and answers each
+with one: what is tested is the listener, not this interpreter.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError
+
+from bridge.kafka import embedded
+from bridge.kafka.embedded import EmbeddedBroker, EmbeddedBrokerRefused, EmbeddedBrokerUnavailable
+
+# Numbers of requests in Kafka's protocol.
+PRODUCE, METADATA = 0, 3
+# One generous bound for whatever must happen soon; nothing here waits for it when all is well.
+SOON_S = 30.0
+
+# max.in.flight=1 and one record a request: the n-th record is the n-th Produce request.
+CLIENT = """
+import json, sys, time
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+servers = sys.argv[1]
+producer = Producer({
+    "bootstrap.servers": servers, "log_level": 0, "acks": "all", "message.timeout.ms": 0,
+    "max.in.flight": 1, "batch.num.messages": 1, "linger.ms": 0,
+    "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 100,
+})
+reports = []
+
+def report(error, message):
+    reports.append([message.value().decode(), error and error.name()])
+
+def produce(topic, values, partition=0, key=None, timestamp=0, headers=None):
+    headers = headers and [(name, value.encode()) for name, value in headers]
+    for value in values:
+        producer.produce(topic, value.encode(), key, partition, report, None, timestamp, headers)
+    return len(producer)
+
+def flush(timeout):
+    begin = time.monotonic()
+    waiting = producer.flush(timeout)
+    done, reports[:] = list(reports), []
+    return {"waiting": waiting, "reports": done, "seconds": time.monotonic() - begin}
+
+def consume(topic, partition, count, timeout, offset=0):
+    consumer = Consumer({
+        "bootstrap.servers": servers, "log_level": 0, "group.id": "g", "fetch.wait.max.ms": 10,
+        "auto.offset.reset": "earliest",
+    })
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    found, deadline = [], time.monotonic() + timeout
+    while len(found) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            headers = [[name, value.decode()] for name, value in message.headers() or ()]
+            key = message.key() and message.key().decode()
+            found.append([message.offset(), key, message.value().decode()[:20],
+                          message.timestamp()[1], headers])
+    low_high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout)
+    consumer.close()
+    return {"records": found, "watermarks": low_high}
+
+def partitions(topic):
+    return len(producer.list_topics(topic, timeout=10).topics[topic].partitions)
+
+for line in sys.stdin:
+    name, arguments = json.loads(line)
+    print(json.dumps(globals()[name](**arguments)), flush=True)
+"""
+
+
+class Client:
+    """A process with a producer and a consumer for `broker`. A context manager."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", CLIENT, broker.bootstrap_servers],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, name: str, **arguments: object) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([name, arguments]) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def send(self, *values: str, topic: str = "t", partition: int = 0) -> Any:
+        """Produce and wait until every record is delivered or refused."""
+        self("produce", topic=topic, values=values, partition=partition)
+        answer = self("flush", timeout=SOON_S)
+        assert answer["waiting"] == 0
+        return answer
+
+    def values(self, count: int, topic: str = "t", partition: int = 0) -> list[str]:
+        answer = self("consume", topic=topic, partition=partition, count=count, timeout=SOON_S)
+        assert answer["watermarks"] == [0, count]
+        return [record[2] for record in answer["records"]]
+
+    def stored(self) -> int:
+        """How many records the first partition of `t` holds."""
+        answer = self("consume", topic="t", partition=0, count=0, timeout=SOON_S)
+        return int(answer["watermarks"][1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()  # unfinished orders must not hold up the test
+        self._process.communicate()
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("t")
+        yield broker
+
+
+@pytest.fixture
+def client(broker: EmbeddedBroker) -> Iterator[Client]:
+    with Client(broker) as client:
+        yield client
+
+
+def ok(*values: str) -> list[list[str | None]]:
+    return [[value, None] for value in values]
+
+
+def test_a_record_of_one_process_is_read_whole_by_another(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    record = {"key": "k", "timestamp": 1_600_000_000_123, "headers": [["h", "1"], ["h", "2"]]}
+    client("produce", topic="t", values=["v"], **record)
+    assert client("flush", timeout=SOON_S)["reports"] == ok("v")
+    with Client(broker) as other:
+        answer = other("consume", topic="t", partition=0, count=1, timeout=SOON_S)
+    assert answer["records"] == [[0, "k", "v", 1_600_000_000_123, [["h", "1"], ["h", "2"]]]]
+    assert answer["watermarks"] == [0, 1]
+
+
+def test_while_down_delivery_waits_and_once_up_everything_is_there_in_order(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    client.send("a")
+    broker.set_down()
+    broker.set_down()  # no effect
+    client("produce", topic="t", values=["b", "c"])
+    assert client("flush", timeout=1.0)["reports"] == []
+    broker.set_up()
+    assert client("flush", timeout=SOON_S)["reports"] == ok("b", "c")
+    assert client.values(3) == ["a", "b", "c"]
+
+
+def test_one_broker_down_leaves_the_partitions_of_the_others() -> None:
+    with EmbeddedBroker(brokers=2) as broker, Client(broker) as client:
+        broker.create_topic("t", partitions=4)
+        for partition in range(4):
+            client.send("before", partition=partition)
+        broker.set_down(1)  # leads the even partitions, as 2 does the odd ones
+        for partition in range(4):
+            client("produce", topic="t", values=[str(partition)], partition=partition)
+        assert sorted(client("flush", timeout=3.0)["reports"]) == ok("1", "3")
+        broker.set_up(1)
+        assert sorted(client("flush", timeout=SOON_S)["reports"]) == ok("0", "2")
+
+
+def test_down_during_a_round_trip_leaves_a_record_stored_but_not_acknowledged(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    client.send("a")
+    for patience_s in (0.5, 2.0, 8.0):  # until the request is there when the broker goes down
+        before = client.stored()
+        broker.set_rtt_ms(60_000)
+        client("produce", topic="t", values=["b"])
+        assert client("flush", timeout=patience_s)["reports"] == []
+        broker.set_down()
+        broker.set_rtt_ms(0)
+        broker.set_up()
+        assert client("flush", timeout=SOON_S)["reports"] == ok("b")
+        if client.stored() == before + 2:
+            break
+    assert client.values(before + 2) == ["a"] + ["b"] * (before + 1)
+
+
+def test_pushed_errors_hit_the_requests_in_their_order_and_no_other(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    client("partitions", topic="t")  # no request but Produce is to come
+    broker.push_request_errors(METADATA + 1000, [KafkaError.INVALID_RECORD])  # none such comes
+    broker.push_request_errors(PRODUCE, [0, KafkaError.MSG_SIZE_TOO_LARGE])
+    broker.push_request_errors(PRODUCE, [0, KafkaError.INVALID_RECORD])
+    assert client.send(*"abcdef")["reports"] == [
+        ["a", None],
+        ["b", "MSG_SIZE_TOO_LARGE"],
+        ["c", None],
+        ["d", "INVALID_RECORD"],
+        ["e", None],
+        ["f", None],
+    ]
+    assert client.values(4) == ["a", "c", "e", "f"]
+
+
+def test_a_retriable_error_is_tried_again_by_the_client(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    client.send("a")
+    broker.push_request_errors(PRODUCE, [KafkaError.NOT_ENOUGH_REPLICAS] * 2)
+    assert client.send("b")["reports"] == ok("b")
+    assert client.values(2) == ["a", "b"]
+
+
+def test_an_error_of_transport_cuts_the_connection_before_anything_is_stored(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    client.send("a")
+    broker.push_request_errors(PRODUCE, [KafkaError._TRANSPORT])
+    assert client.send("b")["reports"] == ok("b")
+    assert client.values(2) == ["a", "b"]
+
+
+def test_cleared_errors_hit_nobody(broker: EmbeddedBroker, client: Client) -> None:
+    broker.push_request_errors(PRODUCE, [KafkaError.MSG_SIZE_TOO_LARGE] * 100)
+    assert client.send("a")["reports"] == [["a", "MSG_SIZE_TOO_LARGE"]]
+    broker.clear_request_errors(PRODUCE)
+    broker.clear_request_errors(METADATA)  # nothing to clear
+    assert client.send("b")["reports"] == ok("b")
+
+
+def test_errors_are_pushed_also_where_only_the_variadic_function_is_exported(
+    client: Client, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_PUSH_ARRAY", "rd_kafka_mock_no_such_function")
+    broker.push_request_errors(PRODUCE, [0, 0, KafkaError.MSG_SIZE_TOO_LARGE, 0, 87, 0, 10])
+    reports = client.send(*"abcdefgh")["reports"]
+    assert [name for _, name in reports] == [
+        *(None, None, "MSG_SIZE_TOO_LARGE", None, "INVALID_RECORD", None, "MSG_SIZE_TOO_LARGE"),
+        None,
+    ]
+
+
+def test_a_round_trip_time_slows_every_answer_until_it_is_taken_back(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    client.send("a")
+    broker.set_rtt_ms(400)
+    assert client.send("b", "c")["seconds"] >= 0.8  # one request at a time
+    broker.set_rtt_ms(0)
+    assert client.send("d", "e")["seconds"] < 0.8
+
+
+def test_a_topic_has_the_partitions_that_were_asked_for(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    broker.create_topic("seven", partitions=7)
+    assert client("partitions", topic="seven") == 7
+    client.send("last", topic="seven", partition=6)
+    assert client.values(1, topic="seven", partition=6) == ["last"]
+    with pytest.raises(EmbeddedBrokerRefused, match="TOPIC_ALREADY_EXISTS"):
+        broker.create_topic("seven")
+
+
+def test_a_partition_forgets_its_oldest_records_beyond_5_mib(client: Client) -> None:
+    big = "x" * 500_000
+    client.send(*(f"{i:03}{big}" for i in range(20)))
+    answer = client("consume", topic="t", partition=0, count=10, timeout=SOON_S)
+    assert answer["watermarks"] == [10, 20]
+    assert [record[0] for record in answer["records"]] == list(range(10, 20))
+
+
+def test_closing_cuts_clients_off_and_may_be_repeated() -> None:
+    with EmbeddedBroker(2) as broker, Client(broker) as client:
+        broker.create_topic("t")
+        client.send("a")
+        addresses = broker.bootstrap_servers
+        assert len(addresses.split(",")) == 2
+        broker.close()
+        broker.close()
+        client("produce", topic="t", values=["b"])
+        assert client("flush", timeout=0.5)["reports"] == []
+    assert broker.bootstrap_servers == addresses
+    for address in addresses.split(","):
+        host, port = address.split(":")
+        assert host == "127.0.0.1"
+        with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
+            probe.connect((host, int(port)))
+
+
+CALLS: dict[str, Callable[[EmbeddedBroker], None]] = {
+    "set_down": lambda broker: broker.set_down(),
+    "set_up": lambda broker: broker.set_up(),
+    "set_rtt_ms": lambda broker: broker.set_rtt_ms(1),
+    "create_topic": lambda broker: broker.create_topic("u"),
+    "push_request_errors": lambda broker: broker.push_request_errors(PRODUCE, [1]),
+    "clear_request_errors": lambda broker: broker.clear_request_errors(PRODUCE),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_closed_broker_refuses(name: str) -> None:
+    broker = EmbeddedBroker()
+    broker.close()
+    with pytest.raises(EmbeddedBrokerRefused, match="closed") as caught:
+        CALLS[name](broker)
+    assert caught.value.code == "embedded_broker_refused"
+
+
+def test_what_does_not_exist_or_is_out_of_range_is_refused(broker: EmbeddedBroker) -> None:
+    with pytest.raises(EmbeddedBrokerRefused, match="BROKER_NOT_AVAILABLE"):
+        broker.set_down(2)
+    with pytest.raises(EmbeddedBrokerRefused, match="BROKER_NOT_AVAILABLE"):
+        broker.set_up(2)
+    for call in (
+        lambda: broker.set_down(-1),  # 'all' to librdkafka
+        lambda: EmbeddedBroker(brokers=0),
+        lambda: broker.set_rtt_ms(-1),
+        lambda: broker.create_topic("none", partitions=0),
+        lambda: broker.push_request_errors(1 << 16, [1]),  # 0 once cut to 16 bits
+        lambda: broker.push_request_errors(PRODUCE, [1 << 32]),
+        lambda: broker.clear_request_errors(-1),
+    ):
+        with pytest.raises(EmbeddedBrokerRefused, match="not in"):
+            call()
+
+
+def test_two_brokers_in_one_process_know_nothing_of_each_other(client: Client) -> None:
+    client.send("a", "b")
+    with EmbeddedBroker() as other, Client(other) as other_client:
+        other.create_topic("t")
+        other_client.send("c")
+        assert other_client.values(1) == ["c"]
+    assert client.values(2) == ["a", "b"]
+
+
+def test_any_thread_may_call_and_close_waits_for_calls_under_way() -> None:
+    broker = EmbeddedBroker(3)
+    surprises: list[Exception] = []
+    begun = threading.Barrier(9)
+
+    def call(number: int) -> None:
+        begun.wait()
+        try:
+            for i in range(10_000):
+                broker.create_topic(f"{number}-{i}")
+                broker.set_rtt_ms(i % 3)
+                broker.set_down(number % 3 + 1)
+                broker.set_up()
+                broker.push_request_errors(number, [i])
+                broker.clear_request_errors(number)
+        except EmbeddedBrokerRefused:
+            pass  # closed
+        except Exception as error:  # whatever it is, the main thread shows it
+            surprises.append(error)
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    time.sleep(0.3)
+    broker.close()
+    for thread in threads:
+        thread.join(SOON_S)
+        assert not thread.is_alive()
+    assert surprises == []
+
+
+def test_a_forked_child_can_neither_use_nor_close_its_parents_broker(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)  # whatever waits in the child for its parent's threads waits for ever
+        status = 1
+        with contextlib.suppress(BaseException):
+            try:
+                broker.set_down()
+            except EmbeddedBrokerRefused:
+                broker.close()
+                status = 0
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert client.send("a")["reports"] == ok("a")
+
+
+def test_a_library_without_the_mock_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedded._library.cache_clear()
+    monkeypatch.setattr(embedded, "_extension_path", lambda: _ctypes.__file__)
+    with pytest.raises(EmbeddedBrokerUnavailable, match=r"does not export rd_kafka") as caught:
+        EmbeddedBroker()
+    assert caught.value.code == "embedded_broker_unavailable"
+
+
+def test_no_confluent_kafka_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedded._library.cache_clear()
+    monkeypatch.setitem(sys.modules, "confluent_kafka.cimpl", None)
+    monkeypatch.delattr("confluent_kafka.cimpl")
+    with pytest.raises(EmbeddedBrokerUnavailable, match="cannot be imported"):
+        EmbeddedBroker()
+
+
+def test_the_functions_are_those_of_the_librdkafka_that_confluent_kafka_runs_on() -> None:
+    assert embedded._library().rd_kafka_version() == confluent_kafka.libversion()[1]
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    assert len({line.split()[-1] for line in maps if "librdkafka" in line}) == 1

@@ -1,0 +1,58 @@
+"""Each error code that the client can report has one row: whose fault it is, what the operator reads
+and does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError
+
+from bridge.kafka.error_table import FAULTS, ROWS, Fault, Kind, fault_of, kind_of
+
+README = Path(__file__).parents[3] / "README.md"
+CODES = {name for name, value in vars(KafkaError).items() if isinstance(value, int)}
+
+
+def test_each_code_of_the_client_has_a_row():
+    assert len(CODES) > 180, "the codes are not where they are looked for"
+    assert CODES - ROWS.keys() == set()
+
+
+def test_a_code_is_called_in_the_table_as_the_client_calls_it():
+    named = {name: KafkaError(getattr(KafkaError, name)).name() for name in CODES}
+    assert {name: told for name, told in named.items() if name != told} == {}
+    assert ROWS.keys() - CODES == {"NO_READ", "NO_TOPIC"}, "the bridge's own"
+
+
+def test_each_row_says_what_the_operator_reads_and_does():
+    assert all(row.reads and row.does for row in ROWS.values())
+    assert FAULTS.keys() == set(Kind)
+
+
+def test_only_what_the_record_itself_is_to_blame_for_is_poison():
+    assert {code for code in ROWS if kind_of(code) is Kind.POISON} == {
+        "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP",
+        "TOPIC_EXCEPTION",
+    }  # fmt: skip  # a list
+
+
+@pytest.mark.parametrize("code", ["", "Err-999?", "A_CODE_OF_A_LATER_KAFKA"])
+def test_a_code_without_a_row_is_waited_out_as_the_clusters(code):
+    assert fault_of(code) is Fault.CLUSTER
+
+
+def test_the_readme_lists_each_row_that_asks_something_of_the_record_or_the_configuration():
+    told = {}
+    for fault, codes, reads, does in re.findall(
+        r"^\| (record|configuration) \| (.+?) \| (.+?) \| (.+?) \|$",
+        README.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    ):
+        told |= dict.fromkeys(re.findall(r"`(\w+)`", codes), (fault, reads, does))
+    assert told == {
+        code: (row.fault.value, row.reads, row.does)
+        for code, row in ROWS.items()
+        if row.fault in {Fault.RECORD, Fault.CONFIGURATION}
+    }

@@ -1,0 +1,493 @@
+"""A cursor belongs to one Kafka cluster: another one behind it is refused before anything is sent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from aolog import Writer
+from aolog.log.retention import Retention, prune
+from aolog.storage.files import Storage
+from bridge.cli import main
+from bridge.deliver.checkpoints import notes_path
+from bridge.deliver.replay import replay_range
+from bridge.deliver.seek import seek
+from bridge.errors import OtherCluster
+from bridge.kafka import producer as kafka
+from bridge.kafka.embedded import EmbeddedBroker, EmbeddedBrokerRefused
+from bridge.kafka.identity import Identity
+from tests.bridge.conftest import (
+    NOWHERE,
+    PARTITIONS,
+    TOPIC,
+    Process,
+    Run,
+    append,
+    assert_arrived,
+    consume,
+    cursor_of,
+    fill,
+    notes_of,
+    records_of,
+    wait_until,
+)
+
+Forward = Callable[..., Run]
+AUDIT = "audit"
+LANE = {"topic": TOPIC, "partition": 0, "offset": 0, "address": -1, "distrusted": False}
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def note(log: Path, **changes: object) -> None:
+    """Changes the notes on the bridge's cursor; None takes a field out."""
+    notes = {
+        name: value for name, value in {**notes_of(log), **changes}.items() if value is not None
+    }
+    Path(notes_path(str(log), "bridge")).write_text(json.dumps(notes))
+
+
+def test_what_a_cursor_has_passed_is_not_taken_for_another_cluster_s(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 100)
+    forward(drain=True).end()
+    stood, notes = cursor_of(log), Path(notes_path(str(log), "bridge")).read_bytes()
+    with Writer(log) as writer:
+        append(writer, range(100, 150))
+    with pytest.raises(OtherCluster, match="is of mockCluster") as refused:
+        forward(bootstrap_servers=other.bootstrap_servers, drain=True).end()
+    assert refused.value.hint is not None
+    assert "--forget-cluster" in refused.value.hint
+    assert consume(other.bootstrap_servers) == []
+    assert cursor_of(log) == stood
+    assert Path(notes_path(str(log), "bridge")).read_bytes() == notes
+    assert forward(drain=True).end().acknowledged == 50
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+def test_one_that_was_noted_by_an_older_release_takes_the_cluster_that_it_meets(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 100)
+    forward(drain=True).end()
+    assert notes_of(log)["cluster"].startswith("mockCluster")
+    note(log, cluster=None, clean=False)
+    running = forward()
+    running.until(lambda s: s.state == "sending")
+    assert "cluster" in notes_of(log)  # at once: it may be killed
+    running.stop()
+    with pytest.raises(OtherCluster):
+        forward(bootstrap_servers=other.bootstrap_servers).end()
+
+
+def test_a_cursor_that_may_go_to_another_cluster_takes_what_lanes_held_along(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
+) -> None:  # fmt: skip  # one line
+    fill(log, 100)
+    forward(drain=True).end()
+    committed.clear()
+    seek(str(log), 0, cursor="bridge", only_missing=True)  # lanes are ahead of it now
+    said = run("seek", log, "--forget-cluster", "--dry-run")
+    assert "would go on in whichever cluster" in said
+    with pytest.raises(OtherCluster):
+        forward(bootstrap_servers=other.bootstrap_servers).end()
+    assert "goes on in whichever cluster it meets next" in run("seek", log, "--forget-cluster")
+    forward(bootstrap_servers=other.bootstrap_servers, drain=True).end()
+    assert_arrived(records_of(log), consume(other.bootstrap_servers))
+    with pytest.raises(OtherCluster):
+        forward().end()
+
+
+def test_a_seek_back_alone_keeps_the_cluster(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
+) -> None:  # fmt: skip  # one line
+    fill(log, 100)
+    forward(drain=True).end()
+    committed.clear()
+    seek(str(log), records_of(log)[50].address, cursor="bridge")
+    with pytest.raises(OtherCluster):
+        forward(bootstrap_servers=other.bootstrap_servers).end()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [((), "--to PLACE"), (("--to", "0", "--only-missing", "--forget-cluster"), "not known")],
+)
+def test_a_seek_that_says_too_little_or_too_much_is_refused(
+    log: Path, arguments: tuple[str, ...], why: str
+) -> None:
+    result = CliRunner().invoke(main, ["seek", str(log), *arguments])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert why in result.stderr
+
+
+def test_cursors_say_of_which_cluster_they_are(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 10)
+    run("seek", log, "--to", "earliest")
+    assert json.loads(run("cursors", log, "--json"))["cluster"] is None
+    assert "of Kafka cluster" not in run("cursors", log)
+    forward(drain=True).end()
+    cluster = json.loads(run("cursors", log, "--json"))["cluster"]
+    assert cluster.startswith("mockCluster")
+    assert f"of Kafka cluster {cluster}" in run("cursors", log)
+
+
+def test_a_range_is_replayed_to_any_cluster(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 100)
+    forward(drain=True).end()
+    end = cursor_of(log)
+    for to in (broker, other):
+        servers = to.bootstrap_servers
+        replay_range(str(log), 0, end, topic=TOPIC, bootstrap_servers=servers).run()
+    assert_arrived(records_of(log), consume(other.bootstrap_servers))
+
+
+# --- a configuration -------------------------------------------------------------------------
+
+
+class Two:
+    """A log with records for two clusters of a configuration; `drain` to both."""
+
+    def __init__(self, directory: Path, **clusters: EmbeddedBroker) -> None:
+        self._directory = directory
+        self._brokers = clusters
+        self.clusters: dict[str, dict[str, str]] = {
+            name: {"bootstrap_servers": broker.bootstrap_servers}
+            for name, broker in clusters.items()
+        }
+        self._topics = dict(zip(clusters, (TOPIC, AUDIT), strict=True))
+        for broker in clusters.values():
+            with contextlib.suppress(EmbeddedBrokerRefused):  # it has the topic already
+                broker.create_topic(AUDIT, PARTITIONS)
+
+    def append(self, each: int) -> None:
+        with Writer(self._directory / "logs" / "a") as writer:
+            for topic in (TOPIC, AUDIT) * each:
+                writer.append(b"x", topic=topic)
+
+    def drain(self, default: str) -> tuple[int, str]:
+        routes = [{"record_topic": t, "cluster": name} for name, t in self._topics.items()]
+        root = str(self._directory / "logs")
+        config = {"root": root, "clusters": self.clusters, "cluster": default, "routes": routes}
+        file = self._directory / "bridge.json"
+        file.write_text(json.dumps(config))
+        process = Process(self._directory, "run", "--drain", "--config", str(file))
+        return process.popen.wait(60), process.stderr
+
+    def arrived(self) -> list[int]:
+        """Records of each cluster's own topic, in order of the clusters."""
+        return [
+            len(consume(self._brokers[name].bootstrap_servers, topic))
+            for name, topic in self._topics.items()
+        ]
+
+
+@pytest.mark.parametrize("kafkas", [1, 2])
+def test_another_default_cluster_does_not_exchange_cursors(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path, kafkas: int
+) -> None:
+    """The default's cursor is "bridge", any other's "bridge.NAME". Two clusters of a configuration
+    may be one Kafka, with different rights."""
+    two = Two(tmp_path, main=broker, archive=broker if kafkas == 1 else other)
+    two.append(50)
+    assert two.drain("main")[0] == 0
+    assert two.arrived() == [50, 50]
+    two.append(1)
+    for _ in range(2):  # what is refused changes nothing
+        status, said = two.drain("archive")
+        assert (status, said.count("other_cluster")) == (6, 2)
+    assert two.arrived() == [50, 50]
+    two.clusters["main"]["cursor"] = "bridge"  # as the hint says
+    two.clusters["archive"]["cursor"] = "bridge.archive"
+    assert two.drain("archive")[0] == 0
+    assert two.arrived() == [51, 51]
+
+
+def test_a_cursor_that_was_made_for_a_cluster_that_was_never_met_is_that_one_s(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
+) -> None:
+    two = Two(tmp_path, main=broker, archive=other)
+    two.append(50)
+    two.clusters["main"]["bootstrap_servers"] = NOWHERE
+    log = tmp_path / "logs" / "a"
+    config = {"root": str(tmp_path / "logs"), "clusters": two.clusters, "cluster": "main"}
+    (tmp_path / "first.json").write_text(json.dumps(config))
+    process = Process(tmp_path, "run", "--config", str(tmp_path / "first.json"))
+    wait_until(Path(notes_path(str(log), "bridge")).exists)
+    process.terminate()
+    notes = notes_of(log)
+    assert (notes["cluster"], notes["cluster_name"]) == ("", "main")
+    two.clusters["main"]["bootstrap_servers"] = broker.bootstrap_servers
+    status, said = two.drain("archive")
+    assert (status, said.count("other_cluster")) == (6, 2)
+
+
+def test_options_leave_the_name_that_a_configuration_gave(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
+) -> None:
+    two = Two(tmp_path, main=broker, archive=other)
+    two.append(10)
+    assert two.drain("main")[0] == 0
+    log = tmp_path / "logs" / "a"
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    assert Process(tmp_path, "run", "--drain", "--log", str(log), *servers).end() == 0
+    assert notes_of(log)["cluster_name"] == "main"
+
+
+def test_a_renamed_cluster_keeps_its_cursor_where_that_is_written_out(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """And another one may have its old name."""
+    two = Two(tmp_path, main=broker, archive=other)
+    two.append(10)
+    assert two.drain("main")[0] == 0
+    two.append(1)
+    again = Two(tmp_path, old=broker, main=other)
+    assert again.drain("old")[0] == 6
+    again.clusters["old"]["cursor"], again.clusters["main"]["cursor"] = "bridge", "bridge.archive"
+    assert again.drain("old")[0] == 0
+    assert again.arrived() == [11, 11]
+
+
+# --- what else there is to it ----------------------------------------------------------------
+
+
+def test_servers_that_lead_elsewhere_while_it_runs_are_noticed_before_anything_counts(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """What the client says of it only in its log."""
+    fill(log, 100)
+    running = forward()
+    running.until(lambda s: s.acknowledged == 100)
+    cluster = running.forwarder._delivery._cluster  # type: ignore[attr-defined]  # of the protocol
+    logger = kafka._Listening(partial(cluster._on_other, cluster._generation))
+    for level, facility, name in (
+        (logging.WARNING, "METADATA", "rdkafka#producer-1"),
+        (logging.WARNING, "METADATA", "CLUSTERID#producer-1"),
+        (logging.DEBUG, "CLUSTERID", "rdkafka#producer-1"),  # the first that it met, with debug
+    ):
+        logger.log(level, "%s [%s] %s", facility, name, "CLUSTERID")
+        assert not cluster._events
+    logger.log(logging.WARNING, "%s [%s] %s", "CLUSTERID", "rdkafka#producer-1", "another")
+    status = running.until(lambda s: s.error and "another cluster" in s.error)
+    assert status.state != "stopped"
+    running.until(lambda s: s.state == "sending")  # it was the same after all
+    with Writer(log) as writer:
+        append(writer, range(100, 110))
+    running.until(lambda s: s.acknowledged == 110)
+    running.stop()
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+class Switch:
+    """An address that leads to one broker, or another, for whoever connects."""
+
+    def __init__(self) -> None:
+        self.to = ""
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                here, _ = self._socket.accept()
+                try:
+                    host, port = self.to.split(":")
+                    there = socket.create_connection((host, int(port)))
+                except OSError:
+                    here.close()
+                    continue
+                self._open += [here, there]
+                for pair in ((here, there), (there, here)):
+                    Thread(target=self._pump, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _pump(begin: socket.socket, end: socket.socket) -> None:
+        with contextlib.suppress(OSError), begin, end:
+            while data := begin.recv(1 << 16):
+                end.sendall(data)
+
+    def turn(self, to: str) -> None:
+        self.to = to
+        while self._open:
+            with contextlib.suppress(OSError):
+                self._open.pop().shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self.turn("")
+
+
+def test_a_name_that_leads_to_another_cluster_while_it_runs_costs_nothing(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """The other's topic has more records, so that offsets say nothing."""
+    with contextlib.closing(Switch()) as switch:
+        switch.turn(broker.bootstrap_servers)
+        fill(log, 100)
+        running = forward(bootstrap_servers=switch.address)
+        running.until(lambda s: s.acknowledged == 100)
+        producer = Producer({"bootstrap.servers": other.bootstrap_servers, "log_level": 0})
+        for number in range(1_000):
+            producer.produce(TOPIC, b"others", partition=number % PARTITIONS)
+        assert producer.flush(60) == 0
+        broker.set_down()
+        switch.turn(other.bootstrap_servers)
+        with Writer(log) as writer:
+            append(writer, range(100, 150))
+        with pytest.raises(OtherCluster):
+            running.end()
+        broker.set_up()
+        switch.turn(broker.bootstrap_servers)
+        assert forward(bootstrap_servers=switch.address, drain=True).end().acknowledged == 50
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+def test_dead_letters_are_replayed_to_any_cluster(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 5, size=3000)
+    small = {"message.max.bytes": "2000"}
+    forward(drain=True, poison="dead-letter", settings=small).end()
+    for to, records in ((broker, 5), (other, 3)):
+        said = run("replay", log, "--dead-letter", "--bootstrap-servers", to.bootstrap_servers)
+        assert said == f"{records} dead letters were sent again: {records} to {TOPIC}\n"
+        with Writer(log) as writer:
+            append(writer, range(5, 8), size=3000)
+        forward(drain=True, poison="dead-letter", settings=small).end()
+    assert len(consume(other.bootstrap_servers)) == 3
+
+
+def test_what_one_cluster_refused_another_may_take(
+    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
+) -> None:  # fmt: skip  # one line
+    fill(log, 5)
+    with Writer(log) as writer:
+        append(writer, [5], size=3000)
+        append(writer, range(6, 9))
+    refusing = {"poison": "dead-letter", "settings": {"message.max.bytes": "2000"}}
+    assert forward(drain=True, **refusing).end().dead_lettered == 1
+    committed.clear()
+    run("seek", log, "--to", "earliest")
+    assert forward(drain=True, **refusing).end().dead_lettered == 0  # it is kept already
+    committed.clear()
+    run("seek", log, "--to", "earliest", "--forget-cluster")
+    forward(drain=True, poison="dead-letter", bootstrap_servers=other.bootstrap_servers).end()
+    assert_arrived(records_of(log), consume(other.bootstrap_servers))
+
+
+def test_the_client_s_debug_lines_are_no_news(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 10)
+    settings = {"debug": "broker,generic,metadata"}
+    assert forward(drain=True, settings=settings).end().acknowledged == 10
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [{"delivery": "exactly_once"}, {"clean": False}, {"lanes": [LANE]}],
+    ids=["transactions", "cut off", "lanes"],
+)
+def test_a_cursor_at_the_begin_of_which_something_may_have_been_sent_keeps_its_cluster(
+    broker: EmbeddedBroker, log: Path, forward: Forward, noted: dict[str, object]
+) -> None:
+    fill(log, 10)
+    seek(str(log), 0, cursor="bridge")
+    # In good order, so that the way of delivering may change.
+    note(log, **{"cluster": "another", "clean": True, **noted})
+    with pytest.raises(OtherCluster):
+        forward(drain=True).end()
+
+
+def test_what_retention_has_removed_was_passed(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """The cursor stands at the first record that is left, and no lane is noted."""
+    fill(log, 100)
+    forward(drain=True).end()
+    fill(log, 10)
+    assert prune(str(log), Storage(), Retention(max_slabs=1)).slabs == 1
+    assert len(records_of(log)) == 10
+    note(log, cluster="another", lanes=[])
+    with pytest.raises(OtherCluster):
+        forward(drain=True).end()
+
+
+def test_a_cursor_that_has_passed_nothing_may_meet_any_cluster(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """Wrong servers at the first start, and a topic that is not there."""
+    fill(log, 10)
+    running = forward(bootstrap_servers=NOWHERE)
+    running.until(lambda s: s.lag_records == 10)
+    running.stop()
+    assert notes_of(log)["lanes"] == []
+    note(log, cluster="wrong")
+    assert forward(drain=True).end().acknowledged == 10
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"clean": None}, {"lost": None}, {"lanes": 1},
+        {"lanes": [{"topic": "t", "partition": 0, "offset": float("inf"), "address": 1}]},
+    ],
+    ids=str,
+)  # fmt: skip  # a table
+def test_damaged_notes_are_as_good_as_none(
+    broker: EmbeddedBroker, log: Path, forward: Forward, damage: dict[str, object]
+) -> None:
+    fill(log, 10)
+    forward(drain=True).end()
+    note(log, **damage)
+    with Writer(log) as writer:
+        append(writer, range(10, 20))
+    assert forward(drain=True).end().acknowledged == 10
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+def test_a_cluster_without_an_id_is_known_by_its_name_if_it_has_one() -> None:
+    identity = Identity("a log/cursors/c.lanes", "one", "main", called="kafka")
+    identity.meet("one", "k:9092")  # renamed
+    assert (identity.known, identity.name) == ("one", "kafka")
+    identity.called = ""
+    identity.meet(None, "k:9092")
+    identity.meet("", "k:9092")
+    identity.called = "other"
+    for found, its in (("two", "one"), ("", "'kafka'"), (None, "'kafka'")):
+        with pytest.raises(OtherCluster, match=f"'c' is of {its}") as caught:
+            identity.meet(found, "k:9092")
+        assert "seek 'a log' --cursor c --forget-cluster" in str(caught.value.hint)
+    assert (identity.known, identity.name) == ("one", "kafka")
+    never_met = Identity("cursors/c.lanes")
+    never_met.call("main")
+    never_met.call("archive")
+    with pytest.raises(OtherCluster, match="'archive', and the cursor 'c' is of 'main'"):
+        never_met.meet("two", "k:9092")
+    never_met.forget()
+    never_met.call("archive")
+    never_met.meet("two", "k:9092")
+    assert (never_met.known, never_met.name) == ("two", "archive")

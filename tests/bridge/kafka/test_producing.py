@@ -1,0 +1,256 @@
+"""Rows reach the client as its own call would take them, compiled or not, also those that it
+refuses."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from array import array
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from aolog.format.columns import BinaryColumn
+from aolog.format.native.speed import Rows
+from bridge.deliver.at_least_once.partition_state import LaneKey
+from bridge.deliver.messages import Messages
+from bridge.kafka import queueing
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.origin import HEADER_NAME, encode_stamp
+from bridge.kafka.queueing import RowProducer
+from tests.bridge.conftest import SOON_S, TOPIC, consume
+
+MS = 1_700_000_000_123
+VALUES = [b"a", None, b"", b"\0" * 10, b"x" * 5_000, "ä".encode(), bytes(range(256)), b"last"]
+KEYS = [b"k", b"", None, b"\0", b"x" * 300, None, b"key", b"k"]
+LANES: list[LaneKey] = [(TOPIC, i % 3) for i in range(8)]
+STAMPS = [encode_stamp(bytes(16), 0, i, None) for i in range(8)]
+
+
+@pytest.fixture(params=["compiled", "called"], autouse=True)
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How rows are taken."""
+    if request.param == "called":
+        monkeypatch.setattr(queueing, "_compiled", lambda: (None, ""))
+    elif queueing._compiled()[0] is None:
+        pytest.skip("no compiler: rows are taken by calls")
+    return str(request.param)
+
+
+def connected(broker: EmbeddedBroker, **more: Any) -> RowProducer:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 3, **more}
+    return RowProducer(settings, logger=logging.getLogger("test"))
+
+
+def column_of(values: list[bytes | None]) -> BinaryColumn:
+    offsets, bits = array("I", [0]), 0
+    for i, value in enumerate(values):
+        offsets.append(offsets[-1] + len(value or b""))
+        bits |= (value is not None) << i
+    there = bits.to_bytes((len(values) + 7) // 8, "little")
+    data = b"".join(value or b"" for value in values)
+    return BinaryColumn(memoryview(there), memoryview(offsets.tobytes()), memoryview(data))
+
+
+def rows_of(
+    values: Any = VALUES,
+    keys: list[Any] = KEYS,
+    lanes: list[LaneKey] = LANES,
+    headers: Any = None,
+    callbacks: Any = None,
+) -> Rows:
+    numbers, times = array("q", range(8)), array("q", range(MS, MS + 8))
+    found = Messages(numbers, [None] * 8, keys, values, numbers, times, b"".join(STAMPS), headers)
+    return found.part(lanes, 0, 8, callbacks)
+
+
+def arrived(broker: EmbeddedBroker) -> dict[int, tuple[Any, ...]]:
+    """By address, each partition's in their order: what is there of each."""
+    found = consume(broker.bootstrap_servers)
+    assert all(m.partition == m.address % 3 and m.timestamp_ms == MS + m.address for m in found)
+    for partition in range(3):
+        addresses = [m.address for m in found if m.partition == partition]
+        assert addresses == sorted(set(addresses))
+    return {m.address: (m.key, m.value, m.headers) for m in found}
+
+
+def plain(numbers: range) -> dict[int, tuple[Any, ...]]:
+    return {i: (KEYS[i], VALUES[i], ()) for i in numbers}
+
+
+def test_rows_are_taken_by_what_could_be_compiled(broker: EmbeddedBroker, how: str) -> None:
+    producer, rows = connected(broker), rows_of()
+    calls = 0
+
+    def count(*row: Any) -> None:
+        nonlocal calls
+        calls += 1
+
+    producer.produce = count  # type: ignore[method-assign]  # counted and not sent
+    producer.put(rows)
+    assert calls == (0 if how == "compiled" else 8)
+    assert len(producer) == 8 - calls
+    assert rows.at == 8
+
+
+@pytest.mark.parametrize("kind", ["objects", "a column", "columns"])
+def test_rows_arrive_as_they_are(broker: EmbeddedBroker, kind: str) -> None:
+    values: dict[str, Any] = {
+        "objects": VALUES,
+        "a column": [column_of(VALUES)],
+        "columns": [column_of(VALUES[:3]), column_of([]), column_of(VALUES[3:])],
+    }
+    producer = connected(broker)
+    producer.put(rows_of(values[kind]))
+    assert producer.flush(SOON_S) == 0
+    assert arrived(broker) == plain(range(8))
+
+
+def test_headers_of_their_own_go_along(broker: EmbeddedBroker) -> None:
+    own: list[list[tuple[str, bytes | None]]] = [
+        [("a", None), ("a", b""), ("ä", b"\0")] if i % 2 else [] for i in range(8)
+    ]
+    producer = connected(broker)
+    headers = [[*some, (HEADER_NAME, STAMPS[i])] for i, some in enumerate(own)]
+    producer.put(rows_of(headers=headers))
+    assert producer.flush(SOON_S) == 0
+    assert {i: tuple(own[i]) for i in range(8)} == {
+        i: h for i, (_, _, h) in arrived(broker).items()
+    }
+
+
+def test_callbacks_are_called_and_rows_keep_their_order(broker: EmbeddedBroker) -> None:
+    told: list[tuple[Any, Any]] = []
+    callbacks = [
+        (lambda e, m: told.append((e, m.key()))) if i in {0, 4, 7} else None for i in range(8)
+    ]
+    producer = connected(broker)
+    producer.put(rows_of(callbacks=callbacks))
+    assert producer.flush(SOON_S) == 0
+    assert sorted(told, key=str) == sorted([(None, KEYS[i]) for i in (0, 4, 7)], key=str)
+    assert arrived(broker) == plain(range(8))
+
+
+def test_a_row_that_is_refused_is_the_one_before(broker: EmbeddedBroker) -> None:
+    producer, rows = connected(broker, **{"message.max.bytes": 2_000}), rows_of()
+    with pytest.raises(KafkaException) as refused:
+        producer.put(rows)
+    assert refused.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+    assert rows.at == 5
+    producer.put(rows)
+    assert producer.flush(SOON_S) == 0
+    assert arrived(broker) == {i: one for i, one in plain(range(8)).items() if i != 4}
+
+
+def test_a_full_queue_is_told_and_rows_go_on_behind_it(broker: EmbeddedBroker) -> None:
+    producer, rows = connected(broker, **{"queue.buffering.max.messages": 3}), rows_of()
+    with pytest.raises(BufferError):
+        producer.put(rows)
+    assert (rows.at, len(producer)) == (4, 3)
+    assert producer.flush(SOON_S) == 0
+    producer.put(Rows(tuple, "o", ([],), 0, 0))  # none
+    for _ in range(2):  # whoever was refused is put once more
+        rows = rows_of_from(rows.at - 1)
+        try:
+            producer.put(rows)
+        except BufferError:
+            assert producer.flush(SOON_S) == 0
+    assert producer.flush(SOON_S) == 0
+    assert arrived(broker) == plain(range(8))
+
+
+def rows_of_from(first: int) -> Rows:
+    rows = rows_of()
+    for _ in range(first):
+        next(rows)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("lane", "key", "error"),
+    [
+        (("a\0b", 0), b"k", ValueError),
+        (("\ud800", 0), b"k", UnicodeEncodeError),
+        ((b"t", 0), b"k", TypeError),
+        ((TOPIC, 1 << 70), b"k", OverflowError),
+        ((TOPIC, 1 << 32), b"k", OverflowError),
+        ((TOPIC, "0"), b"k", TypeError),
+        ((TOPIC, 0), 7, TypeError),
+        ((TOPIC, 9_999), b"k", None),  # told by its callback
+    ],
+)
+def test_what_is_wrong_is_said_as_the_client_says_it(
+    broker: EmbeddedBroker, lane: Any, key: Any, error: type[Exception] | None
+) -> None:
+    lanes, keys = [*LANES[:2], lane, *LANES[3:]], [*KEYS[:2], key, *KEYS[3:]]
+    producer, rows = connected(broker), rows_of(keys=keys, lanes=lanes)
+    if error is None:
+        producer.put(rows)
+        assert rows.at == 8
+    else:
+        with pytest.raises(error):
+            producer.put(rows)
+        assert rows.at == 3
+
+
+def test_nothing_is_put_behind_a_close(broker: EmbeddedBroker) -> None:
+    producer = connected(broker)
+    producer.close()
+    with connected(broker) as entered:
+        entered.put(rows_of())
+    for closed in (producer, entered):
+        with pytest.raises(RuntimeError):
+            closed.put(rows_of())
+
+
+def test_many_topics_in_turns_and_names_of_none_between_them(broker: EmbeddedBroker) -> None:
+    names = [f"topic-{number}" for number in range(40)]
+    producer = connected(broker, **{"allow.auto.create.topics": True})
+    for name in [*names, *names[::-1], *names]:
+        producer.put(rows_of(lanes=[(name, 0)] * 8))
+        with pytest.raises(KafkaException):
+            producer.put(rows_of(lanes=[("x" * 600, 0)] * 8))
+    assert producer.flush(SOON_S) == 0
+    for name in names:
+        assert len(consume(broker.bootstrap_servers, name, 1)) == 3 * 8
+
+
+def test_producers_of_many_threads_take_their_own_rows(broker: EmbeddedBroker) -> None:
+    producers: list[RowProducer] = []
+
+    def make() -> None:
+        producer = connected(broker)
+        for _ in range(50):
+            producer.put(rows_of())
+        producers.append(producer)
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [producer.flush(SOON_S) for producer in producers] == [0] * 4
+    assert len(consume(broker.bootstrap_servers)) == 4 * 50 * 8
+
+
+def test_other_plugins_are_asked_for_too(broker: EmbeddedBroker) -> None:
+    with pytest.raises(KafkaException, match="no-such-plugin"):
+        connected(broker, **{"plugin.library.paths": "no-such-plugin"})
+    compiled, path = queueing._compiled()
+    if compiled is not None:  # what the client takes alone
+        assert connected(broker, **{"plugin.library.paths": f"{path};"})._sink is not None
+
+
+def test_without_the_compiled_half_rows_are_taken_by_calls() -> None:
+    program = (
+        "import logging; from bridge.kafka.queueing import RowProducer; "
+        "print(RowProducer({'log_level': 0}, logger=logging.getLogger())._sink)"
+    )
+    environment = {"AOLOG_BACKEND": "python", "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "None\n"

@@ -1,0 +1,70 @@
+"""The stamp names a record for ever, and is told from what others put into headers."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from bridge.kafka.origin import HEADER_NAME, Stamp, decode_stamp, encode_stamp, encode_stamps
+
+UUID = bytes(range(16))
+OURS = (HEADER_NAME, encode_stamp(UUID, 3, 77, 1_600_000_000_123_456))
+STAMP = Stamp(UUID, 3, 77, 1_600_000_000_123_456)
+
+
+@given(
+    uuid=st.binary(min_size=16, max_size=16),
+    epoch=st.integers(0, 2**32 - 1),
+    address=st.integers(0, 2**63 - 1),
+    timestamp_us=st.none() | st.integers(-(2**63) + 1, 2**63 - 1),
+)
+def test_a_stamp_says_what_was_put_into_it(
+    uuid: bytes, epoch: int, address: int, timestamp_us: int | None
+) -> None:
+    value = encode_stamp(uuid, epoch, address, timestamp_us)
+    assert decode_stamp([(HEADER_NAME, value)]) == Stamp(uuid, epoch, address, timestamp_us)
+
+
+def test_the_bytes_of_a_stamp_are_those_of_its_table() -> None:
+    value = encode_stamp(UUID, 3, 77, -2)
+    assert value == (
+        UUID + b"\x03\0\0\0" + b"\x4d\0\0\0\0\0\0\0" + b"\xfe\xff\xff\xff\xff\xff\xff\xff"
+    )
+    assert len(value) == 36
+    assert encode_stamp(UUID, 3, 77, None)[28:] == b"\0\0\0\0\0\0\0\x80"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        None,
+        [],
+        {},
+        [("other", OURS[1])],
+        [(HEADER_NAME, None)],
+        [(HEADER_NAME, b"")],
+        [(HEADER_NAME, OURS[1][:-1])],
+        [(HEADER_NAME, OURS[1] + b"x")],
+        [("AOLOG", OURS[1])],
+    ],
+)
+def test_headers_of_others_are_no_stamp(headers: object) -> None:
+    assert decode_stamp(headers) is None
+
+
+def test_the_stamp_is_found_among_other_headers_and_the_last_one_counts() -> None:
+    forged = (HEADER_NAME, encode_stamp(bytes(16), 9, 9, 9))
+    assert decode_stamp([("a", b"1"), OURS, ("b", None)]) == STAMP
+    assert decode_stamp([forged, OURS]) == STAMP
+    assert decode_stamp([OURS, (HEADER_NAME, b"short")]) == STAMP
+
+
+def test_stamps_of_many_are_those_of_each() -> None:
+    addresses = np.arange(2**62, 2**62 + 500)
+    times = np.arange(-250, 250) * 10**12
+    assert encode_stamps(UUID, 2**32 - 1, addresses, times) == b"".join(
+        encode_stamp(UUID, 2**32 - 1, address, us)
+        for address, us in zip(addresses.tolist(), times.tolist(), strict=True)
+    )

@@ -1,0 +1,171 @@
+"""Missing topics, against Apache Kafka with its own defaults, where a metadata request may create a
+topic: looking creates nothing, and the bridge reports what it has created."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from aolog import Writer
+from bridge.buffer.buffer import Buffer
+from bridge.buffer.kafka_provider import KafkaProvider
+from tests.bridge.against_kafka import EXACTLY, Start, committed_in, messages_in
+from tests.bridge.conftest import Process, append, assert_arrived, records_of
+
+if TYPE_CHECKING:
+    from tests.kafka.server import KafkaServer
+
+pytestmark = pytest.mark.kafka
+
+DELIVERIES = {"at least once": (), "exactly once": EXACTLY}
+NEVER = ("--create-topics", "never")
+
+
+def topics_of(kafka: KafkaServer) -> dict[str, int]:
+    """Partitions by topic, without Kafka's own topics."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    found = admin.list_topics(timeout=30).topics
+    return {n: len(t.partitions) for n, t in found.items() if not n.startswith("__")}
+
+
+@pytest.fixture
+def unknown(kafka: KafkaServer) -> str:
+    """The name of a topic that is missing."""
+    kafka.restore()
+    return f"unknown-{uuid.uuid4().hex[:8]}"
+
+
+def created_lines(process: Process, topic: str) -> list[str]:
+    return re.findall(rf"topic {topic} was not there, and .*", process.stderr)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_missing_topic_is_created_with_the_clusters_defaults_and_said_once(
+    kafka: KafkaServer, log: Path, start: Start, unknown: str, delivery: str
+) -> None:
+    with Writer(log) as writer:
+        append(writer, range(100))
+    process = start(unknown, *DELIVERIES[delivery], "--drain")
+    assert process.end() == 0
+    (line,) = created_lines(process, unknown)
+    assert line == (
+        f"topic {unknown} was not there, and the cluster has created it, with 3 partitions and "
+        "replication factor 1; --create-topics=never waits for a topic instead"
+    )
+    process = start(unknown, *DELIVERIES[delivery], "--drain")
+    assert process.end() == 0
+    assert created_lines(process, unknown) == []
+    assert topics_of(kafka)[unknown] == 3
+    assert_arrived(records_of(log), committed_in(kafka, unknown, 3), topic=unknown)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_missing_topic_that_is_never_created_is_waited_for_and_named(
+    kafka: KafkaServer, log: Path, start: Start, unknown: str, delivery: str
+) -> None:
+    """With exactly once the topic of cursor records is missing too."""
+    cursors = f"{unknown}-cursors"
+    with Writer(log) as writer:
+        append(writer, range(100))
+    options = [*DELIVERIES[delivery], *NEVER]
+    first = unknown
+    if options[0] == EXACTLY[0]:
+        options += ["--cursor-topic", cursors]
+        first = cursors
+    before = topics_of(kafka)
+    process = start(unknown, *options)
+    process.until(
+        lambda s: f"no topic '{first}', and --create-topics=never creates none" in str(s["error"])
+    )
+    assert topics_of(kafka) == before
+    if first == cursors:
+        kafka.create_topic(cursors, 1, {"cleanup.policy": "compact"})
+        process.until(lambda s: s["reachable"] and s["state"] != "backing_off")
+        time.sleep(1.0)  # the topic is looked for now
+        assert topics_of(kafka).keys() == before.keys() | {cursors}
+    kafka.create_topic(unknown)
+    process.until(lambda s: s["acknowledged"] == 100)
+    assert process.terminate() == 0
+    assert created_lines(process, unknown) == []
+    assert_arrived(records_of(log), committed_in(kafka, unknown), topic=unknown)
+
+
+def test_the_topic_of_cursor_records_is_created_as_it_has_to_be_and_said(
+    kafka: KafkaServer, log: Path, start: Start, unknown: str
+) -> None:
+    cursors = f"{unknown}-cursors"
+    with Writer(log) as writer:
+        append(writer, range(10))
+    process = start(unknown, *EXACTLY, "--cursor-topic", cursors, "--drain")
+    assert process.end() == 0
+    assert (
+        f"topic {cursors} was not there and has been created, with 1 partition, replication "
+        "factor 1 and cleanup.policy=compact" in process.stderr
+    )
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, cursors)
+    config = admin.describe_configs([resource])[resource].result(30)
+    assert config["cleanup.policy"].value == "compact"
+    assert topics_of(kafka)[cursors] == 1
+
+
+def test_no_command_that_looks_creates_the_topic_that_it_looks_at(
+    kafka: KafkaServer, log: Path, bridge: Callable[..., Process], unknown: str
+) -> None:
+    with Writer(log) as writer:
+        append(writer, range(10))
+    before = topics_of(kafka)
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
+    assert bridge("seek", log, "--to", f"kafka:{unknown}/0@5", *servers).end() == 6
+    ranged = ("--from", f"kafka:{unknown}/0@0", "--to", "latest")
+    assert bridge("replay", log, *ranged, *servers).end() == 6
+    assert bridge("replay", log, "--from", "0", "--to", "latest", "--dry-run", "--topic", unknown,
+                  *servers).end() == 0  # fmt: skip  # a command line
+    assert topics_of(kafka) == before
+
+
+def test_a_replay_creates_the_topic_that_it_is_given_only_where_it_may(
+    kafka: KafkaServer, log: Path, bridge: Callable[..., Process], unknown: str
+) -> None:
+    with Writer(log) as writer:
+        append(writer, range(10))
+    replay = ("replay", log, "--from", "earliest", "--to", "latest", "--topic", unknown,
+              "--bootstrap-servers", kafka.bootstrap_servers)  # fmt: skip  # a command line
+    waiting = bridge(*replay, *NEVER, "--json")
+    waiting.until(lambda s: "--create-topics=never" in str(s["error"]))
+    assert unknown not in topics_of(kafka)
+    waiting.terminate()
+    process = bridge(*replay)
+    assert process.end() == 0
+    assert len(created_lines(process, unknown)) == 1
+    assert len(messages_in(kafka, unknown, 3)) == 10
+
+
+@pytest.mark.parametrize("creates", ["auto", "never"])
+def test_a_buffer_creates_a_missing_topic_only_where_it_may(
+    kafka: KafkaServer,
+    tmp_path: Path,
+    unknown: str,
+    creates: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    provider = KafkaProvider(kafka.bootstrap_servers, create_topics=creates)
+    with Buffer(provider, tmp_path / "waiting", mode="buffer") as buffer:
+        buffer.send(unknown, b"hello")
+        if creates == "never":
+            time.sleep(2.0)
+            assert unknown not in topics_of(kafka)
+            assert "--create-topics=never" in str(buffer.status().error)
+            kafka.create_topic(unknown)
+        while not buffer.status().delivered:
+            time.sleep(0.05)
+    assert topics_of(kafka)[unknown] == (3 if creates == "auto" else 1)
+    said = [r for r in caplog.records if f"topic {unknown} was not there" in r.getMessage()]
+    assert len(said) == (creates == "auto")

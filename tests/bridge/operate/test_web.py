@@ -1,0 +1,429 @@
+"""What a running bridge says of itself over HTTP, to Prometheus, and to `status`. 15 s: commands
+are started."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import logging
+import re
+import signal
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from aolog import Lag, Reader, Writer
+from aolog.errors import UsageError
+from bridge.deliver.status import Status
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.stalls import Stall
+from bridge.operate.log_lines import _Json, _Text, naming
+from bridge.operate.metrics import exposition
+from bridge.operate.status import STUCK_S, LogStatus, Phase, overview, state_of
+from bridge.operate.web import address_of, serving
+from tests.bridge.conftest import NOWHERE, Process, fill, wait_until
+
+STATUS = Status(
+    state="sending", reachable=True, position=9, committed=9, acknowledged=10, skipped=2,
+    outstanding=1, lag_records=5, lag_bytes=90, lag_seconds=2.5, lost_records=0, gaps=0,
+    error=None, rate=3.0,
+)  # fmt: skip  # one value
+LOG = LogStatus(
+    log='a "b"\n\\c', path="/r/a", cluster="main", phase=Phase.RUNNING, state="draining",
+    acknowledged=10, skipped=2, lost_records=3, gaps=1, dead_lettered=6,
+    dropped=7, restarts=4, silent_s=0.1, error=None,
+    code=None, status=STATUS,
+)  # fmt: skip  # one value
+PARKED = LOG._replace(log="p", phase=Phase.PARKED, state="live", silent_s=None)
+STANDING = LOG._replace(log="s", phase=Phase.STANDING, state="blocked", silent_s=None, error="no")
+
+
+def get(at: tuple[str, int], path: str) -> tuple[int, bytes]:
+    try:
+        with urllib.request.urlopen(f"http://{at[0]}:{at[1]}{path}", timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+# --- states ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, "draining"),
+        ({"lag_records": 1}, "live"),  # all that is left is under way
+        ({"lag_records": None, "lag_seconds": None, "lag_bytes": 0}, "live"),
+        ({"lag_records": None, "lag_seconds": None}, "draining"),
+        ({"lag_seconds": 0.2}, "live"),
+        ({"reachable": False}, "connecting"),
+        ({"state": "connecting"}, "connecting"),
+        ({"state": "connecting", "reachable": False, "lag_bytes": 0}, "connecting"),
+        ({"state": "backing_off"}, "blocked"),
+        ({"state": "backing_off", "reachable": False}, "connecting"),
+        ({"state": "blocked"}, "blocked"),
+        ({"standing": 1, "lag_seconds": 0.2}, "blocked"),
+        ({"state": "stopped", "reachable": False}, "stopped"),
+    ],
+)
+def test_a_state_is_said_as_it_is(changes: dict[str, Any], state: str) -> None:
+    assert state_of(STATUS._replace(**changes)) == state
+
+
+def test_all_together_are_in_the_worst_state_and_unknown_lag_stays_so() -> None:
+    assert overview([LOG, PARKED]).state == "draining"
+    assert overview([PARKED]).state == "live"
+    assert overview([]).state == "live"
+    whole = overview([LOG, PARKED, STANDING])
+    assert (whole.state, whole.logs, whole.standing, whole.error) == ("blocked", 1, 1, "s: no")
+    assert (whole.acknowledged, whole.lag_records) == (30, 15)
+    unknown = LOG._replace(status=STATUS._replace(lag_records=None))
+    assert overview([LOG, unknown]).lag_records is None
+    assert overview([LOG, LOG._replace(status=None)]).lag_bytes is None
+    assert overview([LOG, PARKED._replace(status=None, lag=Lag(0, 0, 0.0))]).lag_bytes == 90
+
+
+# --- the endpoint ---------------------------------------------------------------------------
+
+
+def test_health_and_readiness_are_of_what_was_last_told() -> None:
+    logs = [LOG, PARKED]
+    with serving(":0", lambda: logs) as at:
+        assert at[0] == "127.0.0.1"
+        assert get(at, "/healthz") == (200, b'{"ok": true, "stuck": []}')
+        assert get(at, "/readyz")[0] == 200
+        logs.append(STANDING)
+        status, body = get(at, "/readyz")
+        assert status == 503
+        assert json.loads(body)["not_ready"] == [
+            {"log": "s", "cluster": "main", "state": "blocked", "error": "no"}
+        ]
+        assert get(at, "/healthz")[0] == 200  # it stands, and the process is well
+        logs[0] = LOG._replace(silent_s=STUCK_S + 1)
+        status, body = get(at, "/healthz")
+        assert (status, json.loads(body)["stuck"][0]["log"]) == (503, LOG.log)
+        logs[:] = [LOG._replace(state="connecting")]
+        assert get(at, "/readyz")[0] == 503
+        assert get(at, "/healthz")[0] == 200
+        assert get(at, "/nothing")[0] == 404
+
+
+def test_status_is_told_whole() -> None:
+    with serving("127.0.0.1:0", lambda: [LOG]) as at:
+        told = json.loads(get(at, "/status?x=1")[1])
+    assert told["overview"]["state"] == "draining"
+    (log,) = told["logs"]
+    assert (log["log"], log["state"], log["lag_records"], log["acknowledged"]) == (
+        LOG.log, "draining", 5, 10,
+    )  # fmt: skip
+
+
+def test_a_client_that_says_nothing_holds_nobody_up() -> None:
+    with serving(":0", lambda: [LOG]) as at, socket.create_connection(at):
+        assert get(at, "/healthz")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (":9100", ("127.0.0.1", 9100)),
+        ("0.0.0.0:1", ("0.0.0.0", 1)),
+        ("[::1]:80", ("::1", 80)),
+        ("h:0", ("h", 0)),
+    ],
+)
+def test_it_listens_on_loopback_unless_told_otherwise(text: str, address: tuple[str, int]) -> None:
+    assert address_of(text) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9100", "host", "h:x", "h:-1", "h:70000", "h:", "h:" + "1" * 5000, "x\0y:80"]
+)
+def test_an_address_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is no HOST:PORT"):
+        address_of(text)
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with (
+        serving(":0", list) as at,
+        pytest.raises(UsageError, match=r"cannot listen on .*: Address already in use"),
+        serving(f":{at[1]}", list),
+    ):
+        pass
+
+
+# --- metrics --------------------------------------------------------------------------------
+
+
+def test_metrics_are_prometheus_own_and_carry_their_units() -> None:
+    text = exposition([LOG, PARKED, STANDING])[0].decode()
+    found = {family.name: family for family in text_string_to_metric_families(text)}
+    values = {
+        (s.name, s.labels.get("log"), s.labels.get("state")): s.value
+        for family in found.values()
+        for s in family.samples
+    }
+    assert values["aolog_bridge_records_acknowledged_total", LOG.log, None] == 10
+    assert values["aolog_bridge_records_lost_total", LOG.log, None] == 3
+    assert values["aolog_bridge_restarts_total", LOG.log, None] == 4
+    assert values["aolog_bridge_lag_seconds", LOG.log, None] == 2.5
+    assert values["aolog_bridge_lag_bytes", LOG.log, None] == 90
+    assert values["aolog_bridge_cluster_reachable", LOG.log, None] == 1
+    assert values["aolog_bridge_state", "s", "blocked"] == 1
+    assert values["aolog_bridge_state", "s", "live"] == 0
+    logs = {s.labels["phase"]: s.value for s in found["aolog_bridge_logs"].samples}
+    assert logs == {"running": 1, "parked": 1, "standing": 1}
+    ours = [name for name in found if name.startswith("aolog_bridge_")]
+    assert all(found[name].documentation for name in ours)
+    assert all(re.fullmatch(r"[a-z_]+", name) for name in ours)
+    assert "process_resident_memory_bytes" in found
+
+
+def test_a_lane_that_is_stalled_is_named_in_metrics_and_status_and_blocks() -> None:
+    stall = Stall(topic="t", partition=3, leader="b1:9092, node 1", seconds=12.5)
+    stalled = STATUS._replace(stalled=(stall,))
+    log = LOG._replace(log="s", status=stalled, state=state_of(stalled))
+    text = exposition([log, PARKED])[0].decode()
+    assert (
+        'aolog_bridge_stalled_seconds{cluster="main",leader="b1:9092, node 1",log="s",'
+        'partition="3",topic="t"} 12.5'
+    ) in text
+    assert text.count("aolog_bridge_stalled_seconds{") == 1
+    with serving("127.0.0.1:0", lambda: [log]) as at:
+        (told,) = json.loads(get(at, "/status")[1])["logs"]
+    assert (told["state"], told["stalled"]) == ("blocked", [stall])
+
+
+def test_what_is_not_known_is_not_told() -> None:
+    blank = LOG._replace(status=STATUS._replace(lag_records=None, lag_seconds=None))
+    text = exposition([blank, LOG._replace(log="n", status=None)])[0].decode()
+    assert "aolog_bridge_lag_bytes{" in text
+    assert "aolog_bridge_lag_records{" not in text
+
+
+def test_a_log_whose_name_is_no_utf8_is_told_as_all_others_are() -> None:
+    odd = LOG._replace(log=b"bad\xff".decode(errors="surrogateescape"))
+    text = exposition([odd, PARKED])[0].decode()
+    assert 'aolog_bridge_lag_bytes{cluster="main",log="bad\\\\xff"} 90.0' in text
+    assert 'aolog_bridge_lag_bytes{cluster="main",log="p"} 90.0' in text
+
+
+def test_a_log_line_is_one_line_whatever_a_name_holds() -> None:
+    record = logging.LogRecord(
+        "bridge", logging.INFO, "", 0, "%s is gone", ("new\nli\udcffne",), None
+    )
+    text = _Text("%(levelname)s %(message)s")
+    assert text.format(record) == "INFO new\\nli\\xffne is gone"
+    with naming("o\nther"):
+        assert text.format(record).endswith(" is gone [o\\nther]")
+    assert json.loads(_Json().format(record))["message"] == "new\nli\\xffne is gone"
+
+
+# --- a process ------------------------------------------------------------------------------
+
+
+def where(process: Process) -> tuple[str, int]:
+    """Where it says that it listens."""
+    found: list[re.Match[str]] = []
+
+    def said() -> bool:
+        found.extend(re.finditer(r"listening on http://([\d.]+):(\d+)", process.stderr))
+        return bool(found)
+
+    wait_until(said)
+    return found[0][1], int(found[0][2])
+
+
+def test_a_process_is_seen_from_outside_as_it_runs(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    fill(tmp_path / "root/a", 100)
+    config = tmp_path / "bridge.toml"
+    config.write_text(
+        f'root = "root"\ntopic = "t"\nhttp = ":0"\nlog_format = "json"\nstatus_seconds = 0.05\n'
+        f"rescan_seconds = 0.2\n[clusters.main]\n"
+        f'bootstrap_servers = "{broker.bootstrap_servers}"\n'
+    )
+    process = bridge("run", "--config", config, "--json")
+    at = where(process)
+    process.until(lambda s: s["acknowledged"] == 100 and s["state"] == "live")
+    wait_until(lambda: get(at, "/readyz")[0] == 200)
+    assert get(at, "/healthz")[0] == 200
+    text = get(at, "/metrics")[1].decode()
+    assert 'aolog_bridge_records_acknowledged_total{cluster="main",log="a"} 100.0' in text
+    status = bridge("status", "--http", f"{at[0]}:{at[1]}", "--json")
+    assert status.end(30) == 0
+    told = json.loads(status.lines[0])
+    assert (told["overview"]["acknowledged"], told["logs"][0]["log"]) == (100, "a")
+    shown = bridge("status", "--http", f"{at[0]}:{at[1]}")
+    assert shown.end(30) == 0
+    assert shown.lines[0] == "live: 1 log, 100 acknowledged, 0 pending\n"
+
+    config.write_text(config.read_text().replace("rescan", "rescann"))
+    process.popen.send_signal(signal.SIGHUP)
+    wait_until(lambda: "the configuration is not changed" in process.stderr)
+    config.write_text(
+        config.read_text().replace("rescann", "rescan") + '[[routes]]\nlog = "a"\ntopic = "other"\n'
+    )
+    process.popen.send_signal(signal.SIGHUP)
+    wait_until(lambda: '"event": "reloaded"' in process.stderr)
+    fill(tmp_path / "root/a", 7)
+    process.until(lambda s: s["acknowledged"] == 107)
+    assert process.terminate() == 0
+    lines = [json.loads(line) for line in process.stderr.splitlines()]  # one event a line
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    assert {"log_found", "listening", "reload_refused", "reloaded"} <= {
+        line.get("event") for line in lines
+    }
+    assert process.statuses[-1]["state"] == "stopped"
+
+
+def test_one_log_is_seen_too_and_an_outage_is_not_ready(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    fill(log, 10)
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--bootstrap-servers", NOWHERE, "--http", ":0",
+        "--status-seconds", "0.05",
+    )  # fmt: skip  # a command line
+    at = where(process)
+    wait_until(lambda: json.loads(get(at, "/status")[1])["overview"]["lag_records"] == 10)
+    assert json.loads(get(at, "/status")[1])["overview"]["state"] == "connecting"
+    assert get(at, "/readyz")[0] == 503
+    assert get(at, "/healthz")[0] == 200
+    assert process.terminate() == 0
+
+
+def test_a_root_that_is_not_there_is_said_and_not_ready_until_it_is(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    config = tmp_path / "bridge.toml"
+    config.write_text(
+        f'root = "root"\ntopic = "t"\nhttp = ":0"\nstatus_seconds = 0.05\nrescan_seconds = 0.2\n'
+        f'[clusters.main]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
+    )
+    process = bridge("run", "--config", config, "--json")
+    at = where(process)
+    said = f"no such directory: {root}; waiting for it"
+    process.until(lambda s: (s["state"], s["error"]) == ("blocked", said))
+    assert process.stderr.count(said) == 1
+    code, body = get(at, "/readyz")
+    assert (code, json.loads(body)["error"]) == (503, said)
+    assert json.loads(get(at, "/status")[1])["overview"]["state"] == "blocked"
+    assert get(at, "/healthz")[0] == 200
+    fill(root / "a", 10)
+    process.until(lambda s: (s["state"], s["acknowledged"]) == ("live", 10))
+    wait_until(lambda: get(at, "/readyz")[0] == 200)
+    assert process.terminate() == 0
+
+
+@pytest.mark.parametrize("what", ["nothing", "a file", "an empty directory"])
+def test_status_of_a_tree_without_logs_is_not_silent(
+    bridge: Callable[..., Process], tmp_path: Path, what: str
+) -> None:
+    root = tmp_path / "root"
+    if what == "a file":
+        root.write_bytes(b"")
+    elif what != "nothing":
+        root.mkdir()
+    process = bridge("status", "--root", root)
+    if what == "an empty directory":
+        assert (process.end(30), process.lines) == (0, ["there is no log\n"])
+        return
+    assert process.end(30) == 2
+    why = "no such directory" if what == "nothing" else "Not a directory"
+    assert process.stderr.startswith(f"aolog-bridge: not_a_log: {root}: {why}; ")
+
+
+def test_status_of_the_disk_says_what_it_can(bridge: Callable[..., Process], log: Path) -> None:
+    fill(log, 10)
+    with Reader(log, cursor="bridge") as reader:
+        reader.read()
+        reader.commit()
+        held = bridge("status", "--log", log, "--json")
+        assert held.end(30) == 0
+    (told,) = json.loads(held.lines[0])["logs"]
+    assert told["state"] in {"running", "unknown"}  # where the kernel's numbers of files differ
+    assert told["lag_records"] == 9
+    free = bridge("status", "--root", log.parent, "--json")
+    assert free.end(30) == 0
+    (told,) = json.loads(free.lines[0])["logs"]
+    assert (told["log"], told["lag_records"]) == ("log", 9)
+    assert told["state"] in {"stopped", "unknown"}
+    never = bridge("status", "--log", log, "--cursor", "other")
+    assert never.end(30) == 0
+    assert "stopped" in never.lines[1]
+
+
+def test_where_nobody_answers_status_says_so(bridge: Callable[..., Process]) -> None:
+    process = bridge("status", "--http", NOWHERE, "--json")
+    assert process.end(30) == 6
+    assert json.loads(process.stderr)["error"]["code"] == "not_running"
+    for arguments in ([], ["--http", ":1", "--log", "x"]):
+        assert bridge("status", *arguments).end(30) == 2
+
+
+def test_what_is_no_bridge_is_said_to_be_none(bridge: Callable[..., Process]) -> None:
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        process = bridge("status", "--http", f"127.0.0.1:{server.server_port}")
+        assert process.end(30) == 6
+    assert "what answers there is none" in process.stderr
+
+
+def test_status_says_what_a_bridge_waits_for(
+    bridge: Callable[..., Process], tmp_path: Path
+) -> None:
+    running = bridge(
+        "run", "--root", tmp_path / "nowhere", "--http", ":0", "--bootstrap-servers", NOWHERE
+    )
+    at = where(running)
+    process = bridge("status", "--http", f"{at[0]}:{at[1]}")
+    assert process.end(30) == 0
+    assert process.lines[0].startswith("blocked: 0 logs, 0 acknowledged, 0 pending (no such dir")
+    assert running.terminate() == 0
+
+
+def test_secrets_are_in_no_answer_and_no_line(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    with Writer(tmp_path / "root/a") as writer:
+        writer.append(b"x")
+    (tmp_path / "secret").write_text("hunter2\n")
+    config = tmp_path / "bridge.toml"
+    config.write_text(
+        f'root = "root"\ntopic = "t"\nhttp = ":0"\n[clusters.main]\n'
+        f'bootstrap_servers = "{broker.bootstrap_servers}"\n'
+        'settings."sasl.password" = {file = "secret"}\nsettings."ssl.key.password" = "hunter2"\n'
+    )
+    process = bridge("run", "--config", config, "--json", "--verbose")
+    at = where(process)
+    process.until(lambda s: s["acknowledged"] == 1)
+    answers = b"".join(get(at, path)[1] for path in ("/metrics", "/status", "/readyz", "/healthz"))
+    assert process.terminate() == 0
+    assert b"hunter2" not in answers
+    assert "hunter2" not in process.stderr + "".join(process.lines)
+
+
+def test_metrics_of_a_log_whose_name_has_control_characters_are_safe_on_a_terminal() -> None:
+    text, _ = exposition([LOG._replace(log="a\x1b[31mred\x07")])
+    assert "\x1b" not in text.decode()
+    assert "\x07" not in text.decode()
+    assert r"a\\x1b[31mred\\x07" in text.decode()

@@ -1,0 +1,1156 @@
+"""Many logs in one process: they come, grow, fall asleep, wake and go, and what happens to one is
+no other's business. 25 s: clients connect and leave."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aolog
+from aolog import Gap, Reader, Writer
+from aolog.errors import CursorLocked, PermissionDenied, StorageFull
+from bridge.config.files import load, load_text
+from bridge.config.models import Config
+from bridge.config.options import Plan
+from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.seek import seek
+from bridge.deliver.status import Status
+from bridge.errors import OtherCluster, WrongConfiguration
+from bridge.kafka import producer as kafka
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.operate.status import LogStatus, Overview
+from bridge.supervise import meeting
+from bridge.supervise import supervisor as supervisor_module
+from bridge.supervise import worker as task_module
+from bridge.supervise.supervisor import Supervisor
+from tests.bridge.conftest import (
+    NOWHERE,
+    SOON_S,
+    TOPIC,
+    answer_within,
+    append,
+    assert_arrived,
+    bounded,
+    consume,
+    cursor_of,
+    fill,
+    gone,
+    records_of,
+    wait_until,
+)
+
+NO_STATUS = Status(
+    state="sending", reachable=True, position=0, committed=0, acknowledged=0, skipped=0,
+    outstanding=0, lag_records=0, lag_bytes=0, lag_seconds=None, lost_records=0, gaps=0,
+    error=None, rate=0.0,
+)  # fmt: skip  # one value
+AWAY = {"clusters.bootstrap_servers": NOWHERE}
+
+
+class Running:
+    """A supervisor in a thread of its own."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.supervisor = supervisor
+        self.overviews: list[Overview] = []
+        self.exit_status: int | None = None
+        self.most_running = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self.exit_status = self.supervisor.run(self._note, every_s=0.02)
+
+    def _note(self, told: Overview) -> None:
+        self.overviews.append(told)
+        self.most_running = max(self.most_running, told.running)
+
+    def __getitem__(self, name: str) -> LogStatus:
+        (found,) = [log for log in self.supervisor.look() if log.log == name]
+        return found
+
+    def threads(self) -> list[threading.Thread]:
+        tasks = list(self.supervisor._tasks.values())
+        return [task.thread for task in tasks if task.thread is not None]
+
+    def until(self, reached: Callable[..., object]) -> None:
+        wait_until(lambda: reached({log.log: log for log in self.supervisor.look()}))
+
+    def end(self, seconds: float = SOON_S) -> int | None:
+        self._thread.join(seconds)
+        assert not self._thread.is_alive()
+        return self.exit_status
+
+    def stop(self, seconds: float = SOON_S) -> int | None:
+        self.supervisor.stop()
+        return self.end(seconds)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def supervise(
+    broker: EmbeddedBroker, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Running]]:
+    """Starts a supervisor of the root and the broker."""
+    answer_within(monkeypatch, 1.0)
+    monkeypatch.setattr(supervisor_module, "_LOOK_S", 0.02)
+    monkeypatch.setattr(task_module, "_RETRY_S", 0.1)
+    monkeypatch.setattr(task_module, "_LOCKED_S", 0.1)
+    running: list[Running] = []
+
+    def start(
+        *, drain: bool = False, read: Callable[[], Config] | None = None, **over: Any
+    ) -> Running:
+        options = {
+            "root": str(root),
+            "topic": TOPIC,
+            "clusters.bootstrap_servers": broker.bootstrap_servers,
+            "commit_seconds": 0.05,
+            "status_seconds": 0.05,
+            "rescan_seconds": 0.2,
+            **over,
+        }
+        found = Running(Supervisor(load(None, options), drain=drain, read=read))
+        running.append(found)
+        return found
+
+    yield start
+    for each in running:
+        each.stop()
+        for thread in each.threads():  # what did not stop in time ends before the next test looks
+            thread.join(SOON_S)
+            assert not thread.is_alive()
+
+
+def assert_all_arrived(broker: EmbeddedBroker, *logs: Path) -> None:
+    messages = consume(broker.bootstrap_servers)
+    records = {Reader(log).topic_uuid: records_of(log) for log in logs}
+    assert len(messages) == sum(map(len, records.values()))
+    for uuid, found in records.items():
+        assert_arrived(found, [m for m in messages if m.uuid == uuid])
+
+
+def is_asleep(logs: dict[str, LogStatus]) -> bool:
+    return bool(logs) and all(log.phase == "parked" for log in logs.values())
+
+
+# --- draining -------------------------------------------------------------------------------
+
+
+def test_a_tree_is_drained_a_few_logs_at_a_time(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    logs = [root / f"{i % 3}/log-{i}" for i in range(9)]
+    for log in logs:
+        fill(log, 200)
+    run = supervise(drain=True, active_max=3)
+    assert run.end() == 0
+    assert run.most_running <= 3
+    last = run.overviews[-1]
+    assert (last.state, last.acknowledged, last.lag_records) == ("stopped", 1_800, 0)
+    assert_all_arrived(broker, *logs)
+
+
+def test_nothing_to_drain_is_drained(supervise: Callable[..., Running], root: Path) -> None:
+    root.mkdir()
+    run = supervise(drain=True)
+    assert run.end() == 0
+    assert run.overviews[-1].logs == 0
+
+
+def test_a_drain_ends_with_the_worst_of_what_failed_and_drains_the_rest(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "good", 100)
+    fill(root / "damaged", 10)
+    with Reader(root / "damaged", cursor="bridge") as reader:
+        reader.commit()
+    (root / "damaged/cursors/bridge.cursor").write_bytes(b"\xff" * 8192)
+    run = supervise(drain=True)
+    assert run.end() == 3
+    assert (run["damaged"].phase, run["damaged"].code) == ("standing", "cursor_corrupt")
+    assert_all_arrived(broker, root / "good")
+
+
+def test_a_log_that_was_named_and_is_not_there_is_an_error_of_a_drain(
+    supervise: Callable[..., Running], root: Path
+) -> None:
+    run = supervise(drain=True, root=None, logs=[str(root / "x")])
+    assert run.end() == 2
+    assert run[str(root / "x")].code == "not_a_log"
+
+
+@pytest.mark.parametrize(("exclude", "status"), [([], 4), (["hid*"], 0)])
+def test_a_drain_says_that_a_directory_could_not_be_listed(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    exclude: list[str],
+    status: int,
+) -> None:
+    """What it holds was not forwarded, and the end was 0: all that was there is acknowledged."""
+    fill(root / "a", 10)
+    fill(root / "hidden/b", 10)
+    scandir = os.scandir
+
+    def listing(path: str) -> object:
+        if str(path) == str(root / "hidden"):
+            raise OSError(errno.EACCES, "no")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listing)
+    run = supervise(drain=True, exclude=exclude)
+    assert run.end() == status
+    assert_all_arrived(broker, root / "a")
+
+
+def test_a_drain_says_that_a_log_could_not_be_opened_to_be_routed(
+    supervise: Callable[..., Running], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(root / "a", 10)
+
+    def refused(*_: object) -> None:
+        raise PermissionDenied("no", path=str(root / "a"))
+
+    monkeypatch.setattr(Supervisor, "_clusters", refused)
+    assert supervise(drain=True).end() == 4
+
+
+def test_turns_that_are_shorter_than_connecting_takes_get_something_done(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    """Each log was stopped before it was connected, and a drain had no end."""
+    logs = [root / name for name in ("a", "b")]
+    for log in logs:
+        fill(log, 200)
+    broker.set_rtt_ms(50)  # of several questions
+    run = supervise(drain=True, active_max=1, slice_seconds=0.1)
+    assert run.end() == 0
+    assert run.most_running == 1
+    assert_all_arrived(broker, *logs)
+
+
+def test_a_log_that_gets_nothing_done_leaves_the_others_their_turn(
+    supervise: Callable[..., Running], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_STEP_S", 0.5)
+    fill(root / "a", 10)
+    fill(root / "b", 10)
+    run = supervise(active_max=1, slice_seconds=0.1, stop_seconds=0.0, **AWAY)
+    for name in ("a", "b", "a"):
+        run.until(lambda logs, name=name: name in logs and logs[name].phase == "running")
+    assert run.most_running == 1
+
+
+def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    for name in ("a", "b"):
+        fill(root / name, 4_000, batch_bytes=2_000)
+    with (root / "a/00000000000000000000.slab").open("r+b") as slab:
+        slab.seek(20_000)
+        slab.write(b"\xff" * 500)
+    intact = len(records_of(root / "a"))
+    assert 0 < intact < 4_000
+    run = supervise(drain=True, active_max=1, slice_seconds=1.0, records_per_second=1_500)
+    assert run.end() == 3
+    assert (run["a"].phase, run["a"].code) == ("standing", "gap")
+    assert run["a"].error is not None
+    assert run["a"].error.startswith(f"{root / 'a'}: 1 gap met")  # in its first turn of some
+    assert (run["a"].acknowledged, run["a"].lag_records) == (intact, 0)
+    assert (run["b"].acknowledged, run["b"].phase) == (4_000, "done")
+
+
+def test_gaps_of_turns_before_are_told_where_the_last_has_nothing_to_do(tmp_path: Path) -> None:
+    fill(tmp_path / "a", 1)
+    supervisor = Supervisor(load(None, {"root": str(tmp_path), **AWAY}), drain=True)
+    supervisor._scan()
+    (task,) = supervisor._tasks.values()
+    for gap in (Gap(8192, 9000, "corrupt", 3), Gap(9500, 9600, "corrupt", None)):
+        task.losses.add(gap)
+    task.phase, task.ending = "running", "park"
+    supervisor._take_end(task)
+    assert (task.phase, task.exit_status) == ("standing", 3)
+    assert "2 gaps met" in str(task.error)
+    assert supervisor._ended()
+    supervisor._tree.close()
+
+
+# --- records that retention removes -------------------------------------------------------------
+
+
+def test_a_log_that_waits_for_its_turn_or_to_be_tried_again_counts_its_loss(
+    supervise: Callable[..., Running],
+    root: Path,
+) -> None:
+    writers = {}
+    for name in ("a", "b"):
+        writers[name] = bounded(root / name)
+        append(writers[name], range(100))
+        writers[name].flush()
+        with aolog.Reader(root / name, cursor="bridge") as reader:
+            reader.commit()
+    run = supervise(active_max=1, slice_seconds=1000.0, **AWAY)
+    run.until(lambda logs: {log.phase for log in logs.values()} == {"running", "queued"})
+    try:
+        for name, writer in writers.items():
+            append(writer, range(100, 9_000))
+            writer.flush()
+            lost, left = gone(root / name, 9_000), len(records_of(root / name))
+            expected = (lost, left)
+            run.until(lambda logs: (logs[name].lost_records, logs[name].lag_records) == expected)  # noqa: B023 -- called here
+    finally:
+        for writer in writers.values():
+            writer.close()
+    assert run.supervisor.overview().lost_records == run["a"].lost_records + run["b"].lost_records
+
+
+class Looks(logging.Handler):
+    """Calls a function at each loss that is logged, in the thread that counts it."""
+
+    def __init__(self, look: Callable[[], LogStatus]) -> None:
+        super().__init__()
+        self._look = look
+        self.found: list[LogStatus] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "event", None) == "records_pruned":
+            self.found.append(self._look())
+
+
+def test_a_loss_and_the_lag_after_it_show_at_the_same_moment(
+    supervise: Callable[..., Running],
+    root: Path,
+) -> None:
+    for name in ("a", "b"):
+        fill(root / name, 100)
+        with aolog.Reader(root / name, cursor="bridge") as reader:
+            reader.commit()
+    run = supervise(active_max=1, slice_seconds=1000.0, **AWAY)
+    run.until(lambda logs: {log.phase for log in logs.values()} == {"running", "queued"})
+    for name in ("a", "b"):  # one of them runs
+        run.until(lambda logs: logs[name].lag_records == 100)  # noqa: B023 -- called here
+        looks = Looks(lambda: run[name])  # noqa: B023 -- removed below
+        logging.getLogger("bridge").addHandler(looks)
+        try:
+            with bounded(root / name) as writer:
+                append(writer, range(100, 9_000))
+            run.until(lambda logs: logs[name].lost_records > 0)  # noqa: B023 -- called here
+        finally:
+            logging.getLogger("bridge").removeHandler(looks)
+        assert [log.lost_records for log in looks.found] == [0]  # its lag is not known yet
+
+
+def test_turns_count_a_loss_once(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = {}
+    for name in ("a", "b"):
+        with bounded(root / name) as writer:
+            append(writer, range(50))
+            writer.flush()
+            with aolog.Reader(root / name, cursor="bridge") as reader:
+                reader.commit()
+            append(writer, range(50, 9_000))
+        written[name] = gone(root / name, 9_000)
+    broker.set_down()
+    monkeypatch.setattr(supervisor_module, "_STEP_S", 0.2)  # several turns of each
+    run = supervise(active_max=1, slice_seconds=0.1)
+    run.until(lambda logs: logs.keys() == written.keys())
+    for name, lost in written.items():
+        run.until(lambda logs, name=name, lost=lost: logs[name].lost_records == lost)
+    time.sleep(1.0)
+    broker.set_up()
+    run.until(lambda logs: all(log.lag_records == 0 for log in logs.values()))
+    for name, lost in written.items():
+        assert (run[name].lost_records, run[name].gaps) == (lost, 1)
+
+
+def test_a_parked_log_that_loses_records_says_so(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    with bounded(root / "a") as writer:
+        append(writer, range(100))
+        writer.flush()
+        run = supervise(park_seconds=0.1)
+        run.until(lambda logs: "a" in logs and logs["a"].phase == "parked")
+        broker.set_down()
+        append(writer, range(100, 9_000))
+        writer.flush()
+        lost = gone(root / "a", 9_000, 100)
+        wait_until(lambda: run["a"].lost_records == lost, 5.0)
+
+
+def test_a_bridge_that_waits_for_another_s_cursor_leaves_the_counting_to_it(
+    supervise: Callable[..., Running], root: Path
+) -> None:
+    with bounded(root / "a") as writer:
+        append(writer, range(100))
+        writer.flush()
+        with aolog.Reader(root / "a", cursor="bridge") as reader:
+            reader.commit()
+            run = supervise()
+            run.until(lambda logs: "a" in logs and logs["a"].phase == "waiting")
+            append(writer, range(100, 9_000))
+            writer.flush()
+            left = len(records_of(root / "a"))
+            run.until(lambda logs: logs["a"].lag_records == left)
+            assert run["a"].lost_records == 0
+
+
+# --- logs come, grow and go -----------------------------------------------------------------
+
+
+def test_logs_are_forwarded_as_they_come_and_grow(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    run = supervise()
+    fill(root / "a", 100)
+    run.until(lambda logs: "a" in logs and logs["a"].acknowledged == 100)
+    fill(root / "deep/er/b", 100)
+    run.until(lambda logs: "deep/er/b" in logs and logs["deep/er/b"].acknowledged == 100)
+    with Writer(root / "a", flush_seconds=0.01) as writer:
+        append(writer, range(100, 150))
+        run.until(lambda logs: logs["a"].acknowledged == 150)
+    assert run.stop() == 0
+    assert_all_arrived(broker, root / "a", root / "deep/er/b")
+
+
+@pytest.mark.parametrize("notify", [True, False], ids=["inotify", "rescan"])
+def test_an_idle_log_costs_no_thread_and_wakes_when_it_grows(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    notify: bool,
+) -> None:
+    if not notify:
+        monkeypatch.setattr("bridge.supervise.discovery._inotify", lambda: None)
+    for name in ("a", "b"):
+        fill(root / name, 50)
+    before = set(threading.enumerate())
+    run = supervise(park_seconds=0.05)
+    run.until(is_asleep)
+    new = set(threading.enumerate()) - before
+    assert not [thread for thread in new if thread.name.endswith(" to main")]
+    assert run["a"].state == "live"
+    assert cursor_of(root / "a") == Reader(root / "a").end()
+    for number in range(3):  # each append is to be noticed, the last before it sleeps again too
+        fill(root / "a", 7)
+        due = 50 + 7 * (number + 1)
+        run.until(lambda logs, due=due: logs["a"].acknowledged == due)
+        assert run["b"].phase == "parked"
+        run.until(is_asleep)
+    assert run.stop() == 0
+    assert_all_arrived(broker, root / "a", root / "b")
+
+
+def test_a_log_with_nothing_to_do_is_asleep_from_the_start_and_waits_for_no_cluster(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    for name in ("a", "b"):
+        fill(root / name, 50, slab_bytes=8192)
+    assert supervise(drain=True).end() == 0
+    fill(root / "b", 5)
+    away = supervise(prune=True, **{"clusters.bootstrap_servers": NOWHERE})
+    away.until(lambda logs: len(logs) == 2 and logs["a"].phase == "parked")
+    assert away["b"].state == "connecting"
+    assert (away["a"].lag_records, away["a"].state) == (0, "live")
+    assert len(list((root / "a").glob("*.slab"))) == 1  # what is passed goes all the same
+    assert away.stop() == 0
+    again = supervise()
+    again.until(lambda logs: len(logs) == 2 and logs["b"].acknowledged == 5)
+    fill(root / "a", 5)
+    again.until(lambda logs: logs["a"].acknowledged == 5)
+    assert again.stop() == 0
+    drained = supervise(drain=True)
+    assert drained.end() == 0
+    assert drained.overviews[-1].acknowledged == 0
+    assert len(consume(broker.bootstrap_servers)) == 110
+
+
+def test_what_is_pending_in_a_log_that_waits_is_known_and_grows_with_it(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "a", 10)
+    with Reader(root / "a", cursor="bridge") as holder:
+        holder.commit()
+        run = supervise()
+        run.until(lambda logs: logs and logs["a"].code == "cursor_locked")
+        run.until(lambda logs: logs["a"].lag_records == 10)
+        fill(root / "a", 7)
+        run.until(lambda logs: logs["a"].lag_records == 17)
+        assert run.supervisor.overview().lag_records == 17
+        assert run["a"].as_json()["lag_seconds"] > 0
+        assert "lag" not in run["a"].as_json()
+    run.until(lambda logs: logs["a"].acknowledged == 17)
+
+
+def test_what_is_pending_in_a_log_whose_turn_has_not_come_is_known(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    for name in ("a", "b"):
+        fill(root / name, 20, size=200)
+    run = supervise(active_max=1, slice_seconds=600, bytes_per_second=100)
+    run.until(lambda logs: sorted(log.phase for log in logs.values()) == ["queued", "running"])
+    queued = next(log.log for log in run.supervisor.look() if log.phase == "queued")
+    run.until(lambda logs: logs[queued].lag_records == 20)
+    fill(root / queued, 5)
+    run.until(lambda logs: logs[queued].lag_records == 25)
+    assert run[queued].phase == "queued"
+
+
+def test_a_drain_in_turns_ends_beside_writers_that_go_on(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    """What is drained is what was there when its first turn began."""
+    over = threading.Event()
+
+    def write(name: str) -> None:
+        with Writer(root / name) as writer:
+            while not over.is_set():
+                append(writer, range(100))
+                writer.flush()
+                over.wait(0.03)
+
+    writers = [threading.Thread(target=write, args=(name,)) for name in ("a", "b")]
+    for name in ("a", "b"):
+        fill(root / name, 2_000)
+    for writer in writers:
+        writer.start()
+    try:
+        run = supervise(drain=True, active_max=1, slice_seconds=0.2, total_records_per_second=1_000)
+        assert run.end() == 0
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()
+    assert run.supervisor.overview().acknowledged >= 4_000
+
+
+def test_what_is_appended_while_a_log_falls_asleep_is_never_left_behind(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    run = supervise(park_seconds=0, rescan_seconds=3600)
+    with Writer(root / "a", flush_seconds=None) as writer:
+        writer.append(b"0")
+        writer.flush()
+        run.supervisor._scan_due_s = 0  # the only scan
+        for number in range(1, 40):
+            run.until(lambda logs, n=number: "a" in logs and logs["a"].acknowledged == n)
+            writer.append(b"%d" % number)
+            writer.flush()
+        run.until(lambda logs: logs["a"].acknowledged == 40)
+    assert run.stop() == 0
+    assert_all_arrived(broker, root / "a")
+
+
+def test_a_log_that_is_removed_is_let_go_and_not_made_again(
+    supervise: Callable[..., Running], root: Path, tmp_path: Path
+) -> None:
+    fill(root / "a", 50)
+    fill(root / "b", 50)
+    run = supervise()
+    run.until(lambda logs: len(logs) == 2 and all(s.acknowledged == 50 for s in logs.values()))
+    (root / "a").rename(tmp_path / "gone")  # at once; its files go while they are in use
+    shutil.rmtree(tmp_path / "gone", ignore_errors=True)
+    run.until(lambda logs: list(logs) == ["b", "(removed logs)"])
+    assert run.supervisor.overview().acknowledged == 100, "totals do not fall"
+    assert run.supervisor.overview().logs == 1
+    fill(root / "b", 1)
+    run.until(lambda logs: logs["b"].acknowledged == 51)
+    assert not (root / "a").exists()
+    assert run.stop() == 0
+
+
+def test_a_log_that_is_moved_goes_on_under_its_new_name(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "a", 50)
+    run = supervise()
+    run.until(lambda logs: "a" in logs and logs["a"].acknowledged == 50)
+    (root / "a").rename(root / "b")
+    fill(root / "b", 10)
+    run.until(lambda logs: "a" not in logs and "b" in logs and logs["b"].acknowledged == 10)
+    assert run.stop() == 0
+    assert_all_arrived(broker, root / "b")
+
+
+def test_which_logs_are_forwarded_can_be_said(
+    supervise: Callable[..., Running], root: Path
+) -> None:
+    for name in ("app/a", "app/tmp", "other"):
+        fill(root / name, 5)
+    run = supervise(drain=True, include=["app/*"], exclude=["*/tmp"])
+    assert run.end() == 0
+    assert [log.log for log in run.supervisor.look()] == ["app/a"]
+
+
+# --- fairness -------------------------------------------------------------------------------
+
+
+def test_a_log_without_end_leaves_the_others_their_turn(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    logs = [root / name for name in ("a", "b", "c")]
+    for log in logs:
+        fill(log, 50)
+    done = threading.Event()
+
+    def go_on() -> None:
+        with Writer(logs[0], flush_seconds=0.005) as writer:
+            number = 50
+            while not done.wait(0.002):
+                append(writer, [number])
+                number += 1
+
+    busy = threading.Thread(target=go_on)
+    busy.start()
+    try:
+        run = supervise(active_max=1, slice_seconds=0.3)
+        run.until(lambda logs: len(logs) == 3 and all(s.acknowledged for s in logs.values()))
+        assert run.most_running == 1
+    finally:
+        done.set()
+        busy.join()
+    end = len(records_of(logs[0]))
+    run.until(lambda logs: [logs[name].acknowledged for name in "abc"] == [end, 50, 50])
+    assert run.stop() == 0
+    assert_all_arrived(broker, *logs)
+
+
+# --- failures -------------------------------------------------------------------------------
+
+
+def test_a_record_that_is_refused_ends_no_other_log(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    with Writer(root / "poison") as writer:
+        writer.append(b"x" * 5_000)
+    fill(root / "good", 10)
+    run = supervise(**{"clusters.settings": {"message.max.bytes": 2000}})
+    run.until(lambda logs: "poison" in logs and logs["poison"].state == "blocked")
+    fill(root / "good", 10)
+    run.until(lambda logs: logs["good"].acknowledged == 20)
+    assert "waits at address" in (run["poison"].error or "")
+    assert not run["poison"].ready
+    assert run["good"].ready
+    assert run.overviews[-1].state == "blocked"
+    assert run.stop() == 0
+
+
+def test_a_record_that_is_refused_is_set_aside_in_a_log_that_is_not_forwarded(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    with Writer(root / "poison") as writer:
+        writer.append(b"x" * 5_000)
+        writer.append(b"y")
+    run = supervise(
+        poison="dead-letter",
+        rescan_seconds=0.1,
+        **{"clusters.settings": {"message.max.bytes": 2000}},
+    )
+    run.until(lambda logs: "poison" in logs and logs["poison"].acknowledged == 1)
+    assert run["poison"].dead_lettered == run.supervisor.overview().dead_lettered == 1
+    with Writer(root / "poison") as writer:
+        writer.append(b"z" * 5_000)
+    run.until(lambda logs: logs["poison"].dead_lettered == 2)
+    assert len(run.supervisor.look()) == 1
+    assert run.stop() == 0
+    assert len(list(Reader(root / "poison/dead-letter"))) == 2
+
+
+def test_a_drain_that_leaves_refused_records_says_so_at_the_end(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    with Writer(root / "poison") as writer:
+        writer.append(b"x" * 5_000)
+    fill(root / "good", 10)
+    run = supervise(drain=True, **{"clusters.settings": {"message.max.bytes": 2000}})
+    assert run.end() == 6
+    assert (run["poison"].phase, run["poison"].code) == ("standing", "undeliverable")
+    assert run["good"].acknowledged == 10
+
+
+def test_a_cursor_that_another_bridge_holds_is_waited_for_and_said_once(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    fill(root / "a", 10)
+    with Reader(root / "a", cursor="bridge") as other:
+        other.commit()
+        run = supervise()
+        run.until(lambda logs: "a" in logs and logs["a"].restarts >= 3)
+        run.until(lambda logs: logs["a"].code == "cursor_locked")
+        seen = len(run.overviews)
+        run.until(lambda logs: logs["a"].restarts >= 6)
+        assert {told.state for told in run.overviews[seen:]} == {"blocked"}  # it does not flap
+        assert consume(broker.bootstrap_servers) == []
+    run.until(lambda logs: logs["a"].acknowledged == 10)
+    assert sum("cursor_locked" in r.message for r in caplog.records) == 1
+    assert run.stop() == 0
+
+
+def test_one_cluster_that_is_away_holds_up_no_other(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "a", 20)
+    with Writer(root / "b") as writer:
+        for number in range(20):
+            writer.append(b"%d" % number, topic="away" if number % 2 else None)
+    config = load_text(
+        f"""
+        root = {str(root)!r}
+        topic = {TOPIC!r}
+        cluster = "main"
+        commit_seconds = 0.05
+        status_seconds = 0.05
+        stop_seconds = 3
+        [clusters]
+        main = {{bootstrap_servers = {broker.bootstrap_servers!r}}}
+        far = {{bootstrap_servers = {NOWHERE!r}}}
+        [[routes]]
+        record_topic = "away"
+        cluster = "far"
+    """.replace("'", '"')
+    )
+    run = Running(Supervisor(config))
+
+    def of(log: str, cluster: str) -> LogStatus | None:
+        found = [s for s in run.supervisor.look() if (s.log, s.cluster) == (log, cluster)]
+        return found[0] if found else None
+
+    wait_until(lambda: (s := of("a", "main")) is not None and s.acknowledged == 20)
+    wait_until(lambda: (s := of("b", "main")) is not None and s.acknowledged == 10)
+    far = of("b", "far")
+    assert far is not None
+    assert (far.state, far.acknowledged) == ("connecting", 0)
+    assert run.overviews[-1].state == "connecting"
+    assert run.stop(8) == 0
+    assert cursor_of(root / "b") == Reader(root / "b").end()
+    assert cursor_of(root / "b", "bridge.far") < Reader(root / "b").end()
+
+
+@pytest.mark.parametrize(("ran_s", "pauses_s"), [(24 * 3600, [1, 1, 1]), (5, [1, 2, 4])])
+def test_a_pause_grows_only_where_a_log_fails_soon(
+    root: Path, monkeypatch: pytest.MonkeyPatch, ran_s: float, pauses_s: list[float]
+) -> None:
+    fill(root / "a", 1)
+    supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}))
+    supervisor._scan()
+    (task,) = supervisor._tasks.values()
+    now_s = 1_000.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    monkeypatch.setattr("random.uniform", lambda _low, high: high)
+    for pause_s in pauses_s:
+        task.phase, task.since_s, task.error = "running", now_s, StorageFull("no room")
+        now_s += ran_s
+        supervisor._take_end(task)
+        assert (task.phase, task.since_s) == ("waiting", now_s)
+        assert task.retry_at_s - now_s == pause_s
+    supervisor._tree.close()
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_told_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, single: bool
+) -> None:
+    fill(root / "a", 1)
+    where: dict[str, Any] = {"logs": [str(root / "a")]} if single else {"root": str(root)}
+    supervisor = Supervisor(load(None, {**AWAY, **where}))
+    supervisor._scan()
+    (task,) = supervisor._tasks.values()
+    scandir, out = os.scandir, [True]
+
+    def listing(path: str) -> object:
+        if out and str(path) == str(root / "a"):
+            raise OSError(errno.EMFILE, "no")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listing)
+    supervisor._scan()
+    supervisor._scan()
+    assert list(supervisor._tasks.values()) == [task]
+    assert caplog.text.count(f"{task.name} cannot be listed: Too many open files") == 1
+    task.phase, task.error = "running", StorageFull("no room")
+    supervisor._take_end(task)  # nor is it gone where its thread has ended
+    assert (task.phase, list(supervisor._tasks.values())) == ("waiting", [task])
+    out.clear()
+    shutil.rmtree(root / "a")
+    supervisor._scan()
+    assert not supervisor._tasks
+    supervisor._tree.close()
+
+
+def test_counts_are_seen_once_while_a_task_ends(root: Path) -> None:
+    fill(root / "a", 1)
+    supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}))
+    supervisor._scan()
+    (task,) = supervisor._tasks.values()
+    task.status = NO_STATUS._replace(acknowledged=1_000)
+    seen: list[int] = []
+    looking = threading.Thread(target=lambda: seen.append(task.look().acknowledged))
+
+    class Totals(Counter[str]):
+        def update(self, *given: Any, **named: Any) -> None:
+            super().update(*given, **named)
+            if self:  # between the two steps
+                looking.start()
+                looking.join(0.2)
+
+    task.totals = Totals()
+    task.take_end()
+    looking.join()
+    assert seen == [task.look().acknowledged] == [1_000]
+    supervisor._tree.close()
+
+
+# --- which cluster it is --------------------------------------------------------------------
+
+
+class Asked(list[str]):
+    """The servers that were asked which cluster they are, in one question for all sleeping logs;
+    each is answered while `answers` is set."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.answers.set()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    asked = Asked()
+
+    class Told(meeting.ReadBack):
+        def leaders(self, topic: str) -> dict[int, int]:
+            asked.append(self._servers)
+            asked.answers.wait(SOON_S)
+            return super().leaders(topic)
+
+    monkeypatch.setattr(meeting, "ReadBack", Told)
+    monkeypatch.setattr(meeting, "_PAUSE_S", 10 * SOON_S)  # none is old, however slow the machine
+    return asked
+
+
+def test_sleeping_logs_are_asked_for_their_cluster_in_one_question_for_all(
+    supervise: Callable[..., Running], other: EmbeddedBroker, root: Path, asked: Asked
+) -> None:
+    """Nothing is to be sent, so nobody would be told before the next record comes."""
+    for name in "abc":
+        fill(root / name, 10)
+    assert supervise(drain=True).end() == 0
+    elsewhere = {"clusters.bootstrap_servers": other.bootstrap_servers}
+    drained = supervise(drain=True, **elsewhere)
+    assert drained.end() == OtherCluster.exit_status
+    assert {drained[name].code for name in "abc"} == {"other_cluster"}
+    assert len(asked) == 1
+    run = supervise(**elsewhere)
+    run.until(lambda logs: all(log.code == "other_cluster" for log in logs.values()) and logs)
+
+    def forget() -> bool:
+        with contextlib.suppress(CursorLocked):  # a try is under way
+            seek(str(root / "a"), None, cursor="bridge", forget_cluster=True)
+            return True
+        return False
+
+    wait_until(forget)
+    run.until(lambda logs: logs["a"].state == "live" and logs["b"].code == "other_cluster")
+    assert run.stop() == OtherCluster.exit_status
+    assert len(asked) == 2
+    assert consume(other.bootstrap_servers) == []
+
+
+def test_sleeping_logs_are_asked_anew_behind_a_reload(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, other: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "a", 10)
+    assert supervise(drain=True).end() == 0
+    over = {**AWAY, "root": str(root), "topic": TOPIC, "park_seconds": 0.05, "status_seconds": 0.05}
+    run = supervise(read=lambda: load(None, over), **over)
+    run.until(is_asleep)
+    for cluster, code in ((other, "other_cluster"), (broker, None), (other, "other_cluster")):
+        over["clusters.bootstrap_servers"] = cluster.bootstrap_servers
+        run.supervisor.reload()
+        run.until(lambda logs, code=code: logs["a"].code == code)
+    run.until(lambda logs: logs["a"].phase == "waiting")
+    over["clusters.bootstrap_servers"] = broker.bootstrap_servers
+    run.supervisor.reload()
+    run.until(is_asleep)
+    assert run.stop() == 0
+
+
+def test_a_reload_of_a_drain_loses_no_answer(
+    supervise: Callable[..., Running], other: EmbeddedBroker, root: Path, asked: Asked
+) -> None:
+    fill(root / "a", 10)
+    assert supervise(drain=True).end() == 0
+    asked.answers.clear()
+    run = supervise(drain=True, **{"clusters.bootstrap_servers": other.bootstrap_servers})
+    wait_until(lambda: asked)
+    for _ in range(20):
+        run.supervisor.reload()
+    wait_until(run.supervisor._told.empty)
+    asked.answers.set()
+    assert run.end() == OtherCluster.exit_status
+    assert len(asked) == 1
+
+
+def test_a_reload_meets_a_log_that_is_about_to_sleep(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    other: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(root / "a", 10)
+    gate = threading.Event()
+
+    def let_go(producer: Any) -> None:
+        gate.wait(SOON_S)
+        let_go_at_once(producer)
+
+    let_go_at_once = kafka.let_go
+    monkeypatch.setattr(kafka, "let_go", let_go)
+    over = {
+        "root": str(root), "topic": TOPIC, "park_seconds": 0.05, "status_seconds": 0.05,
+        "clusters.bootstrap_servers": broker.bootstrap_servers,
+    }  # fmt: skip  # options
+    run = supervise(read=lambda: load(None, over), **over)
+    wait_until(lambda: any(t.ending == "park" for t in run.supervisor._tasks.values()))
+    over["clusters.bootstrap_servers"] = other.bootstrap_servers
+    run.supervisor.reload()
+    wait_until(lambda: any(t.ending == "reload" for t in run.supervisor._tasks.values()))
+    gate.set()
+    run.until(lambda logs: logs["a"].code == "other_cluster")
+
+
+def test_a_cluster_that_a_reload_removes_is_not_asked_any_more(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    asked: Asked,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(root / "a", 10)
+    assert supervise(drain=True).end() == 0
+    monkeypatch.setattr(meeting, "_PAUSE_S", 0.01)
+    over: dict[str, Any] = {"clusters": {"old": {"bootstrap_servers": NOWHERE}}, "cluster": "old"}
+    both = {"root": str(root), "topic": TOPIC, "status_seconds": 0.05, "rescan_seconds": 0.2}
+    run = Running(
+        Supervisor(load(None, {**both, **over}), read=lambda: load(None, {**both, **over}))
+    )
+    wait_until(lambda: NOWHERE in asked)
+    new = {"bootstrap_servers": broker.bootstrap_servers, "cursor": "bridge"}
+    over.update(clusters={"new": new}, cluster="new")
+    run.supervisor.reload()
+    wait_until(lambda: broker.bootstrap_servers in asked)
+    assert run.supervisor._meetings.keys() == {"new"}
+    assert run.stop() == 0
+
+
+def test_a_wrong_cluster_costs_its_sleeping_logs_no_connections(
+    supervise: Callable[..., Running],
+    other: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number in range(20):
+        fill(root / str(number), 1)
+    assert supervise(drain=True).end() == 0
+    made: list[str] = []
+
+    def forwarder(self: Plan, name: str, path: str, **more: Any) -> Forwarder:
+        made.append(name)
+        return as_ever(self, name, path, **more)
+
+    as_ever = Plan.forwarder
+    monkeypatch.setattr(Plan, "forwarder", forwarder)
+    run = supervise(**{"clusters.bootstrap_servers": other.bootstrap_servers})
+    run.until(lambda logs: logs and all(log.restarts > 1 for log in logs.values()))
+    assert {log.code for log in run.supervisor.look() if log.phase == "waiting"} == {
+        "other_cluster"
+    }
+    assert made == []
+    assert run.stop() == OtherCluster.exit_status
+
+
+def test_a_cluster_that_does_not_answer_holds_up_no_drain_without_anything_to_do(
+    supervise: Callable[..., Running], root: Path
+) -> None:
+    fill(root / "a", 10)
+    assert supervise(drain=True).end() == 0
+    assert supervise(drain=True, **AWAY).end() == 0
+    stopped = supervise(**AWAY)
+    stopped.until(is_asleep)
+    assert stopped.stop() == 0
+
+
+# --- another configuration ------------------------------------------------------------------
+
+
+def test_a_new_configuration_takes_effect_and_what_cannot_is_named(
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    broker.create_topic("second", 2)
+    fill(root / "a", 10)
+    fill(root / "b", 10)
+    over: dict[str, Any] = {
+        "root": str(root), "topic": TOPIC, "status_seconds": 0.05, "rescan_seconds": 0.2,
+        "clusters.bootstrap_servers": broker.bootstrap_servers,
+    }  # fmt: skip
+    wrong: list[str] = []
+
+    def read() -> Config:
+        if wrong:
+            raise WrongConfiguration(wrong)
+        return load(None, over)
+
+    run = supervise(read=read)
+    run.until(lambda logs: len(logs) == 2 and all(s.acknowledged == 10 for s in logs.values()))
+
+    wrong.append("routes[0].topics: unknown key")
+    run.supervisor.reload()
+    wait_until(lambda: "not changed" in caplog.text)
+    assert "the new configuration is wrong: routes[0].topics: unknown key" in caplog.text
+    wrong.clear()
+
+    over.update(
+        routes=[{"log": "a", "topic": "second"}], exclude=["b"], root="/elsewhere", cursor="x"
+    )
+    run.supervisor.reload()
+    # Begun anew, and nothing to do: what the old one was about to read went the old way.
+    run.until(lambda logs: "b" not in logs and logs["a"].phase == "parked")
+    assert "root cannot change while it runs; it stays" in caplog.text
+    assert "cursor cannot change while it runs; it stays" in caplog.text
+    fill(root / "a", 5)
+    fill(root / "b", 5)
+    run.until(lambda logs: logs["a"].acknowledged == 15)
+    assert len(consume(broker.bootstrap_servers, "second", 2)) == 5
+    assert len(consume(broker.bootstrap_servers)) == 20
+    assert run.stop() == 0
+
+
+def test_a_reload_has_tried_again_what_stands_and_needs_no_file_for_it(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    fill(root / "a", 30, keys=1)
+    broker.push_request_errors(0, [10])  # PRODUCE, MSG_SIZE_TOO_LARGE
+    run = supervise(**{"clusters.settings": {"batch.num.messages": 1}})
+    run.until(lambda logs: "a" in logs and "a reload (SIGHUP)" in (logs["a"].error or ""))
+    assert run["a"].state == "blocked"
+    run.supervisor.reload()
+    run.until(lambda logs: logs["a"].acknowledged == 30)
+    assert run["a"].restarts == 0
+    assert run.stop() == 0
+    assert_all_arrived(broker, root / "a")
+
+
+@pytest.mark.parametrize("first", ["logs", "root"])
+def test_a_reload_from_logs_to_a_root_or_back_keeps_what_is_forwarded(
+    root: Path, caplog: pytest.LogCaptureFixture, first: str
+) -> None:
+    fill(root / "a", 1)
+    kinds: dict[str, dict[str, Any]] = {
+        "logs": {"logs": [str(root / "a")]}, "root": {"root": str(root)},
+    }  # fmt: skip  # a table
+    second = kinds["root" if first == "logs" else "logs"]
+    supervisor = Supervisor(
+        load(None, {**AWAY, **kinds[first]}), read=lambda: load(None, {**AWAY, **second})
+    )
+    supervisor._scan()
+    before = supervisor.look()
+    supervisor._reload()
+    assert [log.path for log in supervisor.look()] == [str(root / "a")]
+    assert supervisor.look() == before
+    assert supervisor.waits() is None
+    for name in ("root", "logs"):
+        assert f"{name} cannot change while it runs; it stays" in caplog.text
+    fill(root / "b", 1)
+    supervisor._scan()
+    assert len(supervisor.look()) == (1 if first == "logs" else 2)
+    supervisor._tree.close()
+
+
+# --- ends -----------------------------------------------------------------------------------
+
+
+def test_a_reload_behind_a_stop_changes_nothing(root: Path) -> None:
+    fill(root / "a", 1)
+    read: list[Config] = []
+
+    def again() -> Config:
+        read.append(load(None, {**AWAY, "root": str(root)}))
+        return read[-1]
+
+    for reading in (again, None):
+        supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}), read=reading)
+        supervisor._scan()
+        (task,) = supervisor._tasks.values()
+        task.error = CursorLocked("another has it")
+        task.waits(task.error)
+        supervisor.stop()
+        supervisor.reload()
+        supervisor._turn()
+        assert (task.phase, task.exit_status, read) == ("waiting", 5, [])
+        assert supervisor._ended()
+        supervisor._tree.close()
+
+
+def test_a_stop_is_bounded_whatever_the_cluster_does(
+    supervise: Callable[..., Running], root: Path
+) -> None:
+    for name in "abcd":
+        fill(root / name, 10)
+    run = supervise(stop_seconds=2.0, **{"clusters.bootstrap_servers": NOWHERE})
+    run.until(lambda logs: len(logs) == 4 and all(s.phase == "running" for s in logs.values()))
+    assert run.stop(4.0) == 0
+    assert run.overviews[-1].state == "stopped"
+
+
+def test_rates_of_each_log_and_of_all_can_change_while_it_runs(
+    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+) -> None:
+    logs = [root / name for name in ("a", "b")]
+    for log in logs:
+        fill(log, 100)
+    options = {
+        "root": str(root),
+        "topic": TOPIC,
+        "clusters.bootstrap_servers": broker.bootstrap_servers,
+    }
+    slow = {"bytes_per_second": 1e-3, "total_bytes_per_second": 1e-3}
+    run = supervise(read=lambda: load(None, options), **slow)
+    run.until(lambda logs: sum(log.acknowledged for log in logs.values()))  # a full bucket's
+    seen = len(run.overviews)
+    wait_until(lambda: len(run.overviews) > seen + 20)
+    assert run.overviews[-1].acknowledged < 200
+    run.supervisor.reload()
+    run.until(lambda logs: sum(log.acknowledged for log in logs.values()) == 200)
+    assert run.stop() == 0
+    assert_all_arrived(broker, *logs)
