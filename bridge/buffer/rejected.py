@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from aolog import Record
-from bridge.deliver.at_least_once.partition_state import NO_PARTITION, Refusal
 from bridge.deliver.dead_letter import DeadLetterLog
+from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.origin import encode_stamp
 
 if TYPE_CHECKING:

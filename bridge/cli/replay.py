@@ -197,9 +197,9 @@ def _tell_range(begin: int, end: int, topics: dict[str, int], *, as_json: bool) 
 
 def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
     from bridge.config.names import REPLAY
-    from bridge.deliver.at_least_once.partition_state import NO_PARTITION
     from bridge.deliver.dead_letter import read_dead_letter
     from bridge.deliver.replay import dead_letters_of
+    from bridge.kafka.lane import NO_PARTITION
 
     path = dead_letters_of(log, cursor)
     names = [each.name for each in aolog.cursors(path)]

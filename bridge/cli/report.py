@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from aolog.cli.output import OutputClosed, OutputFailed, counted, one_line, out
 from bridge.deliver.status import pending
-from bridge.operate.status import Overview, state_of
+from bridge.supervise.status import Overview, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -71,7 +71,7 @@ def status(
 
 
 def _ask(where: str) -> dict[str, Any]:
-    from bridge.operate.web import address_of
+    from bridge.config.names import address_of
 
     connection = http.client.HTTPConnection(*address_of(where), timeout=_ANSWER_S)
     try:

@@ -250,7 +250,7 @@ class Config(_Table):
     @field_validator("http")
     @classmethod
     def _http_is_an_address(cls, value: str | None) -> str | None:
-        from bridge.operate.web import address_of
+        from bridge.config.names import address_of
 
         try:
             if value is not None:

@@ -1,4 +1,4 @@
-"""Names that a bridge's cursor, and a cluster's servers, may have."""
+"""Names that a bridge's cursor, a cluster's servers and the endpoint's address may have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aolog.errors import UsageError
 from aolog.log.cursor_file import check_name
 from bridge.errors import WrongSetting
 
-__all__ = ["REPLAY", "check_cursor", "check_servers"]
+__all__ = ["REPLAY", "address_of", "check_cursor", "check_servers"]
 
 # As librdkafka reads them: a protocol, which it ignores if it is ours, and a port may be missing.
 _SERVER = re.compile(
@@ -37,3 +37,12 @@ def check_servers(servers: str) -> None:
                 f"bootstrap_servers: {server.strip()!r} is no HOST:PORT",
                 hint="name brokers as kafka:9092, several by commas",
             )
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """HOST and PORT of `HOST:PORT`, `[::1]:PORT` or `:PORT`. Raises UsageError."""
+    host, colon, port = text.rpartition(":")
+    number = int(port) if re.fullmatch("[0-9]{1,5}", port) else None
+    if not colon or number is None or number > 0xFFFF or "\x00" in host:
+        raise UsageError(f"{text!r} is no HOST:PORT", hint="such as 127.0.0.1:9100, or :9100")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", number

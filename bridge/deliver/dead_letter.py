@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aolog import Record
     from aolog.storage.files import Storage
     from bridge.deliver.at_least_once.engine import Aside
-    from bridge.deliver.at_least_once.partition_state import Refusal
+    from bridge.kafka.lane import Refusal
 
 __all__ = [
     "ORIGIN",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bridge.deliver.at_least_once.engine import Position
-    from bridge.deliver.at_least_once.partition_state import Refusal
+    from bridge.kafka.lane import Refusal
     from bridge.kafka.stalls import Stall
 
 __all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "Delivery",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bridge.config.routing import Destination
-    from bridge.deliver.at_least_once.partition_state import LaneKey
+    from bridge.kafka.lane import LaneKey
 
 __all__ = ["Spreading", "lanes_by_topic"]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
     from confluent_kafka.admin import AdminClient
 
-    from bridge.deliver.at_least_once.partition_state import LaneKey
+    from bridge.kafka.lane import LaneKey
 
 __all__ = ["LeftOpen", "end_again", "place_of"]
 

@@ -9,9 +9,9 @@ from bridge.kafka.producer import Failed
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from bridge.deliver.at_least_once.partition_state import LaneKey
     from bridge.errors import DestinationError
     from bridge.kafka.cursor_record import CursorRecord
+    from bridge.kafka.lane import LaneKey
 
 __all__ = [
     "Aborted",

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.config.routing import is_topic_name
-from bridge.deliver.admission import Admission
-from bridge.deliver.at_least_once.partition_state import Refusal
 from bridge.errors import WrongSetting
+from bridge.kafka.admission import Admission
 from bridge.kafka.certificate import names_another_host
 from bridge.kafka.client import (
     ALL_DOWN,
@@ -38,6 +37,7 @@ from bridge.kafka.client import (
 )
 from bridge.kafka.error_table import Kind, advice, kind_of
 from bridge.kafka.identity import Identity
+from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.read_back import ReadBack
 from bridge.kafka.stalls import Sent
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
     from aolog.format.native.speed import Rows
-    from bridge.deliver.admission import Bounds
-    from bridge.deliver.at_least_once.partition_state import LaneKey
-    from bridge.deliver.messages import Callback
+    from bridge.kafka.admission import Bounds
+    from bridge.kafka.lane import LaneKey
+    from bridge.kafka.messages import Callback
     from bridge.kafka.topic_creation import CreateTopics
 
 __all__ = [

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from bridge.deliver.at_least_once.partition_state import LaneKey
     from bridge.deliver.at_least_once.recognise import Claims
+    from bridge.kafka.lane import LaneKey
 
 __all__ = ["ReadBack"]
 

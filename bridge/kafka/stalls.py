@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from bridge.deliver.at_least_once.partition_state import lane_name
+from bridge.kafka.lane import lane_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bridge.deliver.at_least_once.partition_state import LaneKey
+    from bridge.kafka.lane import LaneKey
 
 __all__ = ["SAY_AGAIN_S", "STALLED_S", "Sent", "Stall", "Stalls", "in_words"]
 

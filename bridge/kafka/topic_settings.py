@@ -18,14 +18,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ConfigResource,
 )
 
-from bridge.deliver.admission import KNOWN_MS, bounds_of
+from bridge.kafka.admission import KNOWN_MS, bounds_of
 from bridge.kafka.client import admin_client, words
 from bridge.kafka.error_table import advice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from bridge.deliver.admission import Admission, Bounds
+    from bridge.kafka.admission import Admission, Bounds
 
 __all__ = ["TopicSettings"]
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.deliver.at_least_once.partition_state import NO_PARTITION, Refusal
 from bridge.errors import DestinationError, Fenced, NotIsolated
 from bridge.kafka.client import (
     ANSWER_S,
@@ -34,6 +33,7 @@ from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.ends import Ends
 from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.hanging_transactions import LeftOpen, end_again, place_of
+from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.origin import decode_stamp
 from bridge.kafka.outcomes import (
     Aborted,
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from aolog.format.native.speed import Rows
-    from bridge.deliver.at_least_once.partition_state import LaneKey
-    from bridge.deliver.messages import Callback
     from bridge.kafka.identity import Identity
+    from bridge.kafka.lane import LaneKey
+    from bridge.kafka.messages import Callback
     from bridge.kafka.topic_creation import CreateTopics
 
 __all__ = ["TransactionalCluster"]

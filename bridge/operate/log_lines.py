@@ -7,36 +7,21 @@ from __future__ import annotations
 
 import logging
 import sys
-from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aolog.notices import escape_controls, one_line, to_json
+from bridge.deliver.log_lines import log_named
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+__all__ = ["set_up"]
 
-__all__ = ["naming", "set_up"]
-
-_about: ContextVar[str | None] = ContextVar("log", default=None)
 _EXTRA = ("event", "code", "cluster")
-
-
-@contextmanager
-def naming(log: str) -> Iterator[None]:
-    """What is logged inside, in this thread, is about this log."""
-    token = _about.set(log)
-    try:
-        yield
-    finally:
-        _about.reset(token)
 
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
-        about = _about.get()
+        about = log_named()
         named = about is None or about in record.getMessage()
         return line if named else f"{line} [{one_line(about or '')}]"
 
@@ -57,7 +42,7 @@ class _Json(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if (about := _about.get()) is not None:
+        if (about := log_named()) is not None:
             found["log"] = about
         for name in _EXTRA:
             if (value := getattr(record, name, None)) is not None:

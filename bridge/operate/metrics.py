@@ -11,12 +11,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 import aolog
 from aolog.notices import as_utf8, one_line
-from bridge.operate.status import STATES
+from bridge.supervise.status import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from bridge.operate.status import LogStatus
+    from bridge.supervise.status import LogStatus
 
 __all__ = ["exposition"]
 

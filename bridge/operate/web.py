@@ -13,7 +13,6 @@ loopback.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,29 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.errors import UsageError
 from aolog.notices import to_json
+from bridge.config.names import address_of
 from bridge.operate.metrics import exposition
-from bridge.operate.status import overview
+from bridge.supervise.status import overview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridge.operate.status import LogStatus
+    from bridge.supervise.status import LogStatus
 
-__all__ = ["address_of", "serving"]
+__all__ = ["serving"]
 
 _log = logging.getLogger("bridge.operate.web")
 _JSON = "application/json"
 _LOOK_S = 0.2  # how long the end of the process may wait for this
 _REQUEST_S = 10.0  # a client that says nothing for so long is dropped
-
-
-def address_of(text: str) -> tuple[str, int]:
-    """HOST and PORT of `HOST:PORT`, `[::1]:PORT` or `:PORT`. Raises UsageError."""
-    host, colon, port = text.rpartition(":")
-    number = int(port) if re.fullmatch("[0-9]{1,5}", port) else None
-    if not colon or number is None or number > 0xFFFF or "\x00" in host:
-        raise UsageError(f"{text!r} is no HOST:PORT", hint="such as 127.0.0.1:9100, or :9100")
-    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", number
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from bridge.kafka.read_back import ReadBack
 if TYPE_CHECKING:
     import queue
 
-    from bridge.config.options import Plan
+    from bridge.supervise.options import Plan
 
 __all__ = ["Meeting"]
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bridge.deliver.status import NOTHING
-from bridge.operate.status import LogStatus, Phase, state_of
+from bridge.supervise.status import LogStatus, Phase, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 
 from aolog import Reader
 from aolog.errors import AologError, NotALog, StorageError
-from bridge.config.options import Plan, plans
 from bridge.config.routing import clusters_of
 from bridge.deliver.rate_limit import Pace
 from bridge.errors import WrongConfiguration
-from bridge.operate.status import LogStatus, Overview, Phase, overview, removed
 from bridge.supervise.discovery import Tree, is_gone, missing
 from bridge.supervise.meeting import Meeting
+from bridge.supervise.options import Plan, plans
+from bridge.supervise.status import LogStatus, Overview, Phase, overview, removed
 from bridge.supervise.worker import Task
 
 if TYPE_CHECKING:

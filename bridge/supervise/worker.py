@@ -30,21 +30,21 @@ from aolog.log.retention import prune
 from aolog.read.reader import pruned_from, resume_at
 from aolog.storage.files import Storage
 from bridge.deliver.checkpoints import LaneNotes
+from bridge.deliver.log_lines import naming
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.status import COUNTED, NOTHING
 from bridge.errors import OtherCluster
-from bridge.operate.log_lines import naming
-from bridge.operate.status import LogStatus, Phase, state_of
+from bridge.supervise.status import LogStatus, Phase, state_of
 
 if TYPE_CHECKING:
     import queue
     from collections.abc import Callable
 
     from aolog import Lag
-    from bridge.config.options import Plan
     from bridge.deliver.forwarder import Forwarder
     from bridge.deliver.status import Status
     from bridge.kafka.identity import Identity
+    from bridge.supervise.options import Plan
 
 __all__ = ["Task"]
 

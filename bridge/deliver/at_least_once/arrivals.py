@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridge.deliver.at_least_once.partition_state import Refusal
 from bridge.kafka.client import NoAnswer, Refused
+from bridge.kafka.lane import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.native.speed import groups, total
 from bridge.deliver.at_least_once.engine import Aside, Planned
-from bridge.deliver.at_least_once.partition_state import Lane, LaneKey, Mark, Position
+from bridge.deliver.at_least_once.partition_state import Lane, Mark, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from bridge.deliver.at_least_once.partition_state import Refusal
+    from bridge.kafka.lane import LaneKey, Refusal
 
 __all__ = ["MARK_EVERY", "Given", "plan"]
 

@@ -6,7 +6,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from bridge.deliver.at_least_once.partition_state import LaneKey, Mark, Position, Refusal
+    from bridge.deliver.at_least_once.partition_state import Mark, Position
+    from bridge.kafka.lane import LaneKey, Refusal
 
 __all__ = [
     "Aside",

@@ -24,7 +24,6 @@ from bridge.deliver.at_least_once.engine import (
     SetAside,
     State,
 )
-from bridge.deliver.at_least_once.partition_state import Refusal, lane_name
 from bridge.deliver.at_least_once.recognise import Recogniser
 from bridge.deliver.at_least_once.sender import Feed
 from bridge.deliver.at_least_once.topics import Topics
@@ -41,6 +40,7 @@ from bridge.deliver.delivery import (
 from bridge.deliver.trouble_log import TroubleLog
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import advice
+from bridge.kafka.lane import Refusal, lane_name
 from bridge.kafka.producer import Cluster, Delivered, Failed, Forbade, KafkaEvent
 from bridge.kafka.stalls import Stalls, in_words
 
@@ -49,10 +49,11 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from bridge.config.routing import Routing
-    from bridge.deliver.at_least_once.partition_state import LaneKey, Position
+    from bridge.deliver.at_least_once.partition_state import Position
     from bridge.deliver.checkpoints import LaneNotes
     from bridge.deliver.log_source import Source
     from bridge.errors import DestinationError
+    from bridge.kafka.lane import LaneKey
     from bridge.kafka.topic_creation import CreateTopics
 
 __all__ = ["AtLeastOnce"]

@@ -71,16 +71,10 @@ from bridge.deliver.at_least_once.commands import (
     SetAside,
     State,
 )
-from bridge.deliver.at_least_once.partition_state import (
-    UNBOUNDED,
-    Lane,
-    LaneKey,
-    Mark,
-    Position,
-    Refusal,
-)
+from bridge.deliver.at_least_once.partition_state import UNBOUNDED, Lane, Mark, Position
 from bridge.deliver.at_least_once.window import Window
 from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.lane import LaneKey, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

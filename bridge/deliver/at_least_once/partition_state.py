@@ -22,25 +22,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from bridge.kafka.error_table import Fault, fault_of
+if TYPE_CHECKING:
+    from bridge.kafka.lane import Refusal
 
-__all__ = [
-    "NO_PARTITION",
-    "UNBOUNDED",
-    "Lane",
-    "LaneKey",
-    "Mark",
-    "Position",
-    "Refusal",
-    "lane_name",
-]
+__all__ = ["UNBOUNDED", "Lane", "Mark", "Position"]
 
-LaneKey: TypeAlias = tuple[str, int]
-"""Topic and partition."""
-
-NO_PARTITION = -1  # of the lane in which a topic's records wait before its partitions are known
 UNBOUNDED = 1 << 62
 # A refusal in a group of n is looked for in groups of n/32: three connections name one record
 # among 10,000, with 32 requests each.
@@ -48,12 +36,6 @@ NARROWING = 32
 HELD_SHARE_MIN = 64
 HELD_SHARE_CUT = 4
 HELD_SHARE_MAX = 1 << 16  # of a lane that has recovered: no bound any more
-
-
-def lane_name(key: LaneKey) -> str:
-    """For log lines."""
-    topic, partition = key
-    return f"{topic}/{partition}" if partition >= 0 else topic or "no topic"
 
 
 class Position(NamedTuple):
@@ -72,20 +54,6 @@ class Mark(NamedTuple):
     records: int
     bytes: int = 0
     sent_s: float = 0.0
-
-
-class Refusal(NamedTuple):
-    """Why a record, or a lane, will not be taken. code: stable, for machines; see error_table.
-    passing: it is waited for, nobody has to act yet."""
-
-    reason: str
-    code: str
-    passing: bool = False
-
-    @property
-    def is_poison(self) -> bool:
-        """Whether the record itself is at fault. Otherwise it waits, whatever becomes of poison."""
-        return fault_of(self.code) is Fault.RECORD
 
 
 @dataclass(slots=True)

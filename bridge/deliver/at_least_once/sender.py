@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, cast
 from aolog.errors import StorageError, SyncFailed
 from bridge.deliver.at_least_once.batch_planner import Given, plan
 from bridge.deliver.at_least_once.engine import Command, Engine, LaneKey, Planned
-from bridge.deliver.at_least_once.partition_state import NO_PARTITION, Refusal
 from bridge.deliver.delivery import BUSY_S
-from bridge.deliver.messages import Messages, messages_of
 from bridge.deliver.partitioner import Spreading, lanes_by_topic
 from bridge.kafka import error_table
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import UNKNOWN_TOPIC, row_of
+from bridge.kafka.lane import NO_PARTITION, Refusal
+from bridge.kafka.messages import Messages, messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from aolog import Record
     from aolog.read.batch import Batch
     from bridge.config.routing import Routing
-    from bridge.deliver.admission import Admission
     from bridge.deliver.at_least_once.topics import Topics
     from bridge.deliver.log_source import Source
-    from bridge.deliver.messages import Callback
+    from bridge.kafka.admission import Admission
+    from bridge.kafka.messages import Callback
     from bridge.kafka.producer import Cluster
 
 __all__ = ["NO_TOPIC", "Feed", "first_ordinal", "no_partition"]

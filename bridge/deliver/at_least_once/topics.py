@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.notices import counted
 from bridge.deliver.at_least_once.arrivals import Arrivals, forbidden, read_back, silence
-from bridge.deliver.at_least_once.partition_state import NO_PARTITION, Refusal
 from bridge.deliver.checkpoints import LaneNote, LaneNotes
 from bridge.kafka.client import NoAnswer, NotReachable, Refused
 from bridge.kafka.error_table import UNKNOWN_TOPIC, advice
+from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.stalls import STALLED_S
 
 if TYPE_CHECKING:

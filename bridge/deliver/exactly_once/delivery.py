@@ -26,7 +26,6 @@ from aolog.log.cursor_file import Position as CursorPosition
 from aolog.notices import counted
 from aolog.read.reader import position_at, resume_at
 from bridge.deliver.at_least_once.engine import Poison, Position
-from bridge.deliver.at_least_once.partition_state import NO_PARTITION, Refusal
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.delivery import (
@@ -55,6 +54,7 @@ from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.cursor_record import CursorName, CursorRecord
 from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, advice, kind_of, names_records
+from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.origin import HEADER_NAME, decode_stamp
 from bridge.kafka.outcomes import (
     Aborted,
@@ -74,9 +74,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.config.routing import Routing
-    from bridge.deliver.at_least_once.partition_state import LaneKey
     from bridge.deliver.checkpoints import LaneNotes
     from bridge.deliver.log_source import Source
+    from bridge.kafka.lane import LaneKey
     from bridge.kafka.topic_creation import CreateTopics
 
 __all__ = ["ExactlyOnce"]

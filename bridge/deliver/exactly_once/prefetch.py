@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, cast
 
 from aolog.format.native.speed import total
 from bridge.deliver.at_least_once.engine import Aside, Position
-from bridge.deliver.at_least_once.partition_state import NO_PARTITION, Refusal
 from bridge.deliver.at_least_once.sender import NO_TOPIC, first_ordinal, no_partition
 from bridge.deliver.at_least_once.topics import TOPIC_PAUSE_S
-from bridge.deliver.messages import messages_of
 from bridge.deliver.partitioner import Spreading, lanes_by_topic
 from bridge.kafka.client import NotReachable, Refused
+from bridge.kafka.lane import NO_PARTITION, Refusal
+from bridge.kafka.messages import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from aolog.format.native.speed import Rows
     from aolog.read.batch import Batch
     from bridge.config.routing import Destination, Routing
-    from bridge.deliver.admission import Admission
     from bridge.deliver.at_least_once.engine import LaneKey
     from bridge.deliver.log_source import Source
-    from bridge.deliver.messages import Callback, Messages
     from bridge.deliver.partitions import Partitions
+    from bridge.kafka.admission import Admission
+    from bridge.kafka.messages import Callback, Messages
     from bridge.kafka.producer import Cluster
 
 __all__ = ["Ahead", "Ready"]

@@ -22,6 +22,7 @@ from bridge.deliver.at_least_once.delivery import AtLeastOnce
 from bridge.deliver.at_least_once.engine import Position
 from bridge.deliver.checkpoints import LaneNote, LaneNotes
 from bridge.deliver.exactly_once.delivery import ExactlyOnce
+from bridge.deliver.log_lines import naming
 from bridge.deliver.log_source import Source
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.operate import log_lines
@@ -260,7 +261,7 @@ def test_what_a_commit_logs_is_about_its_log(log: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(logging.getLogger("bridge"), "handlers", [handler])
     told: list[Position] = []
     commits = committer.Committer(source, told.append, notes.saving)
-    with log_lines.naming("some/log"):
+    with naming("some/log"):
         commits.want(source.position)
     commits.finish()
     source.close()

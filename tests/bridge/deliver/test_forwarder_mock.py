@@ -42,9 +42,9 @@ from tests.bridge.conftest import (
 )
 
 if TYPE_CHECKING:
-    from bridge.deliver.at_least_once.partition_state import LaneKey
-    from bridge.deliver.messages import Callback
     from bridge.kafka.embedded import EmbeddedBroker
+    from bridge.kafka.lane import LaneKey
+    from bridge.kafka.messages import Callback
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22  # numbers of requests in Kafka's protocol
 ONE_AT_A_TIME = {

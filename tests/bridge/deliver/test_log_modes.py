@@ -12,9 +12,9 @@ import aolog
 from bridge import Buffer
 from bridge.buffer.provider import FileProvider
 from bridge.config.files import load_text
-from bridge.config.options import plans
 from bridge.deliver.rate_limit import Pace
 from bridge.errors import WrongConfiguration
+from bridge.supervise.options import plans
 from tests.bridge.conftest import Process, Run, fill
 from tests.bridge.deliver.test_poison import with_large
 

@@ -15,7 +15,7 @@ from bridge.deliver.partitioner import Spreading, lanes_by_topic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.deliver.at_least_once.partition_state import LaneKey
+    from bridge.kafka.lane import LaneKey
 
 UUID = bytes(range(16))
 _KEYS = st.lists(st.one_of(st.none(), st.binary(max_size=9)), min_size=1, max_size=40)

@@ -16,7 +16,7 @@ from bridge.config.routing import partition_of_key
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.deliver.status import Status
 from bridge.kafka.cursor_record import CursorName
-from bridge.operate.status import state_of
+from bridge.supervise.status import state_of
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import (
     Run,

@@ -12,7 +12,7 @@ from bridge.kafka.hanging_transactions import LeftOpen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.deliver.at_least_once.partition_state import LaneKey
+    from bridge.kafka.lane import LaneKey
 
 LANE = ("t", 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bridge.deliver.at_least_once.partition_state import LaneKey
+from bridge.kafka.lane import LaneKey
 from bridge.kafka.stalls import SAY_AGAIN_S, STALLED_S, Sent, Stall, Stalls, in_words
 
 A, B = ("t", 0), ("t", 1)

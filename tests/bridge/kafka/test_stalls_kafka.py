@@ -10,7 +10,7 @@ import pytest
 
 from aolog import Writer
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
-from bridge.operate.status import state_of
+from bridge.supervise.status import state_of
 from tests.bridge.conftest import Run, append
 from tests.kafka.plugin import TopicFactory
 from tests.kafka.server import KafkaServer

@@ -21,13 +21,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from aolog import Lag, Reader, Writer
 from aolog.errors import UsageError
+from bridge.config.names import address_of
+from bridge.deliver.log_lines import naming
 from bridge.deliver.status import Status
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.stalls import Stall
-from bridge.operate.log_lines import _Json, _Text, naming
+from bridge.operate.log_lines import _Json, _Text
 from bridge.operate.metrics import exposition
-from bridge.operate.status import STUCK_S, LogStatus, Phase, overview, state_of
-from bridge.operate.web import address_of, serving
+from bridge.operate.web import serving
+from bridge.supervise.status import STUCK_S, LogStatus, Phase, overview, state_of
 from tests.bridge.conftest import NOWHERE, Process, fill, wait_until
 
 STATUS = Status(

@@ -22,17 +22,17 @@ from aolog import Gap, Reader, Writer
 from aolog.errors import CursorLocked, PermissionDenied, StorageFull
 from bridge.config.files import load, load_text
 from bridge.config.models import Config
-from bridge.config.options import Plan
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.seek import seek
 from bridge.deliver.status import Status
 from bridge.errors import OtherCluster, WrongConfiguration
 from bridge.kafka import producer as kafka
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.operate.status import LogStatus, Overview
 from bridge.supervise import meeting
 from bridge.supervise import supervisor as supervisor_module
 from bridge.supervise import worker as task_module
+from bridge.supervise.options import Plan
+from bridge.supervise.status import LogStatus, Overview
 from bridge.supervise.supervisor import Supervisor
 from tests.bridge.conftest import (
     NOWHERE,

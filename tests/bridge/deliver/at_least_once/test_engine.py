@@ -38,8 +38,9 @@ from bridge.deliver.at_least_once.engine import (
     SetAside,
     State,
 )
-from bridge.deliver.at_least_once.partition_state import HELD_SHARE_MAX, Lane, Refusal
+from bridge.deliver.at_least_once.partition_state import HELD_SHARE_MAX, Lane
 from bridge.deliver.at_least_once.window import BYTES_MIN
+from bridge.kafka.lane import Refusal
 
 A: LaneKey = ("t", 0)
 B: LaneKey = ("t", 1)

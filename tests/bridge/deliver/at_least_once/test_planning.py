@@ -11,12 +11,13 @@ import hypothesis.strategies as st
 import pytest
 
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
-from bridge.deliver.at_least_once.partition_state import Lane, Mark, Position, Refusal
+from bridge.deliver.at_least_once.partition_state import Lane, Mark, Position
+from bridge.kafka.lane import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridge.deliver.at_least_once.partition_state import LaneKey
+    from bridge.kafka.lane import LaneKey
 
 
 def given(

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from aolog.format.native.speed import total
-from bridge.deliver.at_least_once.partition_state import Refusal
 from bridge.kafka.error_table import TOO_LARGE
+from bridge.kafka.lane import Refusal
 from bridge.kafka.origin import HEADER_NAME, STAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from bridge.deliver.messages import Messages
+    from bridge.kafka.messages import Messages
 
 __all__ = ["KNOWN_MS", "Admission", "Bounds", "bounds_of"]
 

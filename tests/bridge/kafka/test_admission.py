@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from bridge.deliver.admission import KNOWN_MS, Admission, Bounds, bounds_of
-from bridge.deliver.at_least_once.partition_state import Refusal
-from bridge.deliver.messages import Messages
+from bridge.kafka.admission import KNOWN_MS, Admission, Bounds, bounds_of
+from bridge.kafka.lane import Refusal
+from bridge.kafka.messages import Messages
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aolog import Reader, Record, Writer
-from bridge.deliver.at_least_once.partition_state import Position, Refusal
+from bridge.deliver.at_least_once.partition_state import Position
 from bridge.deliver.exactly_once.prefetch import Ready
-from bridge.deliver.messages import messages_of, milliseconds
+from bridge.kafka.lane import Refusal
+from bridge.kafka.messages import messages_of, milliseconds
 from bridge.kafka.origin import HEADER_NAME, encode_stamp
 
 if TYPE_CHECKING:
     from aolog.read.batch import Batch
-    from bridge.deliver.messages import Messages
+    from bridge.kafka.messages import Messages
 
 UUID = bytes(range(16))
 US = 1_700_000_000_123_456

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from aolog.read.batch import Batch, RecordFrame
-    from bridge.deliver.at_least_once.partition_state import LaneKey
+    from bridge.kafka.lane import LaneKey
 
 __all__ = ["Callback", "Messages", "messages_of", "milliseconds"]
 

@@ -1,0 +1,29 @@
+"""Which log a log line is about: set by the thread that works on it, read by the formatters."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["log_named", "naming"]
+
+_about: ContextVar[str | None] = ContextVar("log", default=None)
+
+
+@contextmanager
+def naming(log: str) -> Iterator[None]:
+    """What is logged inside, in this thread, is about this log."""
+    token = _about.set(log)
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def log_named() -> str | None:
+    """The log that this thread works on."""
+    return _about.get()
