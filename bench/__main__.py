@@ -11,6 +11,8 @@ from bench.cases import CASES, CASES_ON_REQUEST, CASES_WITH_TARGETS
 from bench.sizes import SIZES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bench.cases.plan import Plan
     from bench.measure import Group, Measured, Skipped
     from bench.panel import Panel, Reading
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-_RESULTS, _PLOTS, _README = "bench/results.json", "bench/plots", "README.md"
+_RESULTS, _PLOTS, _PAGE, _README = "bench/results", "bench/plots", "bench/RESULTS.md", "README.md"
 _EPILOG = f"""\b
 Examples:
   python -m bench                                    all cases, about twenty minutes
@@ -27,9 +29,9 @@ Examples:
   python -m bench --only append --record-bytes 20    small records
   python -m bench --only scale --size large --plot . how costs grow, up to 10^8 records
   python -m bench --size large --dir /mnt/disk --json large.json
-  python -m bench --publish                          what the README shows, measured anew
+  python -m bench --publish                          what is published, measured again
   python -m bench --publish --only durability        the same of one case, the others as they were
-  python -m bench --from {_RESULTS} --plot {_PLOTS} --table {_README}
+  python -m bench --publish --from {_RESULTS}     pages and plots again, without measuring
 """
 
 
@@ -44,17 +46,15 @@ Examples:
 @click.option("--repeat", type=click.IntRange(1), help="Rounds that count. [default: by size]")
 @click.option("--dir", "parent", type=click.Path(exists=True, file_okay=False, writable=True),
               help="Where to write. [default: the system's temporary directory]")  # fmt: skip
-@click.option("--from", "source", type=click.Path(exists=True, dir_okay=False),
-              help="Measure nothing: these results, of --json.")  # fmt: skip
+@click.option("--from", "source", type=click.Path(exists=True, file_okay=False),
+              help="Measure nothing: take what was published in this directory.")  # fmt: skip
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, writable=True),
               help="Also write every figure that was taken.")  # fmt: skip
 @click.option("--plot", "plot_path", type=click.Path(file_okay=False),
               help="Draw how costs grow, as SVG, into this directory; takes matplotlib.")  # fmt: skip
-@click.option("--table", "table_path", type=click.Path(exists=True, dir_okay=False, writable=True),
-              help="Put the figures between the markers of this Markdown file.")  # fmt: skip
 @click.option("--publish", is_flag=True,
               help="All cases, growth at the large size, instructions, or with --only these, the "
-                   f"others as they were; into {_RESULTS}, {_PLOTS} and {_README}.")  # fmt: skip
+                   f"others as they were; into {_RESULTS}, {_PLOTS}, {_PAGE} and {_README}.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="Exit 1 unless the targets of these cases hold, which are printed at the end.")  # fmt: skip
 def main(
@@ -67,22 +67,16 @@ def main(
     source: str | None,
     json_path: str | None,
     plot_path: str | None,
-    table_path: str | None,
     publish: bool,  # noqa: FBT001 -- click passes it by name
     check: bool,  # noqa: FBT001 -- click passes it by name
 ) -> None:
-    """How fast aolog is, beside msgpack, pyarrow IPC, lmdb, sqlite, RocksDB, persist-queue and
-    diskcache, and beside the same bytes written and read raw; how fast the bridge is, beside
+    """How fast aolog is, beside msgpack, pyarrow IPC, lmdb, sqlite and RocksDB, and beside the same bytes written and read raw; how fast the bridge is, beside
     the Kafka client alone; how fast Spark reads and writes logs, beside its own files; what they
     hold in memory; and how costs grow. All contenders of a case take turns, so compare within a
     run. Needs the packages
     of `pip install '.[bench]'`; what is missing is left out, also Apache Kafka without Java."""
-    if publish:
-        from bench.child import ROOT
-
-        json_path, plot_path, table_path = (str(ROOT / at) for at in (_RESULTS, _PLOTS, _README))
-        if source is not None or size != "normal":
-            raise click.UsageError("--publish measures, at its own sizes")
+    if publish and size != "normal":
+        raise click.UsageError("--publish measures at its own sizes")
     cases = [
         case
         for case in CASES
@@ -101,25 +95,40 @@ def main(
         found = results.load(source)
     else:
         found, wrong = _measure(cases, size, record_bytes, repeat, parent, grown=publish)
-        if publish and only and json_path is not None:
-            found = results.merged(results.load(json_path), found)
     if json_path is not None:
         results.save(json_path, found)
+    if publish:
+        found, plot_path = _published(found, measured=source is None), str(_root() / _PLOTS)
     if plot_path is not None:
         from bench import plot
 
         for path in plot.draw(found, plot_path):
             click.echo(f"drawn: {path}")
-    if table_path is not None:
-        from bench import table
-
-        table.write(table_path, found)
-        click.echo(f"figures in: {table_path}")
     lines = results.verdicts(found)
     if lines:
         click.echo("\n" + "\n".join(lines))
     if wrong or (check and (not lines or results.missed(found))):
         sys.exit(1)
+
+
+def _root() -> Path:
+    from bench.child import ROOT
+
+    return ROOT
+
+
+def _published(found: Document, *, measured: bool) -> Document:
+    """Writes the results, the page and the README's table; all that is published now."""
+    from bench import results, table
+
+    at = str(_root() / _RESULTS)
+    if measured:
+        results.publish(at, found)
+        found = results.load(at)
+    table.write_page(str(_root() / _PAGE), found)
+    table.write_readme(str(_root() / _README), found)
+    click.echo(f"figures in: {_PAGE}, {_README}")
+    return found
 
 
 def _measure(

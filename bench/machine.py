@@ -15,8 +15,8 @@ import aolog
 __all__ = ["describe", "file_system"]
 
 _PACKAGES = (
-    "xxhash", "numpy", "pyarrow", "msgpack", "lmdb", "rocksdict", "persist-queue",
-    "diskcache", "confluent-kafka",
+    "xxhash", "numpy", "pyarrow", "msgpack", "lmdb", "rocksdict",
+    "confluent-kafka",
 )  # fmt: skip  # a table
 
 

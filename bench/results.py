@@ -1,6 +1,7 @@
-"""What was measured, as one JSON document: every round's figure, and on what it was measured.
+"""What was measured, as a JSON document: every figure, and on what it was measured.
 
-It is what plots and tables are made of, so that they can be made again without measuring.
+What is published of it is a directory: a file a case, with medians, least and greatest figures.
+Tables and plots are made of that alone, so they can be made again without measuring.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from bench.measure import Group, Measured, Skipped
     from bench.panel import Panel, Reading
 
-__all__ = ["Document", "document", "load", "merged", "missed", "save", "verdicts"]
+__all__ = ["Document", "document", "load", "missed", "publish", "save", "verdicts"]
 
 Document: TypeAlias = dict[str, Any]
 
@@ -81,6 +82,8 @@ def _panel(panel: Panel, readings: list[Reading], skipped: list[Skipped]) -> dic
                 "figures": {
                     name: {
                         "median": round(statistics.median(values), 3),
+                        "min": round(min(values), 3),
+                        "max": round(max(values), 3),
                         "at_most": one.probe.at_most.get(name),
                         "values": [round(value, 3) for value in values],
                     }
@@ -92,21 +95,33 @@ def _panel(panel: Panel, readings: list[Reading], skipped: list[Skipped]) -> dic
     }
 
 
-def merged(before: Document, anew: Document) -> Document:
-    """The cases of `anew`, and what is left of those that were measured before, each run with its
-    machine. Raises ValueError for figures of unlike sizes."""
-    if before["size"] != anew["size"]:
-        raise ValueError(f"sizes {before['size']} and {anew['size']} are not to be compared")
-    replaced = {case for run in anew["runs"] for case in run["cases"]}
-    runs = [
-        {**run, "cases": [case for case in run["cases"] if case not in replaced]}
-        for run in before["runs"]
-    ]
-    together = {**anew, "runs": [run for run in runs if run["cases"]] + anew["runs"]}
-    for kind in ("groups", "panels", "targets", "bounds"):
-        kept = [one for one in before[kind] if one["case"] not in replaced]
-        together[kind] = sorted(kept + anew[kind], key=lambda one: CASES.index(one["case"]))
-    return together
+_KINDS = ("groups", "panels", "targets", "bounds")
+_ROUNDS = {"wall_ns", "cpu_ns", "ratios_of_rounds", "values", "digest", "expected_digest"}
+"""What each round gave, and what proved a contender's work: not published."""
+
+
+def publish(directory: str, found: Document) -> None:
+    """Writes a file for each case that was measured; those of other cases stay. Raises ValueError
+    if they are of another size."""
+    before = load(directory)
+    if before["size"] not in {None, found["size"]}:
+        raise ValueError(f"{directory} has figures of size {before['size']}, not {found['size']}")
+    for run in found["runs"]:
+        for case in run["cases"]:
+            one = {
+                "case": case,
+                "size": found["size"],
+                "machine": run["machine"],
+                **{kind: [of for of in found[kind] if of["case"] == case] for kind in _KINDS},
+            }
+            save(str(Path(directory, f"{case}.json")), _medians(one))
+
+
+def _medians(value: Any) -> Any:
+    """Without what each round gave."""
+    if isinstance(value, dict):
+        return {name: _medians(of) for name, of in value.items() if name not in _ROUNDS}
+    return [_medians(of) for of in value] if isinstance(value, list) else value
 
 
 def verdicts(found: Document) -> list[str]:
@@ -139,7 +154,24 @@ def save(path: str, found: Document) -> None:
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
-def load(path: str) -> Document:
-    found = json.loads(Path(path).read_text(encoding="utf-8"))
-    assert isinstance(found, dict)
+def load(directory: str) -> Document:
+    """What is published in a directory, as one document; cases that were measured in one run are
+    together."""
+    found: Document = {"size": None, "runs": [], **{kind: [] for kind in _KINDS}}
+    for case in CASES:
+        path = Path(directory, f"{case}.json")
+        if not path.exists():
+            continue
+        one = json.loads(path.read_text(encoding="utf-8"))
+        if found["size"] not in {None, one["size"]}:
+            raise ValueError(f"{path} is of size {one['size']}, others of {found['size']}")
+        found["size"] = one["size"]
+        for run in found["runs"]:
+            if run["machine"] == one["machine"]:
+                run["cases"].append(case)
+                break
+        else:
+            found["runs"].append({"machine": one["machine"], "cases": [case]})
+        for kind in _KINDS:
+            found[kind] += one[kind]
     return found

@@ -15,8 +15,7 @@ class Size(NamedTuple):
     logs that show how a cost grows; scale_rounds of them. memory_bytes: of the log that a writer
     and readers go through, memory_rounds times. imports: rounds. instructions: thousands of
     records. follow_records: that are followed one by one, follow_rounds times; follow_idle_s: that
-    a follower waits in vain. fleet_bridges, fleet_outage_s: that are
-    simulated. bridge_kafka: whether cases of the bridge also run against Apache Kafka, where it can
+    a follower waits in vain. bridge_kafka: whether cases of the bridge also run against Apache Kafka, where it can
     be had. bridge_rounds: of those cases that take long. latency_seconds: how long a beat goes on.
     delivery_records, of which delivery_slow where each is waited for: that are delivered in every
     way. backlog_bytes: that a bridge drains. spark_records: lengths, and how many of each Spark
@@ -41,8 +40,6 @@ class Size(NamedTuple):
     follow_records: int
     follow_idle_s: float
     follow_rounds: int
-    fleet_bridges: int
-    fleet_outage_s: float
     bridge_kafka: bool
     bridge_rounds: int
     latency_seconds: float
@@ -79,8 +76,6 @@ SIZES = {
         follow_records=30,
         follow_idle_s=0.3,
         follow_rounds=1,
-        fleet_bridges=300,
-        fleet_outage_s=60.0,
         bridge_kafka=False,
         bridge_rounds=1,
         latency_seconds=0.2,
@@ -118,8 +113,6 @@ SIZES = {
         follow_records=500,
         follow_idle_s=5.0,
         follow_rounds=3,
-        fleet_bridges=10_000,
-        fleet_outage_s=3600.0,
         bridge_kafka=True,
         bridge_rounds=3,
         latency_seconds=5.0,
@@ -151,8 +144,6 @@ SIZES = {
         follow_records=1000,
         follow_idle_s=10.0,
         follow_rounds=5,
-        fleet_bridges=10_000,
-        fleet_outage_s=3600.0,
         bridge_kafka=True,
         bridge_rounds=1,
         latency_seconds=20.0,

@@ -1,5 +1,5 @@
-"""The README's figures, from a results document: Markdown between two markers. Pure but for
-`write`."""
+"""Published figures as Markdown: RESULTS.md, all of it, and one table of the README between two
+markers. Pure but for the two that write."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bench.plot import axes_of, file_name
 if TYPE_CHECKING:
     from bench.results import Document
 
-__all__ = ["BEGIN", "END", "between", "markdown", "write"]
+__all__ = ["BEGIN", "END", "between", "page", "readme", "write_page", "write_readme"]
 
-BEGIN = "<!-- figures begin: made by python -m bench, from bench/results.json -->"
+BEGIN = "<!-- figures begin: made by python -m bench, from bench/results -->"
 END = "<!-- figures end -->"
 _COLUMNS = {"append": "append", "append_many": "`append_many` of 1000", "read": "iterate"}
 _TO = "msgpack"
@@ -24,13 +24,31 @@ _BUSY = (
 _RECORD_BYTES = 100
 
 
-def markdown(found: Document) -> str:
-    """What stands between the markers."""
+_PAGE = """\
+# Results
+
+Made by `python -m bench --publish`, from `bench/results/`. How it is measured, and how to measure it
+again: [performance](../aolog/docs/performance.md). Compare within a column only.
+"""
+
+
+def page(found: Document) -> str:
+    """RESULTS.md."""
     parts = [
-        _head(found), _contenders(found), _deliveries(found), _targets(found), _panels(found),
-        _plots(found),
+        _PAGE.strip(), _head(found), _contenders(found), _deliveries(found), _targets(found),
+        _panels(found), _plots(found),
     ]  # fmt: skip  # in this order
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def readme(found: Document) -> str:
+    """What the README has between the markers: one table, and where it was measured."""
+    runs = [run for run in found["runs"] if set(run["cases"]) & set(_COLUMNS)]
+    return "\n\n".join([_contenders(found), *(_run(run, named=len(runs) > 1) for run in runs)])
+
+
+def write_page(path: str, found: Document) -> None:
+    Path(path).write_text(page(found), encoding="utf-8")
 
 
 def between(text: str) -> str:
@@ -42,13 +60,13 @@ def between(text: str) -> str:
     return inside.strip()
 
 
-def write(path: str, found: Document) -> None:
+def write_readme(path: str, found: Document) -> None:
     """Puts the figures between the file's markers."""
     text = Path(path).read_text(encoding="utf-8")
     between(text)
     before, _, rest = text.partition(BEGIN)
     behind = rest.partition(END)[2]
-    Path(path).write_text(f"{before}{BEGIN}\n{markdown(found)}\n{END}{behind}", encoding="utf-8")
+    Path(path).write_text(f"{before}{BEGIN}\n{readme(found)}\n{END}{behind}", encoding="utf-8")
 
 
 def _head(found: Document) -> str:
@@ -203,5 +221,5 @@ def _plots(found: Document) -> str:
         f"- missed: {one['group']}: {one['what']}: {one['ratio']:.2f}, at most {one['ratio_max']:g}"
         for one in bad
     ]
-    images = "\n".join(f"![Cost by {axis}](bench/plots/{file_name(axis)})" for axis in axes)
+    images = "\n".join(f"![Cost by {axis}](plots/{file_name(axis)})" for axis in axes)
     return "\n".join(lines) + "\n\n" + images

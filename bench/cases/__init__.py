@@ -21,7 +21,7 @@ __all__ = ["CASES", "CASES_ON_REQUEST", "CASES_WITH_TARGETS", "groups_of_case"]
 
 CASES = (
     "append", "append_many", "append_arrow", "append_large", "read", "read_large", "arrow", "seek",
-    "follow", "durability", "opening", "memory", "scale", "compression", "fleet", "throughput",
+    "follow", "durability", "opening", "memory", "scale", "compression", "throughput",
     "latency", "delivery", "backlog", "poison", "spark", "instructions",
 )  # fmt: skip  # a table
 CASES_WITH_TARGETS = (

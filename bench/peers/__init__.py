@@ -23,8 +23,6 @@ _MODULES = {
     "lmdb": "lmdb_env",
     "sqlite WAL": "sqlite_wal",
     "rocksdict": "rocksdb",
-    "persist-queue": "persist_queue",
-    "diskcache": "diskcache_deque",
     "aolog": "aolog_log",
 }
 

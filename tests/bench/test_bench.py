@@ -42,7 +42,7 @@ LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no record
 CASES_RUN = [
     case for case in CASES if case not in {*CASES_ON_REQUEST, *CASES_OF_BRIDGE, *CASES_OF_SPARK}
 ]
-CASES_OF_PANELS = {"memory", "fleet", "follow"}
+CASES_OF_PANELS = {"memory", "follow"}
 CASES_OF_LARGE = {"append_large", "read_large"}
 CASES_OF_RECORDS = [
     case
@@ -134,8 +134,7 @@ def test_every_row_says_what_survives_and_what_is_checked(run):
 def test_all_installed_peers_take_part(run):
     _, document = run
     peers = {"msgpack": MSGPACK, "pyarrow": "arrow IPC", "lmdb": "lmdb",
-             "persistqueue": "persist-queue", "sqlite3": "sqlite WAL", "rocksdict": "rocksdict",
-             "diskcache": "diskcache"}  # fmt: skip
+             "sqlite3": "sqlite WAL", "rocksdict": "rocksdict"}  # fmt: skip
     for module, name in peers.items():
         pytest.importorskip(module)
         assert name in {result["name"] for result in results_of(document, "append")}

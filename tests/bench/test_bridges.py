@@ -69,7 +69,7 @@ def test_every_way_of_delivering_gives_back_the_records_that_it_was_given(run):
         assert result["digest"] == result["expected_digest"] == prove(values).digest
     assert f"    {KAFKA}: not at this size" in stdout
     (group,) = [one for one in document["groups"] if one["case"] == "delivery"]
-    shown = table.markdown({**document, "groups": [group], "panels": []})
+    shown = table.page({**document, "groups": [group], "panels": []})
     for result in results.values():
         assert f"| {result['name']} | {1e9 / result['median_ns']:,.0f} (" in shown
 

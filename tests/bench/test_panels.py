@@ -9,7 +9,6 @@ import pytest
 
 from bench.cases import instructions, memory
 from bench.cases.plan import Plan
-from bench.fleet import Fleet, simulate
 from bench.measure import Skipped
 from bench.panel import Panel, Probe, Unavailable, bounds_of, read_panel, text
 from bench.results import document, missed, verdicts
@@ -88,17 +87,3 @@ def test_without_valgrind_instructions_are_skipped_with_the_reason(tmp_path, mon
     assert readings == []
     assert {each.reason for each in skipped} == {"valgrind is not installed"}
     assert len(skipped) == len(instructions.SUBJECTS)
-
-
-def test_manners_spare_the_cluster_of_a_simulated_fleet():
-    """And cost nothing: it recovers as fast. Fixed pauses come all in one step."""
-    fleet = Fleet(bridges=500, outage_s=600.0, greetings_per_s=50.0, window=False)
-    rude = simulate(fleet._replace(jitter=False))
-    polite = simulate(fleet)
-    careful = simulate(fleet._replace(window=True))
-    assert rude.peak_attempts == fleet.bridges
-    assert polite.peak_attempts < fleet.bridges / 8
-    assert polite.peak_wait_s > 20
-    assert careful.peak_wait_s < 2
-    assert careful.recovered_s < 1.3 * polite.recovered_s
-    assert simulate(fleet) == polite

@@ -6,7 +6,7 @@ request of 1 MB each wait 33 s at a cluster that takes 300 MB/s, long enough to 
 connection begins with little under way. It grows by what is acknowledged, and so doubles each
 round trip, as long as that comes soon, and up to fourfold while it comes at once: what waits a tenth
 of what it may can wait four times as long. It is halved, once a round trip, when it comes late.
-bench/fleet.py simulates such a fleet with `step`; the constants follow from it.
+tests/bridge/deliver/at_least_once/fleet.py simulates such a fleet with `step`; the constants follow from it.
 """
 
 from __future__ import annotations
