@@ -89,8 +89,8 @@ def test_commands_named_in_the_readme_exist():
 
 
 def test_programs_with_spark_that_the_readme_names_exist():
-    named = set(re.findall(r"python -m (aolog\.spark\.[\w.]+)", _SPARK))
-    assert named == {"aolog.spark.pipeline", "aolog.spark.examples.earthquakes"}
+    named = set(re.findall(r"python -m (aolog\.(?:spark|examples)\.[\w.]+)", _SPARK))
+    assert named == {"aolog.spark.pipeline", "aolog.examples.earthquakes"}
     for module in sorted(named):
         shown = subprocess.run(
             [sys.executable, "-m", module, "--help"],

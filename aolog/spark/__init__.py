@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.errors import UsageError
 from aolog.extras import install_command
-from aolog.spark.embedding import writer_per_task
+from aolog.spark.executor_writer import writer_per_task
 from aolog.spark.java import ensure_java, use_this_python
 from aolog.spark.scanning import scan
 from aolog.spark.verification import LogVerified, Verified, verify

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from aolog.errors import UsageError
 from aolog.log.cursor_file import check_name
-from aolog.spark.asking import directory, naming, refused, size, unknown, whole_number
+from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 
 if TYPE_CHECKING:

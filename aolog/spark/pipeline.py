@@ -73,7 +73,7 @@ Examples:
   python -m aolog.spark.pipeline --from LOGS --to kafka:events --bootstrap-servers kafka:9092 \\
       --stream --checkpoint /data/state --subscribe 'app-1,app-2'
   python -m aolog.spark.pipeline --from LOGS --to aolog:/var/lib/by-network \\
-      --transform aolog.spark.examples.earthquakes:by_network --option startingOffsets=earliest
+      --transform aolog.examples.earthquakes:by_network --option startingOffsets=earliest
   spark-submit --master spark://host:7077 --py-files aolog.zip \\
       "$(python -c 'import aolog.spark.pipeline as p; print(p.__file__)')" --from LOGS --to ...
 

@@ -13,8 +13,8 @@ import os
 from typing import TYPE_CHECKING, cast
 
 from aolog.errors import UsageError
-from aolog.spark.asking import refused
 from aolog.spark.java import use_this_python
+from aolog.spark.options_parsing import refused
 from aolog.spark.shipping import Shipped
 
 if TYPE_CHECKING:

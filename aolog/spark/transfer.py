@@ -15,9 +15,9 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError
-from aolog.spark.asking import directory
 from aolog.spark.kafka_sink import SENT, KafkaTarget, check_columns, check_topic, sender
 from aolog.spark.options import read_options
+from aolog.spark.options_parsing import directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

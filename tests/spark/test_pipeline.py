@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 import aolog
 from aolog.errors import UsageError
-from aolog.spark.examples import earthquakes
-from aolog.spark.examples.quakes import sample
+from aolog.examples import earthquakes
+from aolog.examples.quakes import sample
 from aolog.spark.kafka_sink import JobFailed, KafkaTarget
 from aolog.spark.pipeline import main
 from aolog.spark.session import _ours, in_our_words

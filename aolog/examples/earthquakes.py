@@ -20,7 +20,7 @@ import aolog
 from aolog.cli.failing import CONTEXT_SETTINGS, Program
 from aolog.cli.output import json_option, out, to_stderr
 from aolog.errors import UsageError
-from aolog.spark.examples.quakes import sample
+from aolog.examples.quakes import sample
 from aolog.spark.session import in_our_words, session
 from aolog.spark.transfer import Transfer, run_transfer
 
@@ -185,16 +185,16 @@ def _lines(path: str) -> Iterable[bytes]:
     context_settings=CONTEXT_SETTINGS,
     epilog="""\b
 Examples:
-  python -m aolog.spark.examples.earthquakes --into quakes
-  python -m aolog.spark.examples.earthquakes --into quakes --file all_week.geojson
+  python -m aolog.examples.earthquakes --into quakes
+  python -m aolog.examples.earthquakes --into quakes --file all_week.geojson
 
 \b
 The same, step by step:
   aolog append quakes/feed < messages.ndjson
   python -m aolog.spark.pipeline --from quakes/feed --to aolog:quakes/networks \\
-      --transform aolog.spark.examples.earthquakes:by_network
+      --transform aolog.examples.earthquakes:by_network
   python -m aolog.spark.pipeline --from quakes/networks --to parquet:quakes/hourly \\
-      --transform aolog.spark.examples.earthquakes:hourly""",
+      --transform aolog.examples.earthquakes:hourly""",
 )
 @click.option("--into", required=True, metavar="DIR", help="A new directory.")
 @click.option("--events", default=2_000, show_default=True, help="So many made-up ones.")

@@ -1,0 +1,1 @@
+"""Worked examples, each a program: `python -m aolog.examples.NAME --help`."""

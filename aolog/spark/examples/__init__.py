@@ -1,1 +1,0 @@
-"""Worked examples, each a program: `python -m aolog.spark.examples.NAME --help`."""
