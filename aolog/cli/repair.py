@@ -1,8 +1,8 @@
-"""`aolog repair`: a damaged log made clean, copied to a new one, or salvaged from."""
+"""`aolog repair`: a clean copy of a damaged log."""
 
 from __future__ import annotations
 
-import os
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -11,12 +11,7 @@ import aolog
 from aolog.cli.output import counted, human_bytes, json_option, one_line, out, progress
 from aolog.cli.parse import log_argument
 from aolog.cli.verify import total_bytes
-from aolog.errors import CorruptionError
-from aolog.log.directory import Log
-from aolog.maintenance.audit import audit
-from aolog.maintenance.salvage import write_salvage
-from aolog.storage.files import Storage
-from aolog.storage.inside import beside
+from aolog.errors import CorruptionError, UsageError
 
 if TYPE_CHECKING:
     from aolog.maintenance.repair import Repaired
@@ -27,130 +22,72 @@ __all__ = ["repair"]
 @click.command(
     epilog="""\b
 Examples:
-  aolog repair LOG --dry-run
-  aolog repair LOG
-  aolog repair LOG --fresh NEWLOG       # NEWLOG.map.jsonl: the new addresses
-  aolog repair LOG --salvage out.jsonl  # only what damaged frames still hold
-
-Reading never needs it: what is intact is read, what is lost is told. Repair makes the log's
-files clean: header copies, seals, indexes and cursor copies are written anew, damaged bytes become
-zeros. Addresses stay, cursors resume where they stood, and each gap stays a gap with its count: a
-lost record is not made up, and `aolog verify` still tells it. --fresh copies the intact records to
-a new log, which has no gaps.
-
-The log's writer must be stopped; readers may go on. A repair that was killed is run again.
+  aolog repair LOG --into COPY --dry-run
+  aolog repair LOG --into COPY
+  aolog repair LOG --into COPY --new-uuid  # to use the copy beside LOG
 
 \b
-Originals stay in LOG/aside/repair-NNNN/. When they are not wanted any more:
-  rm -r LOG/aside/repair-0001
+To replace a damaged log, stop its writer and its readers, then:
+  aolog repair LOG --into LOG.clean && mv LOG LOG.damaged && mv LOG.clean LOG
+  aolog verify LOG --json > known.json || true
+  aolog verify LOG --baseline known.json  # 0 until something new is damaged
 
-What damaged frames still hold goes to salvage.jsonl there (NEWLOG.salvage.jsonl with --fresh):
-lines of JSON with the address where a record would have been, key_base64, value_base64, headers,
-and why it is not to be trusted: its checksum is wrong, so any byte of it may be.
+Reading never needs it: readers skip damage and report a gap. Repair never writes into LOG. The copy has
+the same records at the same addresses, the cursors with their positions, and each file's owner and
+mode. Damaged header copies and cursor copies are written from the intact ones, damaged bytes become
+zeros. A lost record stays lost: readers of the copy get the same gaps, with the same counts, and
+`aolog verify COPY` lists them. What damaged frames still hold stays in LOG: see `aolog salvage`.
 
-Format 1 (queuefka) has no headers, seals or counts that could be mended; --fresh copies what its
-chain of frames still reaches, and with --resync what a guess finds behind damage.
+Readers and a writer may go on; the copy then ends where the log ended when the repair began, or a
+little later. --new-uuid gives the copy an identity of its own, and its cursors name that: a bridge
+may then drain both. Without it LOG and COPY are one log, and only one of them may be used.
 
-Exit status 0 when done, 3 if damage is left that could not be mended."""
+Exit status 0 when done, 3 if the copy still has damage besides its gaps (a cursor of which no copy is
+intact)."""
 )
 @log_argument
-@click.option("-n", "--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--fresh", metavar="DIR", help="Copy what is intact to a new log, and map addresses.")
-@click.option("--salvage", metavar="FILE", help="Only write what damaged frames still hold.")
-@click.option("--resync", is_flag=True, help="Format 1 only: guess where records begin again.")
+@click.option("--into", metavar="DIR", help="Where to make the copy; must not exist.")
+@click.option("--new-uuid", is_flag=True, help="Give the copy an identity of its own.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only say what would be copied.")
 @json_option
 def repair(
     log: str,
-    dry_run: bool,  # noqa: FBT001 -- click passes options by name
-    fresh: str | None,
-    salvage: str | None,
-    resync: bool,  # noqa: FBT001 -- the same
+    into: str | None,
+    new_uuid: bool,  # noqa: FBT001 -- click passes options by name
+    dry_run: bool,  # noqa: FBT001 -- the same
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> int:
-    """Make a damaged LOG clean, at the same addresses."""
-    for place in (fresh, salvage):
-        _require_beside(place, log)
-    if salvage is not None:
-        if fresh is not None or dry_run or resync:
-            raise click.UsageError("--salvage stands alone")
-        return _salvage(log, salvage, as_json=as_json)
+    """Make a clean copy of a damaged LOG, at the same addresses."""
+    if into is None:
+        copy = shlex.quote(log.rstrip("/") + ".clean")
+        raise UsageError(
+            "repair makes a copy and needs to know where",
+            hint=f"aolog repair {shlex.quote(log)} --into {copy}",
+        )
     with progress("repair", total_bytes(log), shown=not as_json) as update:
         done = aolog.repair(
-            log, fresh, dry_run=dry_run, resync=resync, progress=lambda at, _: update(at)
+            log, into, new_uuid=new_uuid, dry_run=dry_run, progress=lambda at, _: update(at)
         )
     if as_json:
-        named = {name: [x._asdict() for x in getattr(done, name)] for name in ("gaps", "slabs")}
-        out.json({"log": log, **done._asdict(), **named})
-    elif fresh is not None:
-        _print_fresh(log, done)
+        out.json({"log": log, **done._asdict(), "gaps": [gap._asdict() for gap in done.gaps]})
     else:
         _print(log, done)
     return CorruptionError.exit_status if done.left else 0
 
 
-def _require_beside(place: str | None, log: str) -> None:
-    """Links and `..` followed."""
-    if place == "":
-        raise click.UsageError("a name is missing for what is to be made")
-    if place and os.path.realpath(place).startswith(os.path.realpath(log) + "/"):
-        raise click.UsageError(f"{place} lies in the log itself: name a place beside it")
-
-
-def _salvage(log: str, path: str, *, as_json: bool) -> int:
-    if os.path.lexists(path):
-        raise click.UsageError(f"{path} is there already: name a file of its own")
-    listed = Log(log, Storage())
-    try:
-        listed.require_slabs()
-        with progress("salvage", total_bytes(log), shown=not as_json) as update:
-            found = audit(listed, progress=lambda at, _: update(at))
-        count = write_salvage(
-            beside(path, listed.mode_of_copy() & 0o666), log, found.slabs, listed.storage
-        )
-    finally:
-        listed.close()
-    if as_json:
-        out.json({"log": log, "salvaged": count, "salvage_path": path if count else None})
-    elif count:
-        out.line(f"{counted(count, 'record', ',')} of damaged frames, unverified: {one_line(path)}")
-    else:
-        out.line("nothing was found in damaged frames")
-    return 0
-
-
 def _print(log: str, done: Repaired) -> None:
-    verb = "would be" if done.dry_run else "was"
-    if not done.slabs and not done.cursors:
-        out.line(f"{one_line(log)}: nothing to repair")
-    for slab in done.slabs:
-        out.line(f"{one_line(slab.path)}: {verb} replaced: {', '.join(slab.why)}")
-    for name in done.cursors:
-        out.line(f"cursor {name}: its damaged copy {verb} written anew")
-    if done.dry_run and done.slabs:
-        out.line(f"{human_bytes(done.needed_bytes)} of room are needed")
-    if done.aside is not None:
-        out.line(f"originals are kept in {one_line(done.aside)}; remove it when you like")
-    _print_rest(done)
-
-
-def _print_fresh(log: str, done: Repaired) -> None:
     verb = "would be" if done.dry_run else "was" if done.records == 1 else "were"
     records = counted(done.records, "record", ",")
-    out.line(f"{one_line(log)}: {records} {verb} copied to {one_line(done.into or '')}")
-    out.line(f"which went where: {one_line(done.map_path or '')}")
-    _print_rest(done)
-
-
-def _print_rest(done: Repaired) -> None:
-    if done.salvaged:
-        what = counted(done.salvaged, "record", ",")
-        where = one_line(done.salvage_path or "")
-        out.line(f"{what} of damaged frames, unverified: {where}")
+    out.line(f"{one_line(log)}: {records} {verb} copied to {one_line(done.into)}")
+    if done.dry_run:
+        out.line(f"the copy needs {human_bytes(done.needed_bytes)}")
+    if done.cursors:
+        out.line(f"{counted(len(done.cursors), 'cursor')}: {', '.join(done.cursors)}")
     if done.gaps:
         lost = [gap.records_lost for gap in done.gaps]
         known = sum(count for count in lost if count is not None)
         more = " or more" if None in lost else ""
-        count = f"{known:,}{more} lost"
-        out.line(f"{counted(len(done.gaps), 'gap')}, {count}: see aolog verify")
+        gaps = counted(len(done.gaps), "gap")
+        out.line(f"{gaps}, {known:,}{more} lost: see `aolog verify`")
     for problem in done.left:
-        out.line(f"not mended: {one_line(problem)}")
+        out.line(f"not repaired: {one_line(problem)}")

@@ -13,6 +13,7 @@ from aolog.cli.info import info
 from aolog.cli.prune import prune
 from aolog.cli.read import read, tail
 from aolog.cli.repair import repair
+from aolog.cli.salvage import salvage
 from aolog.cli.verify import verify
 
 __all__ = ["main"]
@@ -48,5 +49,7 @@ def main() -> None:
     """
 
 
-for _command in (append, read, tail, info, verify, repair, prune, cursor, completion_of("aolog")):
+for _command in (
+    append, read, tail, info, verify, repair, salvage, prune, cursor, completion_of("aolog"),
+):  # fmt: skip  # one thing, a line or two
     main.add_command(_command)

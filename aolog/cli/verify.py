@@ -10,16 +10,20 @@ import click
 import aolog
 from aolog.cli.output import counted, human_bytes, json_option, one_line, out, progress, table
 from aolog.cli.parse import log_argument
-from aolog.errors import CorruptionError
+from aolog.errors import CorruptionError, UsageError
 from aolog.log.directory import Log
-from aolog.maintenance.aside import recorded_gaps
+from aolog.maintenance.baseline import parse_baseline
 from aolog.maintenance.verify import GAP_CAUSES
 from aolog.storage.files import Storage
 
 if TYPE_CHECKING:
+    from aolog.maintenance.baseline import Baseline, News
     from aolog.maintenance.verify import Report
 
 __all__ = ["report_to_json", "total_bytes", "verify"]
+
+
+_BASELINE_BYTES_MAX = 256 << 20  # more than a report of a million slabs: FILE may be /dev/zero
 
 
 @click.command(
@@ -27,38 +31,74 @@ __all__ = ["report_to_json", "total_bytes", "verify"]
 Examples:
   aolog verify LOG
   aolog verify LOG --json | jq '.gaps[]'
-  aolog verify LOG --known || mail -s damaged ops@example.org < /dev/null
 
-Exit status 0 if all is intact, 3 if anything is damaged: what lost records is listed apart from
-what did not (a header copy, a seal, a cursor copy), which `aolog repair` mends. A lost record stays
-lost, so a repaired log stays DAMAGED; with --known only new damage counts, as long as LOG/aside
-keeps the repair's report. Verifying changes nothing, and may run beside a writer."""
+\b
+To accept the gaps that a log has now, and to hear only of new damage:
+  aolog verify LOG --json > known.json
+  aolog verify LOG --baseline known.json || echo 'new damage'
+
+Exit status 0 if all is intact, 3 if anything is damaged. Damage that lost records is listed apart from
+damage that lost none (a header copy, a cursor copy), which a copy made by `aolog repair` does not have.
+A lost record stays lost: the copy has the same gaps.
+
+With --baseline the gaps in FILE, and the lost slab headers and seals that cause them, are known: exit
+status 0 if nothing else is damaged, 3 if a gap is new or has grown, or if there is other damage. FILE
+also holds for a copy that `aolog repair` made of the log.
+
+Verifying changes nothing, and may run beside a writer."""
 )
 @log_argument
 @click.option(
     "--resync",
     is_flag=True,
-    help="Format 1 only: behind damage, guess where the next record begins.",
+    help="Format 1 only: after damage, guess where the next record begins.",
 )
-@click.option("--known", is_flag=True, help="Gaps that a repair has recorded are no damage.")
+@click.option(
+    "--baseline",
+    metavar="FILE",
+    help="Accept the gaps in FILE, made by `aolog verify LOG --json > FILE`.",
+)
 @json_option
 def verify(
     log: str,
     resync: bool,  # noqa: FBT001 -- click passes options by name
-    known: bool,  # noqa: FBT001 -- the same
+    baseline: str | None,
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> int:
     """Check every byte of LOG; list gaps and damage."""
+    known = None if baseline is None else _read_baseline(baseline)
     with progress("verify", total_bytes(log), shown=not as_json) as update:
         report = aolog.verify(log, resync=resync, progress=lambda done, _: update(done))
-    recorded = recorded_gaps(log, Storage()) if report.gaps else {}
-    since = [recorded[at] for gap in report.gaps if (at := (gap.begin, gap.end)) in recorded]
-    ok = report.ok or (known and len(since) == len(report.gaps) and not report.problems)
+    news = None if known is None else known.news(report)
+    ok = report.ok if news is None else news.ok
     if as_json:
-        out.json({"log": log, **report_to_json(report), "known_gaps": len(since)})
+        out.json({"log": log, **report_to_json(report), **_news_to_json(news)})
     else:
-        _print(log, report, since, ok=ok)
+        _print(log, report, news)
     return 0 if ok else CorruptionError.exit_status
+
+
+def _read_baseline(name: str) -> Baseline:
+    """Raises UsageError."""
+    try:
+        with Path(name).open("rb") as file:
+            text = file.read(_BASELINE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(
+            f"{name}: {error.strerror}", hint="make one with `aolog verify LOG --json > FILE`"
+        ) from None
+    if len(text) > _BASELINE_BYTES_MAX:
+        raise UsageError(f"{name}: is larger than {human_bytes(_BASELINE_BYTES_MAX)}")
+    return parse_baseline(text, name)
+
+
+def _news_to_json(news: News | None) -> dict[str, Any]:
+    if news is None:
+        return {}
+    return {
+        "new_gaps": [gap._asdict() for gap in news.gaps],
+        "new_findings": [found._asdict() for found in news.findings],
+    }
 
 
 def report_to_json(report: Report) -> dict[str, Any]:
@@ -81,8 +121,8 @@ def total_bytes(log: str) -> int:
         listed.close()
 
 
-def _print(log: str, report: Report, since: list[str], *, ok: bool) -> None:
-    """since: the repair that recorded it, of each gap that one did."""
+def _print(log: str, report: Report, news: News | None) -> None:
+    ok = report.ok if news is None else news.ok
     state = "ok" if report.ok else "ok but for known gaps"
     out.line(f"{one_line(log)}: {state if ok else 'DAMAGED'}")
     records, frames = counted(report.records, "record", ","), counted(report.frames, "frame", ",")
@@ -98,10 +138,10 @@ def _print(log: str, report: Report, since: list[str], *, ok: bool) -> None:
         out.line("")
         rows = [(gap.begin, gap.end, gap.records_lost, gap.reason) for gap in report.gaps]
         out.line(table(("BEGIN", "END", "RECORDS LOST", "REASON"), rows))
-        if since:
-            new = len(report.gaps) - len(since)
-            gaps = f"{counted(len(since), 'gap')} known since {max(since)}"
-            out.line(f"{gaps}, {new or 'none'} new")
+    if news is not None:
+        out.line(f"{counted(len(report.gaps) - len(news.gaps), 'gap')} known, {len(news.gaps)} new")
+        for gap in news.gaps:
+            out.line(f"new: [{gap.begin}, {gap.end}) {gap.reason}")
     damage = [found for found in report.findings if found.damage]
     causes = [found for found in damage if found.code in GAP_CAUSES and report.gaps]
     for head, part in (
@@ -122,4 +162,4 @@ def _print(log: str, report: Report, since: list[str], *, ok: bool) -> None:
     aside = [left for left in report.leftovers if left.kind == "aside"]
     if aside:
         size = human_bytes(sum(left.bytes for left in aside))
-        out.line(f"\n{counted(len(aside), 'file')} kept aside by recovery or repair, {size}")
+        out.line(f"\n{counted(len(aside), 'file')} kept aside by recovery, {size}")

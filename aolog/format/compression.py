@@ -36,7 +36,6 @@ __all__ = [
     "Malformed",
     "Packer",
     "check_codec",
-    "compression_of",
     "is_known",
     "packer",
     "raw_len",
@@ -89,11 +88,6 @@ _MODULES = {1: _zstd, 2: _lz4}
 def is_known(flags: int) -> bool:
     """Whether this release knows a frame's codec, installed or not."""
     return flags >> CODEC_SHIFT in _NAMES
-
-
-def compression_of(codec: int) -> Compression:
-    """By which a writer makes bodies of a known codec; of 0, none."""
-    return _NAMES[codec] if codec else "none"
 
 
 def check_codec(codec: int) -> None:

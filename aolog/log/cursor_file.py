@@ -31,8 +31,6 @@ from aolog.storage import clock
 from aolog.storage.files import Inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aolog.record import Gap, Lag
     from aolog.storage.files import File, Storage
 
@@ -43,7 +41,8 @@ __all__ = [
     "Position",
     "cursor_names",
     "cursor_path",
-    "mend_copy",
+    "encode_copies",
+    "position_in",
     "read_copies",
     "read_position",
 ]
@@ -139,6 +138,13 @@ def _encode(position: Position, sequence: int) -> bytes:
     return hashed + struct.pack("<I", xxhash.xxh32_intdigest(hashed))
 
 
+def encode_copies(position: Position) -> list[bytes]:
+    """A new cursor file: the first copy, and room for the second."""
+    sector = COPIES[1] - COPIES[0]
+    first = _encode(position, 0).ljust(sector, b"\0")
+    return [first, bytes(sector)]
+
+
 def _decode(copy: bytes) -> tuple[int, Position] | None:
     if len(copy) < _COPY.size or not copy.startswith(_MAGIC):
         return None
@@ -152,15 +158,26 @@ def _decode(copy: bytes) -> tuple[int, Position] | None:
     return sequence, Position(address, known, uuid, epoch, protects, committed_us)
 
 
-def _read(file: File) -> tuple[int, Position]:
+def _newest(file: File) -> tuple[int, Position] | None:
     found = [copy for at in COPIES if (copy := _decode(file.pread(_COPY.size, at))) is not None]
-    if not found:
+    return max(found, key=lambda copy: copy[0], default=None)
+
+
+def position_in(file: File) -> Position | None:
+    """The position in an open cursor file; None if no copy is intact."""
+    found = _newest(file)
+    return None if found is None else found[1]
+
+
+def _read(file: File) -> tuple[int, Position]:
+    found = _newest(file)
+    if found is None:
         raise CursorCorrupt(
             "both copies of the cursor are damaged",
             hint="set it anew with `aolog cursor set`",
             path=file.path,
         )
-    return max(found, key=lambda copy: copy[0])
+    return found
 
 
 def read_copies(log_path: str, name: str, storage: Storage) -> list[tuple[int, Position] | None]:
@@ -179,17 +196,6 @@ def read_copies(log_path: str, name: str, storage: Storage) -> list[tuple[int, P
 
 def _is_blank(data: bytes) -> bool:
     return data.count(0) == len(data)
-
-
-def mend_copy(log_path: str, name: str, storage: Storage, keep: Callable[[bytes], None]) -> bool:
-    """Writes a damaged copy anew from the intact one, as a commit of the same position; durable
-    on return. keep: is given the damaged bytes first. False where there is nothing to mend, or
-    nothing to mend it from. Raises CursorLocked, CursorCorrupt."""
-    cursor = CursorFile(log_path, name, storage)
-    try:
-        return cursor.mend(keep)
-    finally:
-        cursor.close()
 
 
 def read_position(log_path: str, name: str, storage: Storage, *, durable: bool = False) -> Position:
@@ -298,34 +304,14 @@ class CursorFile:
         file.datasync()
         self._sequence, self.position = sequence, position
 
-    def mend(self, keep: Callable[[bytes], None]) -> bool:
-        """See `mend_copy`."""
-        if self._file is None or self.position is None:
-            return False
-        sequence = self._sequence + 1
-        at = COPIES[sequence % 2]
-        sector = COPIES[1] - COPIES[0]
-        damaged = self._file.pread(sector, at)
-        intact = _decode(self._file.pread(_COPY.size, COPIES[self._sequence % 2]))
-        unwritten = self._sequence == 0 and _is_blank(damaged)
-        if _decode(damaged[: _COPY.size]) is not None or intact is None or unwritten:
-            return False
-        keep(damaged)
-        self._file.pwrite_all([_encode(self.position, sequence).ljust(sector, b"\0")], at)
-        self._file.datasync()
-        self._sequence = sequence
-        return True
-
     def _create(self, position: Position) -> None:
         parent = Inside(self._log_path, CURSOR_DIRECTORY)
         self._storage.make_directory(parent)
-        sector = COPIES[1] - COPIES[0]
-        first = _encode(position, 0).ljust(sector, b"\0")
         directory = self._storage.open_directory(parent)
         try:
             directory.lock()  # two that create it at once: the second finds the first's
             if not self._storage.exists(self.path):
-                self._storage.write_file(self.path, [first, bytes(sector)])
+                self._storage.write_file(self.path, encode_copies(position))
                 self._settled = True
             self._open()
         finally:

@@ -390,19 +390,6 @@ class Log:
                 raise
         return self.open_file(base)  # it has its own name by now
 
-    def mode_of_copy(self) -> int:
-        """Of a directory for a copy of the log: its files are readable for nobody who may not read
-        every slab."""
-        mode = self.directory.mode()
-        for base in self.bases:
-            try:
-                file = self.open_file(base)
-            except FileNotFoundError:  # pruned meanwhile
-                continue
-            mode &= file.mode() | 0o111
-            file.close()
-        return mode | 0o700
-
     def position(self, address: int) -> int:
         """Which slab in `bases` holds the address; -1 if it lies before the first."""
         return bisect_right(self.bases, address) - 1

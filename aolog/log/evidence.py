@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aolog.errors import AologError, IdentityUnclear, NewerFormat, StorageError
-from aolog.format.slab import slab_base, slab_name
+from aolog.format.slab import slab_name
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.directory import ASIDE_DIRECTORY, Slab
+from aolog.log.directory import Slab
 from aolog.log.identity import decide_uuid
 from aolog.log.manifest import names_log
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aolog.log.directory import Log
-    from aolog.storage.files import Inside, Storage
+    from aolog.storage.files import Storage
 
 __all__ = ["Headers", "cursor_uuids", "is_format_2", "log_uuid"]
 
@@ -129,25 +129,5 @@ def is_format_2(log: Log) -> bool:
         bool(log.unborn)  # slabs of format 1 are made under their own names
         or log.has_pending
         or any(cursor_uuids(log.path, log.storage))
-        or _repair_kept_a_slab(log)
         or names_log(log.path, log.storage)
     )
-
-
-def _repair_kept_a_slab(log: Log) -> bool:
-    """Repair replaces no slab of format 1."""
-    parent, storage = log.directory / ASIDE_DIRECTORY, log.storage
-    return any(
-        slab_base(name) is not None
-        for directory in _names(parent, storage)
-        if directory.startswith("repair-")
-        for name in _names(parent / directory, storage)
-    )
-
-
-def _names(path: Inside, storage: Storage) -> list[str]:
-    """In a directory; none where it cannot be read."""
-    try:
-        return storage.list_names(path)
-    except AologError:
-        return []

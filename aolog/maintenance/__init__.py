@@ -1,5 +1,6 @@
-"""For a log that is damaged or doubted: verify, repair, salvage.
+"""Tools for a log that may be damaged: verify, repair, salvage. They read the log and never write into it.
 
-Read in this order: audit (a slab, frame by frame), verify (a report on a log), copy and repair (a clean
-copy), salvage (what damaged frames still hold). No writer or reader needs this room.
+Read in this order: audit (one pass over every frame), verify (the report), baseline (gaps that are
+known), copy and repair (a clean copy), salvage (what damaged frames still hold). This room knows the
+log and its format. No writer or reader needs this room.
 """

@@ -1,401 +1,189 @@
-"""A new log from what is intact in another, and a map from the old addresses to the new ones.
+"""What a clean copy of a log holds: slabs, cursors, the manifest. Reads the log, writes only the copy.
 
-Frames go to it as they are, compressed or not, each as large as it was; the new log has its own
-UUID, so cursors and the bridge's stamps of the old one do not apply to it. The map says where
-each record went, and where each cursor would stand.
+    header     both copies, and the seal's, from the one that is intact
+    frames     byte for byte, at the same offsets
+    damage     zeros; a reader of the copy reports the same gap, counted from the same ordinals
+    tail       bytes after the last intact frame of the log's last slab: kept, because the next
+               writer has to report them as a torn end. The remains of a damaged seal are left out:
+               a seal holds no record. If a writer changes the slab meanwhile, all of it is left out
+    no header  zeros after the magic: nothing in such a slab can be read. A slab of another log or
+               of another base keeps its header copies, which say so
+    format 1   byte for byte: it has no header and no seal that could be damaged
+    cursors    the position, in two fresh copies. One without an intact copy is copied as it is, so
+               that its reader gets an error and does not start again from the beginning
 
-The map is lines of JSON, in order of the old addresses:
-
-    {"aolog_map": 1, "from": PATH, "to": PATH}
-    {"old": [begin, end], "new": [begin, end]}          the record at begin + i went to begin + i
-    {"old": [begin, end], "gap": REASON, "records_lost": N or null}
-    {"cursor": NAME, "old": ADDRESS, "new": ADDRESS}    of the first record that it has not passed
-    {"records": N, "xxh3": HEX}                         the last: of all bytes before this line
-
-The new log is built as INTO.unfinished and renamed when it is complete, verified and durable,
-after its map. A copy that cannot be completed is removed; one that was killed is begun again.
-INTO.unfinished.lock is locked from before anything is made until all has its name: it is never
-renamed, as the rest is, and the copy's directory is locked by its writer. It is empty; one that
-somebody who was killed left is in nobody's way.
+With a new UUID the slab headers and the cursors that name the log's UUID name the new one.
 """
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
-from pathlib import Path
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-import xxhash
-
-from aolog.errors import (
-    AologError,
-    LockedError,
-    StorageError,
-    StorageFailed,
-    StorageFull,
-    UsageError,
+from aolog.errors import StorageFailed
+from aolog.format.frame import Frame
+from aolog.format.slab import DATA_BEGIN, MAGIC, decode_seal_body, encode_seal, slab_name
+from aolog.log.cursor_file import (
+    NOTES_SUFFIX,
+    cursor_names,
+    cursor_path,
+    encode_copies,
+    position_in,
 )
-from aolog.format.compression import compression_of
-from aolog.format.frame import CODEC_SHIFT
-from aolog.format.slab import DATA_BEGIN, slab_base
-from aolog.maintenance.audit import audit, least_of
-from aolog.read import seek
-from aolog.read.batch import RecordFrame
-from aolog.read.scan import Scan
-from aolog.storage.files import absolute, parent_of
-from aolog.storage.inside import beside
-from aolog.write.validate import RECORD_BYTES_MAX
+from aolog.log.directory import CURSOR_DIRECTORY
+from aolog.log.walk import Walker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from aolog.format.slab import SlabHeader
+    from aolog.log.directory import Log
+    from aolog.maintenance.audit import Audit, SlabAudit
+    from aolog.storage.files import Directory, File, Storage
+    from aolog.storage.inside import Inside
 
-    from aolog.format.columns import Columns
-    from aolog.format.frame import Frame
-    from aolog.log.directory import Log, Slab
-    from aolog.maintenance.audit import Audit
-    from aolog.maintenance.repair import Repaired
-    from aolog.record import Gap
-    from aolog.storage.files import File, Inside, Storage
-    from aolog.write.writer import Writer
-
-__all__ = ["MAP_SUFFIX", "SALVAGE_SUFFIX", "copy_fresh"]
-
-MAP_SUFFIX = ".map.jsonl"
-SALVAGE_SUFFIX = ".salvage.jsonl"
-_UNFINISHED_SUFFIX = ".unfinished"
-_LOCK_SUFFIX = ".unfinished.lock"
-_SEAL_BYTES = 16 << 10  # with its index; larger ones are of the old log's slabs, and counted there
+__all__ = ["copied_bytes", "copy_cursors", "copy_file", "copy_slabs"]
 
 
-class _Map:
-    """Lines as they come, written to a file in pieces; runs of records become one line."""
+def copied_bytes(found: Audit) -> int:
+    """Upper bound of the bytes that the slabs of a copy take; damage takes none."""
+    size = found.tail_bytes
+    for slab in found.slabs:
+        size += slab.size if slab.format == 1 else DATA_BEGIN
+        size += sum(end - begin for begin, end in slab.runs) if slab.format == 2 else 0
+    return size
 
-    _PIECE_BYTES = 1 << 20
 
-    def __init__(self, path: Inside, storage: Storage) -> None:
-        """Begun anew: the lines of a copy that was killed are gone."""
-        self._file = storage.create(path)
-        self._at = 0
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._hash = xxhash.xxh3_64()
-        self._run: list[int] | None = None  # old begin, old end, new begin
-        self.records = 0
+def copy_slabs(log: Log, slabs: list[SlabAudit], to: Directory, uuid: bytes | None) -> None:
+    """Copies the slabs, durable on return except for their names. uuid: replaces the log's, if not
+    None.
 
-    def line(self, value: object) -> None:
-        """A line of its own."""
-        self.end_run()
-        self._write(json.dumps(value).encode() + b"\n")
-
-    def records_went(self, old: int, new: int, count: int) -> None:
-        """So many records went from here to there."""
-        self.records += count
-        run = self._run
-        if run is not None and run[1] == old and run[2] + run[1] - run[0] == new:
-            run[1] += count
+    The last slab comes first: retention removes slabs from the front, so all slabs before one that
+    was pruned meanwhile are pruned too, and the copy has no hole.
+    """
+    for i in reversed(range(len(slabs))):
+        slab = slabs[i]
+        try:
+            original = log.open_file(slab.base)
+        except FileNotFoundError:  # pruned since the audit
+            _require_pruned(log, slabs[:i])
             return
-        self.end_run()
-        self._run = [old, old + count, new]
-
-    def end_run(self) -> None:
-        """What comes next is no continuation."""
-        if self._run is not None:
-            begin, end, new = self._run
-            self._run = None
-            line = {"old": [begin, end], "new": [new, new + end - begin]}
-            self._write(json.dumps(line).encode() + b"\n")
-
-    def _write(self, data: bytes) -> None:
-        self._hash.update(data)
-        self._pieces.append(data)
-        self._size += len(data)
-        if self._size >= self._PIECE_BYTES:
-            self._drain()
-
-    def _drain(self) -> None:
-        self._file.pwrite_all(self._pieces, self._at)
-        self._at += self._size
-        self._pieces, self._size = [], 0
-
-    def finish(self) -> None:
-        """The last line; all is durable on return."""
-        self.end_run()
-        last = {"records": self.records, "xxh3": self._hash.hexdigest()}
-        self._write(json.dumps(last).encode() + b"\n")
-        self._drain()
-        self._file.datasync()
-
-    def close(self) -> None:
-        """Idempotent."""
-        self._file.close()
+        with (
+            closing(original),
+            closing(log.storage.create(to / slab_name(slab.base))) as copy,
+        ):
+            _copy_slab(original, slab, copy, uuid)
+            copy.adopt(original)
+            copy.datasync()
 
 
-def copy_fresh(
-    log: Log,
-    into: str,
-    *,
-    dry_run: bool,
-    resync: bool,
-    progress: Callable[[int, int], None] | None,
-    storage: Storage,
-) -> Repaired:
-    """See `aolog.repair`. Reads the log as any reader does; takes no lock of it."""
-    from aolog.maintenance.repair import Repaired
+def _require_pruned(log: Log, slabs: list[SlabAudit]) -> None:
+    """Raises StorageFailed if one of the slabs is still there: the copy would lose it."""
+    for slab in slabs:
+        if log.storage.exists(log.slab_path(slab.base)):
+            raise StorageFailed(
+                "a slab was removed while the log was copied, and one before it was not",
+                hint="run the repair again",
+                path=log.path,
+            )
 
-    # As shells complete it, or with dots: what stands beside is named after it.
-    while into.endswith(("/", "/.")):
-        into = into.removesuffix(".").rstrip("/")
-    if not into:
-        raise UsageError("the new log has no name", hint="name a directory that is not there")
-    mode = log.mode_of_copy()
-    place = beside(into, mode & 0o666)
-    _refuse_what_is_there(place, storage)
-    if _is_within(into, log.path):
-        raise UsageError(f"{into}: lies in the log itself", hint="name a place beside it")
-    half = None
-    if progress is not None:
-        told_to = progress
-        half = lambda done, total: told_to(done // 2, total)  # noqa: E731 -- named by its use
-    found = audit(log, progress=half, resync=resync)
-    parent = parent_of(absolute(into))
-    while not storage.exists(parent):
-        parent = str(Path(parent).parent)
-    storage.open_directory(parent).close()  # refused before anything is done, dry run or not
-    needed, free = _needed_bytes(found), storage.free_bytes(parent)
-    if free < needed:
-        raise StorageFull(
-            f"up to {needed} bytes are needed for the new log and its map, {free} are free",
-            hint="free some; nothing was changed",
-            path=into,
-            needed=needed,
-            free=free,
+
+def _copy_slab(original: File, slab: SlabAudit, copy: File, uuid: bytes | None) -> None:
+    if slab.format == 1:
+        _copy_ranges(original, [(0, slab.size)], copy)
+    elif slab.header is None:
+        kept = DATA_BEGIN if any(found is not None for found in slab.copies) else 0
+        copy.pwrite_all([MAGIC[: slab.size]], 0)
+        _copy_ranges(original, [(0, min(kept, slab.size))], copy)
+        copy.truncate(slab.size)
+    else:
+        header = slab.header if uuid is None else slab.header._replace(topic_uuid=uuid)
+        copy.pwrite_all([header.encode_prelude()], 0)
+        _copy_ranges(original, slab.runs, copy)
+        if slab.seal_at is not None and slab.seal_header != header:
+            _rewrite_seal(copy, slab.seal_at, header)
+        if slab.limit is not None:
+            copy.truncate(max(slab.size, DATA_BEGIN))
+        else:
+            _copy_tail(original, slab, copy)
+
+
+def _copy_ranges(original: File, ranges: list[tuple[int, int]], copy: File) -> None:
+    for begin, end in ranges:
+        for at, piece in original.pieces(begin, end):
+            copy.pwrite_all([piece], at)
+
+
+def _rewrite_seal(copy: File, offset: int, header: SlabHeader) -> None:
+    """Replaces the header in the seal. A header has a fixed size, so the seal keeps its length."""
+    frame = Walker(copy, header.salt, offset).next()
+    seal = decode_seal_body(frame.body) if isinstance(frame, Frame) else None
+    if isinstance(frame, Frame) and seal is not None:
+        flags, timestamp_us = frame.header.flags, frame.header.timestamp_us
+        parts = encode_seal(
+            seal.with_header(header), offset, flags=flags, timestamp_us=timestamp_us
         )
-    told = Repaired(
-        dry_run=dry_run,
-        records=found.records,
-        gaps=found.gaps,
-        slabs=[],
-        cursors=[],
-        needed_bytes=needed,
-        aside=None,
-        salvaged=0,
-        salvage_path=None,
-        left=[],
-        into=into,
-        map_path=into + MAP_SUFFIX,
-    )
-    if dry_run:
-        return told
-    records, cursors, salvaged = _make(log, found, place, mode, resync=resync)
-    if progress is not None:
-        progress(found.bytes, found.bytes)
-    return told._replace(
-        records=records,
-        cursors=cursors,
-        salvaged=salvaged,
-        salvage_path=into + SALVAGE_SUFFIX if salvaged else None,
-    )
+        copy.pwrite_all(parts, offset)
 
 
-def _make(
-    log: Log, found: Audit, into: Inside, mode: int, *, resync: bool
-) -> tuple[int, list[str], int]:
-    """The new log, durable on return: its records, the cursors that the map has, and what was
-    salvaged."""
-    storage, parent = log.storage, str(Path(into).absolute().parent)
-    storage.make_directory(parent, mode)
-    lock = _lock(into, storage)
-    try:
-        _refuse_what_is_there(into, storage)  # another may have been completed during the audit
-        try:
-            made = _build(log, found, into, mode, resync=resync)
-        except BaseException:
-            _remove_unfinished(into, storage)
-            raise
-    finally:
-        with suppress(StorageError):  # while it is locked: afterwards it may be another's
-            storage.unlink(into + _LOCK_SUFFIX)
-        lock.close()
-    storage.sync_directory(parent)
-    return made
+def _copy_tail(original: File, slab: SlabAudit, copy: File) -> None:
+    end = slab.size
+    if slab.trailer is not None:  # what follows is a damaged seal
+        end = min(end, max(slab.end, slab.trailer))
+    if original.is_blank(slab.end, end):
+        return
+    _copy_ranges(original, [(slab.end, end)], copy)
+    if original.stat() != slab.stat:  # a writer is appending: this may be half of a frame
+        copy.truncate(slab.end)
 
 
-def _build(
-    log: Log, found: Audit, into: Inside, mode: int, *, resync: bool
-) -> tuple[int, list[str], int]:
-    """As `_make`, under the lock; all has its name on return."""
-    from aolog.maintenance.salvage import write_salvage
-    from aolog.maintenance.verify import verify
-
+def copy_cursors(
+    log: Log, to: Directory, *, old_uuid: bytes | None, new_uuid: bytes | None
+) -> list[str]:
+    """Copies the cursors, durable on return; their names. new_uuid: replaces old_uuid in those that
+    name it, if not None; then the bridge's notes are left out, which belong to the old UUID."""
     storage = log.storage
-    unfinished, temporary_map = into + _UNFINISHED_SUFFIX, into + MAP_SUFFIX + ".tmp"
-    storage.make_directory(unfinished, mode)
-    _clear(unfinished, storage)
-    mapped = _Map(temporary_map, storage)
-    try:
-        mapped.line({"aolog_map": 1, "from": log.path, "to": into})
-        cursors = _copy(log, found, unfinished, mapped, resync=resync)
-        mapped.finish()
-    finally:
-        mapped.close()
-    report = verify(unfinished, storage=storage)
-    if not report.ok or report.records != mapped.records:
-        raise StorageFailed(
-            f"the new log does not hold what was copied: {report.problems or report.gaps}",
-            hint="check the device, and try again",
-            path=unfinished,
-        )
-    salvaged = write_salvage(into + SALVAGE_SUFFIX, log.path, found.slabs, storage)
-    storage.rename(temporary_map, into + MAP_SUFFIX)
-    storage.rename(unfinished, into)
-    return mapped.records, cursors, salvaged
-
-
-def _refuse_what_is_there(into: Inside, storage: Storage) -> None:
-    """Raises UsageError where the place is taken, but for what a copy that was killed left."""
-    begun = storage.exists(into + _UNFINISHED_SUFFIX)  # what is beside it is its own
-    for path in (into, into + MAP_SUFFIX, into + SALVAGE_SUFFIX):
-        if storage.exists(path) and (path == into or not begun):
-            raise UsageError(f"{path}: is there already", hint="name a place of its own")
-
-
-def _lock(into: Inside, storage: Storage) -> File:
-    """Held until it is closed. Raises LockedError where another copy is being made there, or was
-    just now."""
-    lock = storage.open_lock(into + _LOCK_SUFFIX)
-    if not lock.try_lock() or not storage.leads_to(into + _LOCK_SUFFIX, lock):
-        lock.close()
-        raise LockedError(
-            "another copy is being made",
-            hint="wait until it is complete, or name another place",
-            path=into,
-        )
-    return lock
-
-
-def _is_within(path: str, log_path: str) -> bool:
-    return str(Path(path).absolute()).startswith(str(Path(log_path).absolute()) + "/")
-
-
-def _clear(path: Inside, storage: Storage) -> None:
-    """What a copy that was killed left: slabs, and nothing else is touched."""
-    if not storage.exists(path):
-        return
-    for name in storage.list_names(path):
-        if slab_base(name.removesuffix(".tmp")) is not None:
-            storage.unlink(path / name)
-
-
-def _remove_unfinished(into: Inside, storage: Storage) -> None:
-    """What a copy made that cannot be completed: on a full disk it would keep what room there is.
-    Its directory goes last: by that the rest is known for its own."""
-    unfinished = into + _UNFINISHED_SUFFIX
-    if not storage.exists(unfinished):  # it has its name: it is complete
-        return
-    with suppress(StorageError):  # it is begun again, as one that was killed
-        for suffix in (MAP_SUFFIX, SALVAGE_SUFFIX):
-            storage.unlink(into + suffix)
-            storage.unlink(into + suffix + ".tmp")
-        _clear(unfinished, storage)
-        storage.remove_directory(unfinished)
-
-
-def _needed_bytes(found: Audit) -> int:
-    """Room for the frames, each as large as it is, for slabs around them, and for the map: a line a
-    frame, at most, and one a gap."""
-    from aolog.maintenance.repair import SPARE_BYTES
-    from aolog.write.writer import SLAB_BYTES
-
-    frames = sum(end - begin for slab in found.slabs for begin, end in slab.runs)
-    slabs = frames // SLAB_BYTES + 1
-    line = len('{"old": [, ], "new": [, ]}\n') + 4 * len(str(found.end))
-    lines = found.frames + 2 * len(found.gaps)
-    return frames + slabs * (DATA_BEGIN + _SEAL_BYTES) + lines * line + SPARE_BYTES
-
-
-def _copy(log: Log, found: Audit, to: str, mapped: _Map, *, resync: bool) -> list[str]:
-    """Appends every frame; the cursors that the map has."""
-    cursors = _cursors(log, log.storage)
-    waiting = sorted(((address, name) for name, address in cursors.items()), reverse=True)
-    placed: dict[str, int] = {}
-    writer = _writer(log, found, to)
-    try:
-        frames: dict[int, Frame] = {}
-
-        def show(slab: Slab, frame: Frame, columns: Columns | None) -> None:
-            if columns is not None:
-                frames[slab.base + frame.offset] = frame
-
-        scan = Scan(log, log.listed(lambda: seek.earliest(log)), resync=resync, audit=show)
+    names = cursor_names(log.path, storage)
+    if not names:
+        return []
+    directory = to / CURSOR_DIRECTORY
+    storage.make_directory(directory)
+    copied = []
+    for name in names:
         try:
-            while (came := scan.next()) is not None:
-                if not isinstance(came, RecordFrame):
-                    _tell_gap(mapped, came)
-                    continue
-                new = _append(writer, came, frames.pop(came.address))
-                count = came.columns.records
-                mapped.records_went(came.address, new, count)
-                while waiting and waiting[-1][0] < came.address + count:
-                    address, name = waiting.pop()
-                    placed[name] = new + max(0, address - came.address)
-        finally:
-            scan.close()
-        end = writer.sync()
-        writer.close()
-    except BaseException:
-        writer.give_up()
-        raise
-    for name, address in sorted(cursors.items()):
-        mapped.line({"cursor": name, "old": address, "new": placed.get(name, end)})
-    return sorted(cursors)
-
-
-def _writer(log: Log, found: Audit, to: str) -> Writer:
-    from aolog.write.writer import Writer
-
-    format_1 = log.format == 1
-    headers = [slab.header for slab in found.slabs if slab.header is not None]
-    return Writer(
-        to,
-        format="queuefka" if format_1 else "aolog",
-        topic=headers[-1].topic if headers else None,
-        sync="never",
-        max_record_bytes=RECORD_BYTES_MAX,
-        compression=compression_of(max((slab.codec for slab in found.slabs), default=0)),
-        storage=log.storage,
-    )
-
-
-def _append(writer: Writer, came: RecordFrame, frame: Frame) -> int:
-    """Where the first of its records is now."""
-    from aolog.write.writer import append_body
-
-    if came.timestamp_us is None:  # format 1: a record
-        return writer.append(next(iter(came.values())))
-    head = frame.header
-    return append_body(
-        writer,
-        head.records,
-        head.columns,
-        head.flags >> CODEC_SHIFT,
-        [frame.body],
-        head.timestamp_us,
-        least_of(head, came.columns),
-    )
-
-
-def _tell_gap(mapped: _Map, gap: Gap) -> None:
-    mapped.line({"old": [gap.begin, gap.end], "gap": gap.reason, "records_lost": gap.records_lost})
-
-
-def _cursors(log: Log, storage: Storage) -> dict[str, int]:
-    from aolog.log.cursor_file import cursor_names, read_position
-
-    found = {}
-    for name in cursor_names(log.path, storage):
-        try:
-            found[name] = read_position(log.path, name, storage).address
-        except AologError:  # damaged: it says nothing
+            original = storage.open_read(cursor_path(log.path, name))
+        except FileNotFoundError:  # deleted since the listing
             continue
-    return found
+        with closing(original):
+            position = position_in(original)
+            if position is not None and new_uuid is not None and position.topic_uuid == old_uuid:
+                position = position._replace(topic_uuid=new_uuid)
+            parts = None if position is None else encode_copies(position)
+            copy_file(original, directory / f"{name}.cursor", storage, parts)
+        copied.append(name)
+        if new_uuid is None:
+            _copy_notes(log, name, directory)
+    with (
+        closing(storage.open_directory(log.directory / CURSOR_DIRECTORY)) as originals,
+        closing(storage.open_directory(directory)) as copies,
+    ):
+        copies.adopt(originals)
+    return copied
+
+
+def _copy_notes(log: Log, name: str, directory: Inside) -> None:
+    try:
+        original = log.storage.open_read(cursor_path(log.path, name, NOTES_SUFFIX))
+    except FileNotFoundError:
+        return
+    with closing(original):
+        copy_file(original, directory / f"{name}{NOTES_SUFFIX}", log.storage)
+
+
+def copy_file(
+    original: File, to: Inside, storage: Storage, parts: list[bytes] | None = None
+) -> None:
+    """Writes a file with the original's owner, mode and times, durable on return. parts: its
+    contents, if not the original's."""
+    pieces = original.pieces(0, original.stat().size)
+    storage.write_file(to, (piece for _, piece in pieces) if parts is None else parts)
+    with closing(storage.open_write(to)) as copy:
+        copy.adopt(original)

@@ -1,284 +1,288 @@
-"""Repair: a damaged log made clean, at the same addresses or as a new log. Never needed to read.
+"""A clean copy of a damaged log, at the same addresses. Reading a damaged log never needs it.
 
-In place, each damaged slab is replaced by a clean one (mending.py says what that holds), one
-rename a slab. Why the log is whole at every moment, whatever is killed or loses power:
+The copy has the log's records, gaps, cursors and manifest, each file with its original's owner, mode
+and times (copy.py says what each file holds). Nothing is ever written into the log, and none of its
+locks is taken: readers and a writer may go on, and the copy then holds what the log held when the
+repair began, or a little more. `aside/`, pending slabs and files that are no part of a log are not
+copied.
 
-1. A slab and its clean copy read alike: same header fields, same intact frames at the same
-   offsets, same gaps. What a reader makes of the log depends on each slab by itself, so any mixture
-   of old and new slabs is the same log. Nothing has to change at once, but each file whole.
-2. A clean copy is written as `NAME.slab.tmp`, which nobody reads and the next writer removes, and
-   is durable before anything else happens. All copies are made, then the log is read once more
-   as it will be, and compared with what it was: records, frames, gaps. Only then
-3. the original gets a second name in aside/repair-NNNN/, durable, and
-4. the copy is renamed over it. There is no moment without a file of that name, and the original
-   is never written to and never removed.
-
-So a repair that was killed is repeated from the start; what was replaced already is clean and is
-passed over. The whole directory is not swapped: the writer's lock is on the directory itself,
-cursors are locked in it, and readers list it by its path. Those who read keep the old file open.
-
-Locks: the writer's all the time, so a live writer is refused before anything is touched; for the
-replacement the retention lock too, so that no slab that was pruned comes back.
+The copy is built as INTO.unfinished, read back and compared with the log, made durable, and renamed to
+INTO. So INTO is either absent or complete. A repair that fails removes what it built. After a kill
+INTO.unfinished is left; the next repair refuses to use it and says so.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import (
-    CursorLocked,
     HeaderLost,
-    LogLocked,
+    LockedError,
+    StorageError,
+    StorageFailed,
     StorageFull,
+    UsageError,
 )
-from aolog.log.directory import Log
-from aolog.storage.files import Storage
+from aolog.log.cursor_file import cursor_names
+from aolog.log.directory import CURSOR_DIRECTORY, MANIFEST_NAME, Log
+from aolog.maintenance.audit import audit
+from aolog.maintenance.copy import copied_bytes, copy_cursors, copy_file, copy_slabs
+from aolog.maintenance.verify import GAP_CAUSES, judge
+from aolog.storage.files import Storage, absolute, parent_of
+from aolog.storage.inside import beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aolog.maintenance.aside import Aside
-    from aolog.maintenance.audit import Audit
-    from aolog.maintenance.mending import SlabPlan
+    from aolog.maintenance.audit import Audit, SlabAudit
     from aolog.record import Gap
-    from aolog.storage.files import Inside
+    from aolog.storage.files import Directory, File
+    from aolog.storage.inside import Inside
 
-__all__ = ["SPARE_BYTES", "Mended", "Repaired", "repair"]
+__all__ = ["Repaired", "repair"]
 
-SPARE_BYTES = 1 << 20  # beside the slabs: directories, the report, what is salvaged
-
-
-class Mended(NamedTuple):
-    """A slab that was replaced, or would be. why: what was mended. kept: where the original is."""
-
-    base: int
-    path: str
-    why: list[str]
-    kept: str | None
+_UNFINISHED_SUFFIX = ".unfinished"
+_SPARE_BYTES = 1 << 20  # for directories, cursors, the manifest
+_UUID_BYTES = 16
 
 
 class Repaired(NamedTuple):
-    """What `repair` did, or would do. records, gaps: as every reader is told them, before and
-    after. cursors: of which a damaged copy was written anew. needed_bytes: room for the copies.
-    aside: directory of what was replaced. salvaged: records in salvage_path, unverified. left:
-    damage that could not be mended. into, map_path: of a new log."""
+    """What `repair` did, or would do. into: the copy. topic_uuid: the copy's, in hex, None in format
+    1. records, gaps: as a reader of the copy gets them. cursors: names of those copied. needed_bytes:
+    free space that the copy needs. left: damage of the log that the copy has too, besides gaps."""
 
+    into: str
     dry_run: bool
+    topic_uuid: str | None
     records: int
     gaps: list[Gap]
-    slabs: list[Mended]
     cursors: list[str]
     needed_bytes: int
-    aside: str | None
-    salvaged: int
-    salvage_path: str | None
     left: list[str]
-    into: str | None = None
-    map_path: str | None = None
 
 
 def repair(
     path: str | os.PathLike[str],
-    into: str | os.PathLike[str] | None = None,
+    into: str | os.PathLike[str],
     *,
+    new_uuid: bool = False,
     dry_run: bool = False,
-    resync: bool = False,
     progress: Callable[[int, int], None] | None = None,
     storage: Storage | None = None,
 ) -> Repaired:
-    """Makes a damaged log clean, at the same addresses; durable on return.
+    """Makes a clean copy of the log in a new directory `into`, durable on return. The log stays as it
+    is.
 
-    Gaps stay, with their ranges and counts: records that are lost stay lost, and are told. Originals
-    are kept in the log's aside/repair-NNNN/. into: in place of that, copies every intact record to
-    a new log there, with new addresses, and writes a map of them beside it; the log stays as it is.
-    dry_run: only says what would be done, and touches nothing. resync: as `verify`'s.
+    Records have the same addresses, cursors the same positions, and a reader of the copy gets the same
+    gaps. new_uuid: gives the copy an identity of its own, for a copy that is used beside the log; its
+    cursors name the new UUID. dry_run: reads the log and writes nothing. progress: called with (bytes
+    done, bytes in all).
 
-    Safe to kill at any moment and to call again. Readers may go on meanwhile. Raises LogLocked
-    beside a writer, StorageFull naming the bytes needed, HeaderLost where nothing says what the log
-    is, NotALog, NewerFormat, UsageError, StorageError: then the log is as it was.
+    Raises UsageError if `into` exists, StorageFull with the bytes needed, HeaderLost if no slab has
+    an intact header, LockedError, NotALog, NewerFormat, StorageError.
     """
     storage = storage or Storage()
-    log = Log(os.fspath(path), storage)
-    try:
+    with closing(Log(os.fspath(path), storage)) as log:
         log.require_slabs()
-        if into is not None:
-            from aolog.maintenance.copy import copy_fresh
-
-            target = os.fspath(into)
-            return copy_fresh(
-                log, target, dry_run=dry_run, resync=resync, progress=progress, storage=storage
-            )
-        with _writers_lock(log, dry_run=dry_run):
+        place = _free_place(os.fspath(into), log)
+        with _open_manifest(log) as manifest:
             log.refresh(force=True)
-            if log.published and not dry_run:
-                from aolog.log.forward import roll_forward
-
-                roll_forward(log)
-            return _in_place(log, dry_run=dry_run, resync=resync, progress=progress)
-    finally:
-        log.close()
+            found = audit(log, progress=_half(progress, 0))
+            old = _uuid(log, found)
+            if old is None and new_uuid:
+                raise UsageError("a log of format 1 has no UUID", hint="leave out --new-uuid")
+            needed = _require_room(found, place, storage)
+            uuid = storage.random_bytes(_UUID_BYTES) if new_uuid else None
+            left = _left(log, found)
+            after, cursors = found, cursor_names(log.path, storage)
+            if not dry_run:
+                after, cursors = _make(
+                    log, found, place, manifest, old=old, uuid=uuid, progress=_half(progress, 1)
+                )
+            elif progress is not None:
+                progress(found.bytes, found.bytes)
+    named = uuid or old
+    return Repaired(
+        into=place,
+        dry_run=dry_run,
+        topic_uuid=None if named is None else named.hex(),
+        records=after.records,
+        gaps=after.gaps,
+        cursors=cursors,
+        needed_bytes=needed,
+        left=left,
+    )
 
 
 @contextmanager
-def _writers_lock(log: Log, *, dry_run: bool) -> Iterator[None]:
-    directory = log.storage.open_directory(log.directory)
+def _open_manifest(log: Log) -> Iterator[File | None]:
+    """Opened before the slabs are listed, so that the copy has the slabs of each transaction that the
+    manifest names."""
     try:
-        if not dry_run:
-            log.storage.refuse_root(directory)
-        if not directory.try_lock():
-            raise LogLocked(
-                "a writer has the log open: it would go on in a slab that is replaced",
-                hint="stop it, then repair; readers may go on",
-                path=log.path,
-            )
-        yield
-    finally:
-        directory.close()
+        manifest = log.storage.open_read(log.directory / MANIFEST_NAME)
+    except FileNotFoundError:
+        yield None
+        return
+    with closing(manifest):
+        yield manifest
 
 
-# --- looking --------------------------------------------------------------------------------
+def _free_place(into: str, log: Log) -> Inside:
+    """Where the copy goes. Raises UsageError if something is there, or if it is in the log."""
+    while into.endswith(("/", "/.")):  # as shells complete it
+        into = into.removesuffix(".").rstrip("/")
+    if not into:
+        raise UsageError("the copy has no name", hint="name a directory that does not exist")
+    place = beside(into)
+    real_path = log.storage.real_path
+    above, inner = real_path(absolute(log.path)), real_path(absolute(into))
+    if inner.startswith(f"{above}/"):
+        raise UsageError(f"{into}: is inside the log", hint="name a directory beside the log")
+    if log.storage.exists(place):
+        raise UsageError(f"{into}: exists already", hint="name a directory that does not exist")
+    return place
 
 
-def _plans(log: Log, found: Audit) -> list[SlabPlan]:
-    from aolog.maintenance.mending import damaged_ranges, plan_slab
-    from aolog.maintenance.verify import seal_state
+def _uuid(log: Log, found: Audit) -> bytes | None:
+    """The log's; None in format 1. Raises HeaderLost if no slab of format 2 has a header."""
+    if log.format == 1:
+        return None
+    for slab in found.slabs:
+        if slab.header is not None:
+            return slab.header.topic_uuid
+    raise HeaderLost(
+        "no slab has an intact header: nothing in the log can be read",
+        hint="print what its frames still hold with `aolog salvage`, then move the directory aside",
+        path=log.path,
+    )
 
-    plans = []
-    for i, slab in enumerate(found.slabs):
-        last = i + 1 == len(found.slabs)
-        successor = None if last else found.slabs[i + 1].header
-        plan = plan_slab(
-            slab,
-            successor,
-            last=last,
-            dirty=_is_dirty(log.storage, slab.path, damaged_ranges(slab, last=last)),
-            is_damaged=seal_state(slab, successor) == "damaged",
+
+def _require_room(found: Audit, place: Inside, storage: Storage) -> int:
+    parent = parent_of(absolute(place))
+    while not storage.exists(parent):
+        parent = parent_of(parent)
+    storage.open_directory(parent).close()  # refuses a path that leads through a file
+    needed, free = copied_bytes(found) + _SPARE_BYTES, storage.free_bytes(parent)
+    if free < needed:
+        raise StorageFull(
+            f"the copy needs {needed} bytes, {free} are free",
+            hint="free some space, or name another file system; nothing was changed",
+            path=place,
+            needed=needed,
+            free=free,
         )
-        if plan is not None:
-            plans.append(plan)
-    return plans
+    return needed
 
 
-def _is_dirty(storage: Storage, path: Inside, ranges: list[tuple[int, int]]) -> bool:
-    if not ranges:
-        return False
-    try:
-        file = storage.open_read(path)
-    except FileNotFoundError:  # pruned meanwhile
-        return False
-    try:
-        return not all(file.is_blank(begin, end) for begin, end in ranges)
-    finally:
-        file.close()
-
-
-def _progress_half(
+def _half(
     progress: Callable[[int, int], None] | None, half: int
 ) -> Callable[[int, int], None] | None:
-    """The log is read twice: before, and as it will be."""
+    """The log is read first, then the copy."""
     if progress is None:
         return None
     return lambda done, total: progress((done + half * total) // 2, total)
 
 
-def _in_place(
+def _left(log: Log, found: Audit) -> list[str]:
+    """Damage that a copy has too, besides gaps and their causes: mostly of cursors."""
+    mended = GAP_CAUSES | {"seal", "header_copy", "seal_header", "cursor_copy"}
+    return [f.message for f in judge(log, found).findings if f.damage and f.code not in mended]
+
+
+# --- making the copy ------------------------------------------------------------------------
+
+
+def _make(
     log: Log,
+    found: Audit,
+    place: Inside,
+    manifest: File | None,
     *,
-    dry_run: bool,
-    resync: bool,
+    old: bytes | None,
+    uuid: bytes | None,
     progress: Callable[[int, int], None] | None,
-) -> Repaired:
-    from aolog.maintenance.audit import audit
-    from aolog.maintenance.verify import judge
+) -> tuple[Audit, list[str]]:
+    """The audit of the copy, and the names of its cursors."""
+    storage, unfinished = log.storage, place + _UNFINISHED_SUFFIX
+    storage.make_directory(parent_of(absolute(place)))
+    storage.make_directory(unfinished)
+    with closing(storage.open_directory(unfinished)) as directory:
+        _require_alone(directory, storage)
+        try:
+            copy_slabs(log, found.slabs, directory, uuid)
+            if manifest is not None:
+                copy_file(manifest, directory / MANIFEST_NAME, storage)
+            cursors = copy_cursors(log, directory, old_uuid=old, new_uuid=uuid)
+            with closing(Log(unfinished, storage)) as copy:
+                after = audit(copy, progress=progress)
+            _require_alike(log.path, found, after)
+            directory.adopt(log.directory)
+            directory.sync()
+            if storage.exists(place):
+                raise UsageError(f"{place}: exists already", hint="another repair was faster")
+            storage.rename(unfinished, place)
+        except BaseException:
+            _remove(unfinished, storage)
+            raise
+    storage.sync_directory(parent_of(absolute(place)))
+    return after, cursors
 
-    storage = log.storage
-    found = audit(log, progress=_progress_half(progress, 0), resync=resync)
-    if all(slab.format == 2 and slab.header is None for slab in found.slabs):
-        raise HeaderLost(
-            "no slab's header is intact: nothing says what the log is",
-            hint="salvage what its frames still hold, and move the directory aside",
-            path=log.path,
+
+def _require_alone(directory: Directory, storage: Storage) -> None:
+    """Locks the directory until it is closed. Raises LockedError, UsageError."""
+    if not directory.try_lock():
+        raise LockedError(
+            "another repair is writing this copy",
+            hint="wait until it is complete, or name another directory",
+            path=directory.path,
         )
-    report = judge(log, found)
-    plans = _plans(log, found)
-    cursors = [c.name for c in report.cursors if c.state != "corrupt" and False in c.copies]
-    needed = sum(end - begin for plan in plans for begin, end in plan.keep)
-    needed += SPARE_BYTES if plans else 0
-    if plans and (free := storage.free_bytes(log.path)) < needed:
-        raise StorageFull(
-            f"{needed} bytes are needed for clean copies, {free} are free",
-            hint="free some; nothing was changed",
-            path=log.path,
-            needed=needed,
-            free=free,
+    if storage.list_names(directory):
+        raise UsageError(
+            f"{directory.path}: a repair that was killed left it",
+            hint="remove it, then run the repair again",
         )
-    planned = {plan.path for plan in plans}
-    left = [
-        problem.message
-        for problem in report.findings
-        if problem.damage and problem.path not in planned and problem.code != "cursor_copy"
-    ]
-    told = Repaired(
-        dry_run=dry_run,
-        records=found.records,
-        gaps=found.gaps,
-        slabs=[Mended(plan.base, plan.path, plan.why, None) for plan in plans],
-        cursors=cursors,
-        needed_bytes=needed,
-        aside=None,
-        salvaged=0,
-        salvage_path=None,
-        left=left,
+
+
+def _require_alike(path: str, before: Audit, after: Audit) -> None:
+    """Raises StorageFailed if the copy does not read as the log did. Slabs that were pruned
+    meanwhile are not missed; the last one may have got more records meanwhile."""
+    if not after.slabs:
+        raise StorageFailed(
+            "all slabs were pruned while they were copied", hint="try again", path=path
+        )
+    first = after.slabs[0].base
+    slabs = [slab for slab in before.slabs if slab.base >= first]
+    same = (
+        [_summary(slab) for slab in slabs[:-1]] == [_summary(slab) for slab in after.slabs[:-1]]
+        and slabs[-1].base == after.slabs[-1].base
+        and slabs[-1].records <= after.slabs[-1].records
+        and _told(before, first) == _told(after, first)
     )
-    if dry_run or not (plans or cursors):
-        if progress is not None:
-            progress(found.bytes, found.bytes)
-        return told
-    from aolog.maintenance import aside as kept
-    from aolog.maintenance.replacing import replace_slabs
-
-    aside = kept.Aside(log.directory, storage, [plan.base for plan in plans])
-    if plans:
-        _remove_unborn(log)
-        after = replace_slabs(
-            log, found, plans, aside, resync=resync, progress=_progress_half(progress, 1)
+    if not same:
+        raise StorageFailed(
+            "the copy does not read as the log does",
+            hint="check the device and try again; the log was not changed",
+            path=path,
         )
-        told = told._replace(
-            slabs=[Mended(p.base, p.path, p.why, aside.kept(p.base)) for p in plans],
-            gaps=after.gaps,
-            left=[
-                f.message
-                for f in judge(log, after).findings
-                if f.damage and f.code != "cursor_copy"
-            ],
-        )
-    told = told._replace(
-        aside=aside.path,
-        cursors=[name for name in cursors if _mend_cursor(log, name, aside)],
-        salvaged=aside.salvaged,
-        salvage_path=aside.salvage_path,
-    )
-    aside.finish(told)
-    return told
 
 
-def _remove_unborn(log: Log) -> None:
-    """As a writer does: nobody reads them, and a repair that was killed leaves some."""
-    log.refresh(force=True)
-    for name in log.unborn:
-        log.storage.unlink(log.directory / name)
+def _summary(slab: SlabAudit) -> tuple[int, ...]:
+    """Equal for the same intact frames: the header of a frame has the hash of its body."""
+    return slab.base, slab.records, slab.frames, slab.headers_hash
 
 
-def _mend_cursor(log: Log, name: str, aside: Aside) -> bool:
-    """Whether its damaged copy was written anew. One that a reader holds gets it with that
-    reader's next commit."""
-    from aolog.log.cursor_file import mend_copy
+def _told(found: Audit, first: int) -> list[Gap]:
+    return [gap for gap in found.gaps if gap.begin >= first]
 
-    try:
-        return mend_copy(
-            log.path, name, log.storage, lambda data: aside.put(f"{name}.cursor", [data])
-        )
-    except (CursorLocked, FileNotFoundError):
-        return False
+
+def _remove(unfinished: Inside, storage: Storage) -> None:
+    """Removes a copy that is not complete: on a full disk it would keep the space."""
+    if not storage.exists(unfinished):  # renamed: the copy is complete
+        return
+    with suppress(StorageError):
+        for directory in (unfinished / CURSOR_DIRECTORY, unfinished):
+            for name in storage.list_names(directory) if storage.exists(directory) else ():
+                storage.unlink(directory / name)
+            storage.remove_directory(directory)

@@ -1,26 +1,23 @@
-"""What damaged frames still hold. Unverified: it goes to a file of its own, never into a log.
+"""What damaged frames still hold. It is unverified: it is printed, and never written into a log.
 
-Two kinds of broken frames still say something. Where the header is right and the body's hash is
-wrong, the header says how many records there were and which columns; entries whose offsets are
-plausible are cut out of a body of which some byte is wrong. Where the header is wrong and the
-body has the hash that stands in it, the body is whole, and the header's other fields are read
-as they are. In a slab without any header the salt is lost too, and only the second kind is left
-(or the first, where a trailer still has the salt).
+Two kinds of damaged frames still hold something. (1) The header is intact and the body's hash is
+wrong: the header says how many records there were and which columns, and every entry with plausible
+offsets is cut out of the body, in which at least one byte is wrong. (2) The header is damaged and the
+body has the hash that the header names: the body is intact, and the header's other fields are taken
+as they are. A slab without a header has lost its salt too, so only the second kind is left, unless a
+trailer still has the salt.
 
-The file is lines of JSON. The first: {"aolog_salvage": 1, "unverified": true, "log": PATH}. Then
-one a record: slab, offset (of its frame there), index (in the frame), address (where it would
-have been), reason ("body": some byte of the frame's body is wrong; "header": some byte of its
-header is), timestamp_us, topic, key_base64, value_base64, headers ([[name, base64], ...]). What
-could not be read is absent; null is a null that was stored.
+Each record has the slab and offset of its frame, its index in the frame, the address that it would
+have had, a reason ("body": a byte of the frame's body is wrong; "header": a byte of its header), and
+what was found of timestamp_us, topic, key_base64, value_base64 and headers ([[name, base64], ...]).
+Fields that could not be read are absent; null is a null that was appended.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import struct
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import CodecUnavailable
@@ -44,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aolog.maintenance.audit import SlabAudit
-    from aolog.storage.files import File, Inside, Storage
+    from aolog.storage.files import File, Storage
 
-__all__ = ["Salvaged", "first_line", "rescue", "salvage_slab", "write_salvage"]
+__all__ = ["Salvaged", "rescue", "salvage_slab"]
 
 _CHUNK_BYTES = 1 << 20
 _FIELDS = struct.Struct("<BBIQqIII")  # a header's, behind the magic; frame.py has the table
@@ -56,7 +53,7 @@ _HASHED_PER_BYTE = 16
 
 
 class Salvaged(NamedTuple):
-    """A record of a damaged frame. fields: as in the file's lines, as far as they were found."""
+    """A record of a damaged frame. nth: its index in the frame. fields: those that were found."""
 
     slab: int
     offset: int
@@ -64,21 +61,22 @@ class Salvaged(NamedTuple):
     reason: str
     fields: dict[str, Any]
 
-    def line(self) -> bytes:
-        """Of the file, with its end."""
+    @property
+    def address(self) -> int:
+        """Of the record, if its frame were intact."""
+        return self.slab + self.offset + self.nth
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, marked as unverified."""
         place = {
+            "unverified": True,
+            "address": self.address,
             "slab": self.slab,
             "offset": self.offset,
             "index": self.nth,
-            "address": self.slab + self.offset + self.nth,
             "reason": self.reason,
         }
-        return json.dumps(place | self.fields).encode() + b"\n"
-
-
-def first_line(log: str) -> bytes:
-    """Of the file, with its end."""
-    return json.dumps({"aolog_salvage": 1, "unverified": True, "log": log}).encode() + b"\n"
+        return place | self.fields
 
 
 def salvage_slab(slab: SlabAudit, storage: Storage) -> Iterator[Salvaged]:
@@ -273,22 +271,3 @@ def _columns(loose: _Loose, count: int, bits: int, records: list[dict[str, Any]]
 
 def _text(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
-
-
-def write_salvage(path: Inside, log: str, slabs: list[SlabAudit], storage: Storage) -> int:
-    """The file at `path`, whole and durable on return; how many records. 0: there is no file."""
-    records = (found for slab in slabs for found in salvage_slab(slab, storage))
-    first = next(records, None)
-    if first is None:
-        return 0
-    count = 0
-
-    def lines() -> Iterator[bytes]:
-        nonlocal count
-        yield first_line(log)
-        for found in chain([first], records):
-            count += 1
-            yield found.line()
-
-    storage.write_file(path, lines())
-    return count

@@ -634,23 +634,6 @@ class Storage:
         finally:
             there.close()
 
-    def link(self, old: Inside, new: Inside) -> bool:
-        """A second name for a file, durable after the directory's sync; False where the file
-        system or its rules have none. Raises FileNotFoundError if there is no such file."""
-        try:
-            with (
-                self._entered(old) as (source, name),
-                self._entered(new, change=True) as (target, new_name),
-            ):
-                self.system.link(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            if error.errno in {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}:
-                return False
-            raise translate(error, new, "link") from error
-        return True
-
     # --- the machine --------------------------------------------------------------------------------
 
     def free_bytes(self, path: str) -> int:

@@ -30,7 +30,7 @@ class Inside(str):
     it is in a log, and gets what its directory has.
 
         Inside(log_path, "cursors", "c.cursor")
-        directory / "aside" / "repair-0001"
+        directory / "aside" / "00000000000000000000.torn"
     """
 
     __slots__ = ("base", "mode", "names")

@@ -14,6 +14,7 @@ import os
 import stat
 import struct
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -78,22 +79,10 @@ class System(Protocol):
     def isdir(self, path: str, /) -> bool: ...
     def lstat(self, path: str, /, *, dir_fd: int | None = None) -> Status: ...
     def realpath(self, path: str, /) -> str: ...
-
-    def link(
-        self,
-        old: str,
-        new: str,
-        /,
-        *,
-        src_dir_fd: int | None = None,
-        dst_dir_fd: int | None = None,
-    ) -> None:
-        """os.link, symbolic links not followed."""
-
     def fchmod(self, fd: int, mode: int, /) -> None: ...
 
     def adopt(self, fd: int, other: int, /) -> None:
-        """Owner, mode and times become the other's."""
+        """Owner, where we may change it, mode and times become the other's."""
 
     def euid(self) -> int:
         """The user whose permissions the process has."""
@@ -155,20 +144,11 @@ class RealSystem:
     def realpath(self, path: str) -> str:
         return os.path.realpath(path)
 
-    def link(
-        self,
-        old: str,
-        new: str,
-        *,
-        src_dir_fd: int | None = None,
-        dst_dir_fd: int | None = None,
-    ) -> None:
-        os.link(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=False)
-
     def adopt(self, fd: int, other: int) -> None:
         theirs, ours = os.fstat(other), os.fstat(fd)
         if (theirs.st_uid, theirs.st_gid) != (ours.st_uid, ours.st_gid):
-            os.fchown(fd, theirs.st_uid, theirs.st_gid)
+            with suppress(PermissionError):  # only root may give a file away
+                os.fchown(fd, theirs.st_uid, theirs.st_gid)
         os.fchmod(fd, stat.S_IMODE(theirs.st_mode))
         os.utime(fd, ns=(theirs.st_atime_ns, theirs.st_mtime_ns))
 

@@ -434,22 +434,6 @@ class SimulatedCalls:
             self._meet("lstat", path)
             return _status(self._node(path))
 
-    def link(
-        self,
-        old: str,
-        new: str,
-        /,
-        *,
-        src_dir_fd: int | None = None,
-        dst_dir_fd: int | None = None,
-    ) -> None:
-        """os.link, on a file system that has none."""
-        with self._lock:
-            old, new = self._below(old, src_dir_fd), self._below(new, dst_dir_fd)
-            self._meet("link", new)
-            self._disk.node(old)
-            raise OSError(errno.EPERM, os.strerror(errno.EPERM), new)
-
     def euid(self) -> int:
         """An ordinary user's, whose everything is."""
         return _USER

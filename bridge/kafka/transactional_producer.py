@@ -340,7 +340,7 @@ class TransactionalCluster(Cluster):
             if record is not None and record.owner != self.owner:
                 raise Fenced(
                     "another bridge has taken over the delivery of this log",
-                    hint="run one bridge a log; a copied log needs `aolog repair --fresh`",
+                    hint="run one bridge a log; a copied log needs `aolog repair --new-uuid`",
                 )
             if time.monotonic() > until_s or self._give_up():
                 return

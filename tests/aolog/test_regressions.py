@@ -15,7 +15,6 @@ from aolog.cli.pick import pick, timestamp_us
 from aolog.errors import (
     AddressBeyondEnd,
     CursorLocked,
-    LockedError,
     NoSuchCursor,
     StorageFailed,
     SyncFailed,
@@ -27,7 +26,7 @@ from aolog.maintenance import verify
 from aolog.read.reader import return_to
 from aolog.storage.files import File, Storage
 from tests.aolog.commands import answer, fill, well
-from tests.aolog.conftest import frames_of, in_thread, kill, slab_files, snapshot, values
+from tests.aolog.conftest import frames_of, in_thread, kill, slab_files, values
 
 
 def test_losses_before_and_behind_a_mark_are_each_counted_once(log_path: str) -> None:
@@ -316,37 +315,16 @@ def test_what_is_pruned_while_it_is_verified_is_no_damage(log_path: str) -> None
     assert report.gaps == []
 
 
-def test_what_is_pruned_while_it_is_repaired_stops_no_repair(log_path: str) -> None:
+def test_what_is_pruned_while_it_is_repaired_stops_no_repair(log_path: str, tmp_path: Path) -> None:
     fill(log_path, [b"x" * 200] * 2000, slab_bytes=1 << 16, batch_bytes=1000)
-    size = sum(slab.stat().st_size for slab in slab_files(log_path))
     with slab_files(log_path)[-2].open("r+b") as file:
         file.seek(20_000)
         file.write(b"junk" * 10)
-    told: list[int] = []
-    by_total = pruning(log_path, at=size // 2 + 10_000)
-    done = aolog.repair(log_path, progress=lambda a, b: (told.append(a), by_total(a, b)))
+    into = tmp_path / "new"
+    done = aolog.repair(log_path, into, progress=pruning(log_path, at=10_000))
     assert len(done.gaps) == 1
     assert slab_files(log_path)[0].name != f"{0:020}.slab"
-    assert aolog.verify(log_path).gaps == done.gaps
-
-
-def test_a_second_fresh_copy_to_the_same_place_leaves_the_first_alone(
-    log_path: str, tmp_path: Path
-) -> None:
-    fill(log_path, [b"x"] * 10)
-    into = tmp_path / "new"
-    (tmp_path / "new.unfinished").mkdir()
-    (tmp_path / "new.unfinished" / slab_files(log_path)[0].name).write_bytes(b"of the first")
-    first = Storage().open_lock(f"{into}.unfinished.lock")
-    assert first.try_lock()
-    first.pwrite_all([b"of the first, too"], 0)
-    before = snapshot(str(tmp_path))
-    with pytest.raises(LockedError, match="another copy"):
-        aolog.repair(log_path, into)
-    assert snapshot(str(tmp_path)) == before
-    first.close()
-    aolog.repair(log_path, f"{into}/.")
-    assert values(str(into)) == [b"x"] * 10
+    assert aolog.verify(into).gaps == aolog.verify(log_path).gaps == done.gaps
 
 
 def test_the_end_is_behind_the_last_body_and_not_the_last_header(log_path: str) -> None:
@@ -418,16 +396,14 @@ def test_info_of_a_log_with_nothing_but_an_empty_slab(log_path: str) -> None:
     assert (found["records"], found["end_ordinal"], found["last_timestamp"]) == (0, 1, None)
 
 
-def test_info_counts_what_a_repair_kept_file_by_file(log_path: str) -> None:
-    fill(log_path, [b"x" * 1000] * 10, batch_bytes=0)
-    with slab_files(log_path)[0].open("r+b") as file:
-        file.seek(12_000)
-        file.write(b"junk")
-    aolog.repair(log_path)
+def test_info_counts_what_is_in_aside_file_by_file(log_path: str) -> None:
+    fill(log_path, [b"x"])
+    kept = Path(log_path, "aside", "mine")
+    kept.mkdir(parents=True)
+    (kept / "file").write_bytes(b"12345")
     Path(log_path, "aside", "away").symlink_to("nowhere")
-    kept = {each["name"]: each["bytes"] for each in answer("info", log_path)["aside"]}
-    assert "repair-0001/report.json" in kept
-    assert kept.keys() >= {"away", f"repair-0001/{slab_files(log_path)[0].name}"}
+    listed = {each["name"]: each["bytes"] for each in answer("info", log_path)["aside"]}
+    assert listed == {"away": len("nowhere"), "mine/file": 5}
 
 
 def test_a_damaged_count_makes_no_records_of_a_body_that_has_others(log_path: str) -> None:
@@ -436,9 +412,8 @@ def test_a_damaged_count_makes_no_records_of_a_body_that_has_others(log_path: st
     with frame.slab.open("r+b") as file:
         file.seek(frame.begin + 28)  # the header's count
         file.write((300 - 128).to_bytes(4, "little"))
-    done = aolog.repair(log_path)
-    assert done.gaps
-    assert done.salvaged == 0
+    assert aolog.verify(log_path).gaps
+    assert well("salvage", log_path, "--json").stdout == ""
 
 
 def test_the_cursors_are_told_though_one_is_deleted_meanwhile(

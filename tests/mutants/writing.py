@@ -280,10 +280,6 @@ WRITING = (
            ("fork::test_the_lock_goes_with_the_parent_though_children_live",),
            (Edit("aolog/write/writer.py", "        self._batch = None\n        self._chain.release()\n",
                  "        self._batch = None\n"),)),
-    Mutant("a_repair_beside_a_writer", "one writer",
-           ("repair::test_a_live_writer_is_refused_before_anything_is_touched",),
-           (Edit("aolog/maintenance/repair.py", "        if not directory.try_lock():\n",
-                 "        if not directory.try_lock() and False:\n"),)),
     # --- links: nothing inside is opened through one, and root is refused ---
     Mutant("a_link_is_followed", "links",
            ("links::test_append_to_a_log_whose_last_slab_is_a_link_changes_nothing",),

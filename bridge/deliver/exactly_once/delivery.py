@@ -476,8 +476,7 @@ class ExactlyOnce:
         except (CursorForeign, CursorDiverged) as error:
             raise type(error)(
                 f"the cluster's cursor record does not fit the log: {error}",
-                hint="look at both; another --cursor begins anew and sends all again, as does "
-                "what `aolog repair --fresh` makes of the log",
+                hint="look at both; another --cursor begins anew and sends all again",
                 path=reader.path,
             ) from None
         if address <= local.address:

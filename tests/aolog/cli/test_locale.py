@@ -24,7 +24,7 @@ IN_C = {"LC_ALL": "C", "PYTHONUTF8": "0"}
 COMMANDS = [
     "aolog info LOG", "aolog verify LOG", "aolog read LOG.gone", "aolog tail LOG.gone",
     "aolog append LOG LOG.gone", "aolog append LOG.file/log", "aolog prune LOG --max-age 7d",
-    "aolog repair LOG", "aolog repair LOG --fresh LOG.fresh", "aolog repair LOG --salvage LOG.file",
+    "aolog repair LOG", "aolog repair LOG --into LOG.copy", "aolog verify LOG --baseline LOG.file",
     "aolog cursor list LOG.gone", "aolog cursor set LOG.gone c 0",
     "bridge status --log LOG", "bridge cursors LOG.gone", "bridge check-config LOG.toml",
     "bridge demo LOG.gone", "bridge demo LOG.file --keep LOG",

@@ -68,8 +68,8 @@ def test_a_pipe_gets_the_exact_bytes(log_path):
 @pytest.mark.parametrize(
     "line",
     ["aolog info LOG", "aolog info LOG --json", "aolog verify LOG", "aolog prune LOG --max-age 7d",
-     "aolog repair LOG", "aolog read LOG.gone", "aolog append LOG LOG.gone", "aolog cursor list LOG.gone",
-     "aolog repair LOG --fresh LOG.fresh",
+     "aolog repair LOG", "aolog salvage LOG", "aolog read LOG.gone", "aolog append LOG LOG.gone", "aolog cursor list LOG.gone",
+     "aolog repair LOG --into LOG.copy", "aolog verify LOG --baseline LOG.gone",
      "bridge status --log LOG", "bridge cursors LOG.gone", "bridge demo LOG.gone",
      "bridge check-config LOG.gone", "bridge run --log LOG.gone --bootstrap-servers 127.0.0.1:1"],
 )  # fmt: skip  # a command each

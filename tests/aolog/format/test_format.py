@@ -456,7 +456,6 @@ def test_the_directorys_names_are_the_codes():
     from aolog.log.cursor_file import cursor_path
     from aolog.log.directory import ASIDE_DIRECTORY, RETENTION_LOCK
     from aolog.log.listing import PENDING_SUFFIX
-    from aolog.maintenance import aside
 
     listed = {name.strip("`") for name, _ in rows(section("## Directory"), "name")}
     assert listed == {
@@ -464,7 +463,6 @@ def test_the_directorys_names_are_the_codes():
         slab.slab_name(0).replace("0" * 20, "%020d") + ".tmp",
         cursor_path("", "NAME").lstrip("/"),
         f"{ASIDE_DIRECTORY}/%020d.torn",
-        f"{ASIDE_DIRECTORY}/{aside.directory_name(0)}".replace("0000", "NNNN") + "/",
         RETENTION_LOCK,
         f"JOB.UNIQUE.DEPTH{PENDING_SUFFIX}",
     }

@@ -6,9 +6,9 @@ address. Labels are the rows of FORMAT.md's table in *Identity*.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -95,15 +95,20 @@ def take_cursor(ours: Log, theirs: Log, name: str = "stray") -> None:
 def assert_undecided(log: Log, other: Log) -> None:
     """No one reads or writes it, and the error names what says what."""
     before = snapshot(log.path)
-    for act in (read_all, aolog.verify, aolog.repair, aolog.Writer):
+    for act in (
+        read_all,
+        aolog.verify,
+        partial(aolog.repair, into=f"{log.path}.copy"),
+        aolog.Writer,
+    ):
         with pytest.raises(aolog.IdentityUnclear) as caught:
             act(log.path)
         assert log.uuid in str(caught.value)
         assert other.uuid in str(caught.value)
         assert log.slabs[0].name in str(caught.value)
         assert caught.value.exit_status == 3
-    for command in ("read", "info", "verify", "repair"):
-        assert failure(command, log.path)["code"] == "identity_unclear"
+    for command in (["read"], ["info"], ["verify"], ["repair", "--into", "copy"], ["salvage"]):
+        assert failure(*command, log.path)["code"] == "identity_unclear"
     assert failure("append", log.path, given=b"x\n")["code"] == "identity_unclear"
     assert snapshot(log.path) == before
 
@@ -222,44 +227,26 @@ def test_verify_and_info_name_it(make: Callable[[int], tuple[Log, Log]]) -> None
     assert "foreign" in read.stderr
 
 
-def test_repair_leaves_it_where_it_is_and_out_of_a_copy(
-    make: Callable[[int], tuple[Log, Log]], tmp_path: Path
+@pytest.mark.parametrize("new_uuid", [False, True])
+def test_a_repaired_copy_reports_the_same_gap_and_has_none_of_its_records(
+    make: Callable[[int], tuple[Log, Log]], tmp_path: Path, new_uuid: bool
 ) -> None:
     ours, theirs = make(5)
     put(ours, theirs, 2)
-    data = bytearray(ours.slabs[1].read_bytes())
-    data[4100] ^= 1  # something to repair beside it
-    ours.slabs[1].write_bytes(data)
-    done = aolog.repair(ours.path)
-    assert [slab.base for slab in done.slabs] == [ours.base(1)]
+    into = tmp_path / "copy"
+    done = aolog.repair(ours.path, into, new_uuid=new_uuid)
     assert done.gaps == expect(ours, 2).gaps
-    assert len(done.left) == 1
-    assert "of another log" in done.left[0]
     assert ours.slabs[2].read_bytes() == theirs.slabs[2].read_bytes()
-    assert by_iteration(ours.path) == expect(ours, 2)
-    into = tmp_path / "fresh"
-    copied = aolog.repair(ours.path, into)
-    assert [record.value for record in read_all(str(into))] == [
-        record.value for record in ours.of(0, 1, 3, 4)
-    ]
-    assert copied.map_path is not None
-    lines = map(json.loads, Path(copied.map_path).read_text().splitlines())
-    (gap,) = [line for line in lines if "gap" in line]
-    assert gap == {
-        "old": [ours.base(2), ours.base(3)],
-        "gap": "foreign",
-        "records_lost": PER_SLAB,
-    }
+    assert by_iteration(str(into)) == expect(ours, 2)
+    copied = slab_files(str(into))[2].read_bytes()
+    assert copied[8192:] == bytes(len(copied) - 8192)
+    assert [found.code for found in aolog.verify(into).findings] == ["foreign_slab"]
 
 
-def test_nothing_is_salvaged_from_it(
-    make: Callable[[int], tuple[Log, Log]], tmp_path: Path
-) -> None:
+def test_nothing_is_salvaged_from_it(make: Callable[[int], tuple[Log, Log]]) -> None:
     ours, theirs = make(5)
     put(ours, theirs, 2)
-    out = tmp_path / "salvaged.jsonl"
-    run("repair", ours.path, "--salvage", out)
-    assert not out.exists() or len(out.read_text().splitlines()) == 1
+    assert run("salvage", ours.path, "--json").stdout == ""
 
 
 def test_a_range_of_a_log_tells_it_once(make: Callable[[int], tuple[Log, Log]]) -> None:
@@ -307,8 +294,9 @@ def test_a_header_copy_of_another_log_over_ours_costs_nothing(
         ours.slabs[i].write_bytes(data)
     assert by_iteration(ours.path) == Way(ours.records, [])
     assert [found.code for found in aolog.verify(ours.path).findings] == ["header_copy"] * 2
-    assert aolog.repair(ours.path).left == []
-    assert aolog.verify(ours.path).ok
+    into = f"{ours.path}.copy"
+    assert aolog.repair(ours.path, into).left == []
+    assert aolog.verify(into).ok
 
 
 def test_a_slab_of_format_2_in_a_log_of_format_1_is_foreign(

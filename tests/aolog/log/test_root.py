@@ -41,7 +41,6 @@ def log(log_path: str) -> str:
     [
         ("append", "LOG"),
         ("prune", "LOG", "--max-slabs", "1"),
-        ("repair", "LOG"),
         ("cursor", "set", "LOG", "c", "latest"),
         ("cursor", "set", "LOG", "new", "latest"),
         ("cursor", "delete", "LOG", "c", "--yes"),
@@ -72,8 +71,9 @@ def test_what_changes_a_log_is_refused_with_the_command_to_use(
         ("info", "LOG"),
         ("cursor", "list", "LOG"),
         ("prune", "LOG", "--max-slabs", "1", "--dry-run"),
-        ("repair", "LOG", "--dry-run"),
-        ("repair", "LOG", "--fresh", "NEW"),
+        ("salvage", "LOG"),
+        ("repair", "LOG", "--into", "NEW", "--dry-run"),
+        ("repair", "LOG", "--into", "NEW"),
     ],
     ids=" ".join,
 )
@@ -128,7 +128,6 @@ def test_whatever_is_made_or_removed_inside_is_refused_by_storage_itself(log: st
             lambda slab=slab: storage.open_write(slab),
             lambda slab=slab: storage.unlink(slab),
             lambda slab=slab: storage.rename(slab, slab + ".old"),
-            lambda slab=slab: storage.link(slab, slab + ".old"),
             lambda slab=slab: storage.write_file(slab, [b"x"]),
             lambda base=base: storage.make_directory(Inside(base, "aside")),
             lambda base=base: storage.remove_directory(Inside(base, "cursors")),

@@ -1,18 +1,19 @@
-"""A repaired log is the same log: records, addresses, gaps and counts, and nothing else is damaged.
+"""A repaired copy is the same log: addresses, ordinals, gaps, counts, cursors and modes. The original is
+never written to.
 
-Every case of damage that test_gaps.py has is repaired, read in every way, and repaired again.
-The whole file takes about 25 s.
+Every case of damage that test_gaps.py has is repaired and the copy read in every way.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
 import signal
+import stat
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,27 +21,26 @@ import pytest
 
 import aolog
 from aolog.errors import (
+    CursorCorrupt,
+    CursorForeign,
     HeaderLost,
-    LogLocked,
+    LockedError,
     NotALog,
-    PermissionDenied,
     StorageFailed,
     StorageFull,
     UsageError,
 )
 from aolog.format.slab import DATA_BEGIN, slab_name
+from aolog.log.cursor_file import read_position
 from aolog.record import Gap
 from aolog.storage.files import File, Storage
-from tests.aolog.commands import fill, run
+from tests.aolog.commands import failure, fill, run
 from tests.aolog.conftest import (
     WAYS,
     Killed,
-    Operation,
     WatchedStorage,
     Way,
     by_iteration,
-    copy_of,
-    in_thread,
     kill,
     one_by_one,
     raising_at,
@@ -49,7 +49,21 @@ from tests.aolog.conftest import (
     snapshot,
 )
 from tests.aolog.read import test_gaps
+from tests.aolog.read.test_compressed_logs import NAMES
+from tests.aolog.read.test_compressed_logs import fill as fill_records
 from tests.aolog.read.test_gaps import CASES, Built, build
+
+Status = tuple[int, int, int, int, int, int]
+
+
+def state_of(path: str) -> dict[str, tuple[Status, bytes]]:
+    """Of each file and directory of a log: inode, links, mode, owner, size, time of change, contents."""
+    found = {}
+    for each in [Path(path), *Path(path).rglob("*")]:
+        s = each.lstat()
+        status = (s.st_ino, s.st_nlink, s.st_mode, s.st_uid, s.st_size, s.st_mtime_ns)
+        found[str(each)] = (status, each.read_bytes() if stat.S_ISREG(s.st_mode) else b"")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -77,56 +91,52 @@ def damaged(shapes: dict[str, Built], tmp_path: Path) -> Callable[[str], Built]:
     return make
 
 
-def assert_same_gaps(before: list[Gap], after: list[Gap]) -> None:
-    """Every gap that lost a record is told as it was, but that a damaged seal which is there again
-    is no part of it; a gap that was nothing else is gone."""
-    waiting = list(after)
-    for gap in before:
-        same = [g for g in waiting if g.begin >= gap.begin and g.end <= gap.end]
-        if not same:
-            assert gap.records_lost == 0, gap
-            continue
-        assert same[0][2:] == gap[2:]
-        assert gap.begin == same[0].begin or gap.end == same[0].end
-        waiting.remove(same[0])
-    assert waiting == []
+@pytest.fixture
+def broken(shapes: dict[str, Built], tmp_path: Path) -> Built:
+    """A log with a damaged frame, header copy and seal."""
+    path = tmp_path / "log"
+    shutil.copytree(shapes["sealed"].path, path)
+    log = shapes["sealed"].at(str(path))
+    test_gaps.body(log.frames[1][2])
+    test_gaps.flip(log.slabs[0], 0, 512)
+    test_gaps.head(log.seals[2]._replace(slab=log.slabs[2]))
+    return log
 
 
+@pytest.fixture
+def into(tmp_path: Path) -> Path:
+    return tmp_path / "copy"
+
+
+# --- the copy is the same log ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("new_uuid", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_a_repaired_log_reads_as_it_did(damaged: Callable[[str], Built], name: str) -> None:
+def test_a_copy_has_the_same_records_at_the_same_addresses_and_the_same_gaps(
+    damaged: Callable[[str], Built], into: Path, name: str, new_uuid: bool
+) -> None:
     log = damaged(name)
-    before, old = one_by_one(log.path), aolog.verify(log.path)
-    done = aolog.repair(log.path)
-    after = aolog.verify(log.path)
-    assert_same_gaps(before.gaps, after.gaps)
-    assert (done.records, done.gaps) == (after.records, after.gaps)
-    assert after.records == old.records
-    assert (after.end, after.tail_bytes) == (old.end, old.tail_bytes) or "on_its_way" in name
-    assert after.problems == done.left == []
+    before, old, there = one_by_one(log.path), aolog.verify(log.path), state_of(log.path)
+    done = aolog.repair(log.path, into, new_uuid=new_uuid)
+    assert state_of(log.path) == there
     for way in WAYS:
-        assert way(log.path) == Way(before.records, after.gaps)
+        assert way(str(into)) == before
+    new = aolog.verify(into)
+    assert (new.records, new.gaps, new.end) == (old.records, old.gaps, old.end)
+    assert (done.records, done.gaps, done.left) == (new.records, new.gaps, [])
+    assert {f.code for f in new.findings if f.damage} <= {"seal", "renamed", "foreign_slab"}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_second_repair_finds_nothing_to_do(damaged: Callable[[str], Built], name: str) -> None:
-    log = damaged(name)
-    first = aolog.repair(log.path)
-    there = snapshot(log.path)
-    second = aolog.repair(log.path)
-    assert (second.slabs, second.cursors, second.aside) == ([], [], None)
-    assert snapshot(log.path) == there
-    assert second.gaps == first.gaps
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_records_of_a_repaired_log_are_found_at_their_addresses_ordinals_and_times(
-    damaged: Callable[[str], Built], name: str
+def test_records_of_a_copy_are_found_at_their_addresses_ordinals_and_times(
+    damaged: Callable[[str], Built], into: Path, name: str
 ) -> None:
     log = damaged(name)
     left = read_all(log.path)
-    aolog.repair(log.path)
+    aolog.repair(log.path, into)
     ordinals = {record.address: i for i, record in enumerate(log.records)}
-    with aolog.Reader(log.path) as reader:
+    with aolog.Reader(into) as reader:
         for record in left[::7]:
             reader.seek(record.address)
             assert reader.read() == record
@@ -138,63 +148,55 @@ def test_records_of_a_repaired_log_are_found_at_their_addresses_ordinals_and_tim
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_writer_opens_a_repaired_log_as_it_would_have_opened_the_damaged_one(
-    damaged: Callable[[str], Built], name: str
+def test_a_writer_goes_on_in_a_copy_above_every_address(
+    damaged: Callable[[str], Built], into: Path, name: str
 ) -> None:
     log = damaged(name)
-    if "on_its_way" in name and "seal" in name:
-        pytest.skip("a mended seal is gone on behind; the damaged one would have been cut")
-    twin = copy_of(log.path, Path(log.path).with_name("twin"))
-    aolog.repair(log.path)
-    openings = []
-    for path in (log.path, twin):
-        with aolog.Writer(path) as writer:
-            openings.append(writer.opening)
-            address = writer.append(b"behind")
-        assert (read_all(path)[-1].address, read_all(path)[-1].value) == (address, b"behind")
-    assert openings[0].cut_bytes == openings[1].cut_bytes
+    aolog.repair(log.path, into)
+    before, end = read_all(str(into)), aolog.verify(log.path).end
+    with aolog.Writer(into) as writer:
+        address = writer.append(b"later")
+    assert address >= end
+    assert [r.value for r in read_all(str(into))] == [r.value for r in before] + [b"later"]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_originals_are_kept_byte_for_byte(damaged: Callable[[str], Built], name: str) -> None:
-    log = damaged(name)
-    before = snapshot(log.path)
-    done = aolog.repair(log.path)
-    for mended in done.slabs:
-        assert mended.kept is not None
-        assert Path(mended.kept).read_bytes() == before[slab_name(mended.base)]
-    untouched = set(before) - {slab_name(mended.base) for mended in done.slabs}
-    after = snapshot(log.path)
-    assert {name: after[name] for name in untouched} == {name: before[name] for name in untouched}
-    assert not [name for name in after if name.endswith(".tmp")]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_dry_run_touches_nothing_and_says_what_is_done(
-    damaged: Callable[[str], Built], name: str
+def test_a_torn_end_is_reported_by_the_next_writer_of_the_copy(
+    shapes: dict[str, Built], into: Path
 ) -> None:
-    log = damaged(name)
-    before = snapshot(log.path)
-    told = aolog.repair(log.path, dry_run=True)
-    assert snapshot(log.path) == before
-    done = aolog.repair(log.path)
-    assert [slab[:3] for slab in told.slabs] == [slab[:3] for slab in done.slabs]
-    assert told.needed_bytes == done.needed_bytes
+    log = shapes["open"]
+    with log.slabs[-1].open("ab") as file:
+        file.write(b"half of a frame")
+    aolog.repair(log.path, into)
+    with aolog.Writer(into) as writer:
+        assert writer.opening.cut_bytes == len(b"half of a frame")
+        writer.append(b"later")
+    assert [gap.reason for gap in one_by_one(str(into)).gaps] == ["torn"]
 
 
-def test_the_next_writer_goes_on_in_the_same_epoch_where_the_file_was_the_writer_s_own(
-    log_path: str, tmp_path: Path
+@pytest.mark.parametrize("compression", NAMES)
+def test_compressed_frames_are_copied_byte_for_byte(
+    log_path: str, into: Path, compression: str
 ) -> None:
-    fill(log_path, [b"x"] * 5)
-    copied = copy_of(log_path, tmp_path / "copy")
-    for path, case in ((log_path, "@B sealed"), (copied, "@K copied")):
-        test_gaps.flip(slab_files(path)[0], 4096, 512)
-        assert len(aolog.repair(path).slabs) == 1
-        with aolog.Writer(path) as writer:
-            assert writer.opening.case == case
+    with aolog.Writer(log_path, compression=compression, slab_bytes=12_000) as writer:
+        fill_records(writer, 12)
+    aolog.repair(log_path, into)
+    assert snapshot(str(into)) == snapshot(log_path)
 
 
-# --- any damage ------------------------------------------------------------------------------
+def test_an_intact_log_is_copied_byte_for_byte(shapes: dict[str, Built], into: Path) -> None:
+    aolog.repair(shapes["sealed"].path, into)
+    assert snapshot(str(into)) == snapshot(shapes["sealed"].path)
+
+
+def test_an_intact_log_with_a_new_uuid_verifies_as_one(
+    shapes: dict[str, Built], into: Path
+) -> None:
+    done = aolog.repair(shapes["sealed"].path, into, new_uuid=True)
+    assert aolog.verify(into).ok
+    assert aolog.verify(into).notes == []
+    assert read_all(str(into)) == shapes["sealed"].records
+    with aolog.Reader(into) as copy, aolog.Reader(shapes["sealed"].path) as log:
+        assert copy.topic_uuid.hex() == done.topic_uuid != log.topic_uuid.hex()
 
 
 def grow(path: str, random_: random.Random) -> None:
@@ -253,42 +255,35 @@ def harm(path: str, random_: random.Random) -> None:
 
 @pytest.mark.parametrize("seeds", [40, pytest.param(5000, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3600)
-def test_any_damage_is_repaired_to_the_same_log(tmp_path: Path, seeds: int) -> None:
+def test_a_copy_of_a_log_with_any_damage_is_the_same_log(tmp_path: Path, seeds: int) -> None:
     """Random logs under random damage. About 5 s."""
     for seed in range(seeds):
         random_ = random.Random(seed)
-        path = str(tmp_path / str(seed))
+        path, into = str(tmp_path / str(seed)), str(tmp_path / f"{seed}.copy")
         grow(path, random_)
-        with aolog.Reader(path, cursor="c") as reader:
-            for _ in range(random_.randrange(40)):
-                reader.read()
-            reader.commit()
+        commit(path, "c", random_.randrange(40))
         for _ in range(random_.randrange(1, 5)):
             harm(path, random_)
         before = by_iteration(path)
-        resumed = by_iteration(path, cursor="c").records
-        damage = [f for f in aolog.verify(path).findings if f.damage]
+        resumed = by_iteration(path, cursor="c")
+        there = state_of(path)
         try:
-            done = aolog.repair(path)
+            done = aolog.repair(path, into, new_uuid=seed % 2 == 1)
         except HeaderLost:
             assert not before.records
             continue
-        after = by_iteration(path)
-        assert after.records == before.records, seed
-        assert_same_gaps(before.gaps, after.gaps)
-        assert by_iteration(path, cursor="c").records == resumed, seed
-        report = aolog.verify(path)
-        assert report.gaps == after.gaps == done.gaps, seed
-        assert report.problems == done.left
-        for left in report.findings:
-            unknown = left.code == "seal" and left.path == str(slab_files(path)[-1])
-            assert not left.damage or left.code == "renamed" or unknown, (seed, left, damage)
-        assert aolog.repair(path).slabs == [], seed
+        assert state_of(path) == there
+        assert by_iteration(into) == before, seed
+        assert by_iteration(into, cursor="c") == resumed, seed
+        report = aolog.verify(into)
+        assert report.gaps == before.gaps == done.gaps, seed
+        for found in report.findings:
+            assert not found.damage or found.code in {"seal", "renamed"}, (seed, found)
         shutil.rmtree(path)
+        shutil.rmtree(into)
 
 
-def test_a_damaged_seal_before_an_emptied_last_slab_is_repaired(log_path: str) -> None:
-    """The gap over the seal reaches the last slab's begin; the seal's part of it goes away."""
+def test_a_damaged_seal_before_an_emptied_last_slab_is_repaired(log_path: str, into: Path) -> None:
     log = build(log_path, closed=True)
     seal = log.seals[-2]
     assert seal is not None
@@ -296,58 +291,40 @@ def test_a_damaged_seal_before_an_emptied_last_slab_is_repaired(log_path: str) -
     log.slabs[-1].write_bytes(b"")
     before = one_by_one(log.path)
     assert before.gaps == [Gap(log.base(2) + seal.begin, log.base(3), "corrupt", None)]
-    done = aolog.repair(log.path)
-    assert [(slab.base, slab.why) for slab in done.slabs] == [
-        (log.base(2), ["the seal and its index", "damaged bytes: zeros now"])
-    ]
-    after = one_by_one(log.path)
-    assert after.records == before.records == log.records[: 3 * test_gaps.PER_SLAB]
-    assert after.gaps == done.gaps == [Gap(log.base(3), log.base(3), "corrupt", None)]
-    assert aolog.repair(log.path).slabs == []
+    aolog.repair(log.path, into)
+    assert one_by_one(str(into)) == before
 
 
 @pytest.mark.parametrize("at", [0, 8, 40, 200, -24])
-def test_a_seal_into_which_bytes_were_inserted_is_made_anew_where_it_was(
-    log_path: str, at: int
+def test_a_last_seal_into_which_bytes_were_inserted_is_left_out(
+    log_path: str, into: Path, at: int
 ) -> None:
     log = build(log_path, closed=True)
     seal = log.seals[-1]
     assert seal is not None
     original = log.slabs[-1].read_bytes()
     place = (seal.begin if at >= 0 else seal.end) + at
-    inserted = original[:place] + bytes(range(1, 65)) + original[place:]
-    log.slabs[-1].write_bytes(inserted)
-    before = one_by_one(log.path)
-    assert before == Way(log.records, [])
-    done = aolog.repair(log.path)
-    assert [slab.why for slab in done.slabs] == [["the seal and its index"]]
-    assert one_by_one(log.path) == before
-    report = aolog.verify(log.path)
-    assert (report.ok, report.end) == (True, log.base(3) + len(original))
-    assert done.slabs[0].kept is not None
-    assert Path(done.slabs[0].kept).read_bytes() == inserted
-    with aolog.Writer(log.path) as writer:
-        assert writer.opening.case == "@B sealed"
-    assert aolog.repair(log.path).slabs == []
+    log.slabs[-1].write_bytes(original[:place] + bytes(range(1, 65)) + original[place:])
+    assert not aolog.verify(log.path).ok
+    aolog.repair(log.path, into)
+    assert one_by_one(str(into)) == Way(log.records, [])
+    assert aolog.verify(into).ok
+
+
+def test_a_slab_of_another_log_stays_a_gap_and_its_records_are_not_copied(
+    shapes: dict[str, Built], tmp_path: Path, into: Path
+) -> None:
+    path, other = str(tmp_path / "log"), build(str(tmp_path / "other"), closed=True)
+    shutil.copytree(shapes["sealed"].path, path)
+    shutil.copy(other.slabs[0], Path(path) / slab_name(0))
+    before = one_by_one(path)
+    assert before.gaps[0].reason == "foreign"
+    aolog.repair(path, into)
+    assert one_by_one(str(into)) == before
+    assert b"%030d" % 3 not in slab_files(str(into))[0].read_bytes()
 
 
 # --- cursors ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_cursors_resume_where_they_stood(damaged: Callable[[str], Built], name: str) -> None:
-    log = damaged(name)
-    for i in range(1, 6):
-        with aolog.Reader(log.path, cursor=f"c{i}") as reader:
-            for _ in range(i * 27):
-                reader.read()
-            reader.commit()
-    expected = {i: by_iteration(log.path, cursor=f"c{i}").records for i in range(1, 6)}
-    cursors = {path: path.read_bytes() for path in Path(log.path, "cursors").iterdir()}
-    aolog.repair(log.path)
-    assert {path: path.read_bytes() for path in Path(log.path, "cursors").iterdir()} == cursors
-    for i, records in expected.items():
-        assert by_iteration(log.path, cursor=f"c{i}").records == records
 
 
 def commit(path: str, name: str, *counts: int) -> Path:
@@ -359,359 +336,309 @@ def commit(path: str, name: str, *counts: int) -> Path:
     return Path(path, "cursors", f"{name}.cursor")
 
 
+@pytest.mark.parametrize("new_uuid", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_cursors_of_a_copy_resume_where_those_of_the_log_do(
+    damaged: Callable[[str], Built], into: Path, name: str, new_uuid: bool
+) -> None:
+    log = damaged(name)
+    for i in range(1, 6):
+        commit(log.path, f"c{i}", i * 27)
+    expected = {i: by_iteration(log.path, cursor=f"c{i}") for i in range(1, 6)}
+    done = aolog.repair(log.path, into, new_uuid=new_uuid)
+    assert done.cursors == [f"c{i}" for i in range(1, 6)]
+    for i, records in expected.items():
+        assert by_iteration(str(into), cursor=f"c{i}") == records
+    old, new = (
+        [read_position(str(path), f"c{i}", Storage()) for i in range(1, 6)]
+        for path in (log.path, into)
+    )
+    uuid = bytes.fromhex(str(done.topic_uuid))
+    assert new == ([position._replace(topic_uuid=uuid) for position in old] if new_uuid else old)
+
+
+def test_a_cursor_of_the_log_is_refused_by_a_copy_with_a_new_uuid(
+    log_path: str, into: Path
+) -> None:
+    fill(log_path, [b"%d" % i for i in range(10)])
+    cursor = commit(log_path, "c", 5)
+    aolog.repair(log_path, into, new_uuid=True)
+    shutil.copy(cursor, into / "cursors" / "other.cursor")
+    with pytest.raises(CursorForeign):
+        aolog.Reader(into, cursor="other")
+
+
 @pytest.mark.parametrize("commits", [2, 3])
-def test_a_damaged_cursor_copy_is_written_anew(log_path: str, commits: int) -> None:
+def test_a_damaged_cursor_copy_is_intact_in_the_copy(
+    log_path: str, tmp_path: Path, commits: int
+) -> None:
     fill(log_path, [b"%d" % i for i in range(10)])
     file = commit(log_path, "c", *[1] * commits)
+    whole = file.read_bytes()
     for at in (0, 4096):
+        file.write_bytes(whole)
         test_gaps.flip(file, at + 20)
-        (cursor,) = aolog.verify(log_path).cursors
-        assert (cursor.state, cursor.copies) == ("ok", (at != 0, at == 0))
         before = by_iteration(log_path, cursor="c").records
-        assert aolog.repair(log_path).cursors == ["c"]
-        assert aolog.verify(log_path).cursors[0].copies == (True, True)
-        assert by_iteration(log_path, cursor="c").records == before
-        assert aolog.verify(log_path).ok
+        into = tmp_path / f"copy{at}"
+        aolog.repair(log_path, into)
+        assert aolog.verify(into).ok
+        assert by_iteration(str(into), cursor="c").records == before
 
 
-def test_a_cursor_that_a_reader_holds_is_left_to_it(log_path: str) -> None:
+def test_a_cursor_without_an_intact_copy_stays_an_error(log_path: str, into: Path) -> None:
     fill(log_path, [b"%d" % i for i in range(10)])
-    file = commit(log_path, "c", 1, 1)
-    test_gaps.flip(file, 4096 + 20)
-    with aolog.Reader(log_path, cursor="c") as reader:
-        assert aolog.repair(log_path).cursors == []
-        reader.read()
-        reader.commit()
-    assert aolog.verify(log_path).ok
+    commit(log_path, "c", 1).write_bytes(bytes(8192))
+    done = aolog.repair(log_path, into)
+    assert done.left == aolog.verify(log_path).problems
+    assert len(done.left) == len(aolog.verify(into).problems) == 1
+    with pytest.raises(CursorCorrupt):
+        aolog.Reader(into, cursor="c")
+
+
+def test_the_bridge_s_notes_are_copied_with_the_same_uuid_only(
+    log_path: str, tmp_path: Path
+) -> None:
+    fill(log_path, [b"%d" % i for i in range(10)])
+    commit(log_path, "c", 1)
+    notes = Path(log_path, "cursors", "c.lanes")
+    notes.write_bytes(b"notes")
+    for new_uuid in (False, True):
+        into = tmp_path / f"copy-{new_uuid}"
+        aolog.repair(log_path, into, new_uuid=new_uuid)
+        copied = into / "cursors" / "c.lanes"
+        assert (copied.read_bytes() if copied.exists() else None) == (
+            None if new_uuid else b"notes"
+        )
+
+
+def test_the_manifest_of_a_log_is_copied(log_path: str, into: Path) -> None:
+    fill(log_path, [b"x"])
+    manifest = Path(log_path, "published.jsonl")
+    manifest.write_bytes(b"transactions")
+    aolog.repair(log_path, into)
+    assert (into / "published.jsonl").read_bytes() == b"transactions"
+
+
+# --- modes -----------------------------------------------------------------------------------
+
+
+def test_a_copy_has_the_modes_and_times_of_the_log_s_files_and_directories(
+    broken: Built, into: Path
+) -> None:
+    commit(broken.path, "c", 1)
+    Path(broken.path).chmod(0o2750)
+    Path(broken.path, "cursors").chmod(0o2770)
+    Path(broken.path, "cursors", "c.cursor").chmod(0o640)
+    for i, slab in enumerate(broken.slabs):
+        slab.chmod(0o640 if i else 0o600)
+        os.utime(slab, ns=(10**18, 10**18 + i))
+    aolog.repair(broken.path, into)
+    names = [path.relative_to(into) for path in [into, *into.rglob("*")]]
+    assert len(names) == len(broken.slabs) + 3
+    for name in names:
+        old, new = Path(broken.path, name).stat(), (into / name).stat()
+        assert oct(old.st_mode) == oct(new.st_mode), name
+        assert old.st_mtime_ns == new.st_mtime_ns, name
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
+def test_a_copy_by_root_belongs_to_the_log_s_owner(broken: Built, into: Path) -> None:
+    commit(broken.path, "c", 1)
+    there = [Path(broken.path), *Path(broken.path).rglob("*")]
+    for path in there:
+        os.chown(path, 65534, 65534)
+    aolog.repair(broken.path, into)
+    owners = {(p.stat().st_uid, p.stat().st_gid) for p in [into, *into.rglob("*")]}
+    assert owners == {(65534, 65534)}
+
+
+def test_verify_salvage_and_repair_write_nothing_into_the_log(broken: Built, into: Path) -> None:
+    commit(broken.path, "c", 1, 1)
+    test_gaps.flip(Path(broken.path, "cursors", "c.cursor"), 20)
+    with broken.slabs[-1].open("ab") as file:
+        file.write(b"torn")
+    before = state_of(broken.path)
+    for command in (
+        ("verify",),
+        ("salvage",),
+        ("repair",),
+        ("repair", "--into", into, "--dry-run"),
+        ("repair", "--into", into),
+        ("repair", "--into", f"{into}2", "--new-uuid"),
+    ):
+        run(*command, broken.path)
+        assert state_of(broken.path) == before, command
+    assert aolog.verify(into).records == aolog.verify(f"{into}2").records > 0
 
 
 # --- what is refused -------------------------------------------------------------------------
 
 
-@pytest.fixture
-def broken(shapes: dict[str, Built], tmp_path: Path) -> Built:
-    """A log with a damaged frame, header copy and seal."""
-    path = tmp_path / "log"
-    shutil.copytree(shapes["sealed"].path, path)
-    log = shapes["sealed"].at(str(path))
-    test_gaps.body(log.frames[1][2])
-    test_gaps.flip(log.slabs[0], 0, 512)
-    test_gaps.head(log.seals[2]._replace(slab=log.slabs[2]))
-    return log
-
-
-def assert_refused(path: str, error: type[Exception], **options: object) -> Exception:
-    before = snapshot(path)
+def assert_refused(path: str, error: type[Exception], into: object, **options: object) -> Exception:
+    before = state_of(path)
     with pytest.raises(error) as raised:
-        aolog.repair(path, **options)
-    assert snapshot(path) == before
+        aolog.repair(path, into, **options)
+    assert state_of(path) == before
     return raised.value
 
 
-def test_a_live_writer_is_refused_before_anything_is_touched(broken: Built) -> None:
-    with aolog.Writer(broken.path):
-        assert_refused(broken.path, LogLocked)
-        assert_refused(broken.path, LogLocked, dry_run=True)
-        assert run("repair", broken.path).exit_code == 5
+def test_a_copy_goes_where_nothing_is_and_not_into_the_log(broken: Built, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(broken.path)
+    for into in ("", tmp_path / "there", f"{broken.path}/in", tmp_path / "link/in", broken.path):
+        assert_refused(broken.path, UsageError, into)
+    (tmp_path / "file").write_bytes(b"")
+    for dry_run in (True, False):
+        assert_refused(broken.path, NotALog, tmp_path / "file" / "new", dry_run=dry_run)
 
 
-def test_a_writer_is_refused_while_a_log_is_repaired(broken: Built) -> None:
-    refused = []
-
-    def before(operation: object) -> None:
-        if not refused:
-            with pytest.raises(LogLocked):
-                aolog.Writer(broken.path)
-            refused.append(operation)
-
-    aolog.repair(broken.path, storage=WatchedStorage(before))
-    assert refused
+def test_a_url_is_no_place_for_a_copy(
+    broken: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path.name for path in tmp_path.iterdir()}
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"s3://b/x: .*URL"):
+        aolog.repair(broken.path, "s3://b/x")
+    assert {path.name for path in tmp_path.iterdir()} == before
 
 
-def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_log_is_refused(tmp_path: Path, into: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"text")
     for path in (file, tmp_path / "nothing", tmp_path):
         with pytest.raises(NotALog):
-            aolog.repair(path)
-    assert run("repair", file).exit_code == 2
+            aolog.repair(path, into)
 
 
-def test_a_log_without_any_header_is_refused(broken: Built) -> None:
+def test_a_log_without_any_header_is_refused(broken: Built, into: Path) -> None:
     for slab in broken.slabs:
         test_gaps.zeros(slab, 0, DATA_BEGIN)
         test_gaps.trailer(slab)
-    assert_refused(broken.path, HeaderLost)
+    assert_refused(broken.path, HeaderLost, into)
+    assert not into.exists()
 
 
-def test_a_slab_that_is_a_symbolic_link_is_not_replaced(broken: Built, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    broken.slabs[1].rename(elsewhere)
-    broken.slabs[1].symlink_to(elsewhere)
-    error = assert_refused(broken.path, aolog.StorageFailed)
-    assert "symbolic link" in str(error)
-
-
-def test_a_log_behind_a_symbolic_link_is_repaired(broken: Built, tmp_path: Path) -> None:
-    link = tmp_path / "link"
-    link.symlink_to(broken.path)
-    before = one_by_one(broken.path)
-    assert len(aolog.repair(link).slabs) == 3
-    assert one_by_one(broken.path).records == before.records
-
-
-def test_too_little_room_is_told_before_anything_is_written(broken: Built) -> None:
-    class Full(Storage):
-        def free_bytes(self, path: str) -> int:
-            return 5
-
-    error = assert_refused(broken.path, StorageFull, storage=Full())
-    needed = aolog.repair(broken.path, dry_run=True).needed_bytes
-    assert error.details["needed"] == needed
-    assert str(needed) in str(error)
-
-
-def test_a_disk_that_is_full_changes_nothing(broken: Built) -> None:
-    before = {n: data for n, data in snapshot(broken.path).items() if n.endswith(".slab")}
-    way = one_by_one(broken.path)
-    n = 0
-    while True:
-        storage = WatchedStorage(raising_at(n, lambda: StorageFull("no room", path="x")))
-        storage.unlink = Storage().unlink  # room can always be made
-        try:
-            aolog.repair(broken.path, storage=storage)
-            break
-        except StorageFull:
-            n += 1
-        assert one_by_one(broken.path).records == way.records
-        renamed = storage.count("rename") > 0 and any(
-            op.what == "rename" and op.name.endswith(".slab") for op in storage.operations
-        )
-        if not renamed:
-            now = {n: d for n, d in snapshot(broken.path).items() if n.endswith(".slab")}
-            assert {n: d for n, d in now.items() if "aside" not in n} == before
-            assert not list(Path(broken.path).glob("*.tmp"))
-    assert n > 10
-
-
-def test_a_real_full_disk_is_told_and_nothing_is_changed(
-    broken: Built, small_disk: Callable[[int], Path]
+def test_a_slab_that_is_a_symbolic_link_is_not_copied(
+    broken: Built, tmp_path: Path, into: Path
 ) -> None:
-    disk = small_disk(2 << 20)
-    path = str(disk / "log")
-    shutil.copytree(broken.path, path)
-    (disk / "ballast").write_bytes(bytes(1 << 20))
-    assert_refused(path, StorageFull)
-    assert run("repair", path).exit_code == 4
-    (disk / "ballast").unlink()
-    assert len(aolog.repair(path).slabs) == 3
+    broken.slabs[1].rename(tmp_path / "elsewhere")
+    broken.slabs[1].symlink_to(tmp_path / "elsewhere")
+    assert "symbolic link" in str(assert_refused(broken.path, StorageFailed, into))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_a_directory_that_may_not_be_written_is_told(broken: Built) -> None:
-    parent = Path(broken.path).parent
-    while parent != Path("/tmp"):
-        parent.chmod(0o755)
-        parent = parent.parent
-    before = snapshot(broken.path)
-    child = os.fork()
-    if child == 0:
-        os.setuid(65534)
-        try:
-            aolog.repair(broken.path)
-        except PermissionDenied:
-            os._exit(4)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
-    assert snapshot(broken.path) == before
+def test_a_log_that_is_named_by_a_symbolic_link_is_copied(
+    broken: Built, tmp_path: Path, into: Path
+) -> None:
+    (tmp_path / "link").symlink_to(broken.path)
+    before = one_by_one(broken.path)
+    aolog.repair(tmp_path / "link", into)
+    assert one_by_one(str(into)) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
-def test_a_repaired_slab_keeps_its_owner_its_mode_and_its_time(broken: Built) -> None:
-    for path in broken.slabs:
-        os.chown(path, 65534, 65534)
-    broken.slabs[1].chmod(0o600)
-    os.utime(broken.slabs[1], ns=(10**18, 10**18))
-    aolog.repair(broken.path)
-    for path in broken.slabs:
-        assert (path.stat().st_uid, path.stat().st_gid) == (65534, 65534), path
-    assert broken.slabs[1].stat().st_mode & 0o777 == 0o600
-    assert broken.slabs[1].stat().st_mtime_ns == 10**18
+def test_a_dry_run_writes_nothing_and_says_what_is_copied(broken: Built, into: Path) -> None:
+    before = snapshot(str(into.parent))
+    told = aolog.repair(broken.path, into, dry_run=True)
+    assert snapshot(str(into.parent)) == before
+    done = aolog.repair(broken.path, into)
+    assert told._replace(dry_run=False) == done
 
 
-def test_where_there_are_no_hard_links_originals_are_copied(broken: Built) -> None:
-    class WithoutLinks(Storage):
-        def link(self, old: str, new: str) -> bool:
-            return False
-
-    originals = {slab.name: slab.read_bytes() for slab in broken.slabs}
-    done = aolog.repair(broken.path, storage=WithoutLinks())
-    assert len(done.slabs) == 3
-    for mended in done.slabs:
-        assert Path(mended.kept).read_bytes() == originals[Path(mended.kept).name]
-
-
-def test_progress_goes_on_to_the_end(broken: Built, tmp_path: Path) -> None:
-    for options in ({"dry_run": True}, {"into": tmp_path / "new"}, {}):
+def test_progress_goes_on_to_the_end(broken: Built, into: Path) -> None:
+    for dry_run in (True, False):
         told: list[tuple[int, int]] = []
-        aolog.repair(broken.path, progress=lambda *at, told=told: told.append(at), **options)
+        aolog.repair(
+            broken.path, into, dry_run=dry_run, progress=lambda *at, told=told: told.append(at)
+        )
         done = [at for at, _ in told]
         assert done == sorted(done)
         assert told[-1][0] == told[-1][1] > 0
 
 
-# --- beside others ---------------------------------------------------------------------------
+# --- full disks, kills -----------------------------------------------------------------------
 
 
-def test_readers_that_are_open_read_on(broken: Built) -> None:
-    expected = one_by_one(broken.path)
-    readers = []
-    for n in (0, 55, 120, 170):
-        reader = aolog.Reader(broken.path)
-        readers.append((reader, [reader.read() for _ in range(n)]))
-    aolog.repair(broken.path)
-    for reader, read in readers:
-        with reader:
-            assert [r for r in read if r] + list(reader) == expected.records
-            assert [g[2:] for g in reader.gaps if g.records_lost] == [("corrupt", 10)]
+def test_too_little_room_is_reported_before_anything_is_written(broken: Built, into: Path) -> None:
+    class Full(Storage):
+        def free_bytes(self, path: str) -> int:
+            return 5
+
+    error = assert_refused(broken.path, StorageFull, into, storage=Full())
+    needed = aolog.repair(broken.path, into, dry_run=True).needed_bytes
+    assert error.details["needed"] == needed
+    size = sum(slab.stat().st_size for slab in broken.slabs)
+    assert size <= needed <= size * 1.2 + (1 << 20) + 30_000
 
 
-def test_a_follower_goes_on_with_the_next_writer(shapes: dict[str, Built], tmp_path: Path) -> None:
-    path = str(tmp_path / "log")
-    shutil.copytree(shapes["open"].path, path)
-    log = shapes["open"].at(path)
-    test_gaps.flip(log.slabs[3], 0, 512)
-    with aolog.Reader(path, "latest") as reader:
-        assert reader.read() is None
-        assert len(aolog.repair(path).slabs) == 1
-        with aolog.Writer(path) as writer:
-            writer.append(b"new")
-        assert [record.value for record in reader] == [b"new"]
-        assert reader.gaps == []
-
-
-def test_a_slab_that_is_pruned_meanwhile_does_not_come_back(broken: Built) -> None:
-    def before(operation: object) -> None:
-        if operation == ("write", slab_name(0) + ".tmp") and broken.slabs[0].exists():
-            broken.slabs[0].unlink()
-
-    aolog.repair(broken.path, storage=WatchedStorage(before))
-    assert not broken.slabs[0].exists()
-    assert not list(Path(broken.path).glob("*.tmp"))
-
-
-class _PrunedAtOpening(Storage):
-    """A slab is pruned by somebody when it is to be opened for the n-th time; not any more once the
-    retention lock is taken."""
-
-    def __init__(self, slab: Path, n: int) -> None:
-        super().__init__()
-        self.slab, self.n, self.opened, self.locked = slab, n, 0, False
-
-    def open_lock(self, path: str) -> File:
-        self.locked = True
-        return super().open_lock(path)
-
-    def open_read(self, path: str) -> File:
-        if path == str(self.slab) and not self.locked:
-            self.opened += 1
-            if self.opened == self.n:
-                self.slab.unlink()
-        return super().open_read(path)
-
-
-def test_a_slab_may_be_pruned_whenever_it_is_opened(broken: Built, tmp_path: Path) -> None:
-    test_gaps.body(broken.frames[0][0])
-    n = 0
+def test_of_a_copy_that_finds_the_disk_full_nothing_is_left(broken: Built, into: Path) -> None:
+    commit(broken.path, "c", 5)
+    before, n = snapshot(str(into.parent)), 0
     while True:
-        n += 1
-        path = copy_of(broken.path, tmp_path / str(n))
-        storage = _PrunedAtOpening(Path(path) / slab_name(0), n)
-        aolog.repair(path, storage=storage)
-        if storage.opened < n:
-            break
-        assert not storage.slab.exists()
-        assert not list(Path(path).glob("*.tmp"))
-        assert aolog.repair(path).slabs == []
-    assert n > 6  # looked at, read, finished, held against zeros, copied, salvaged from
-
-
-def test_pruning_waits_for_the_replacement(broken: Built) -> None:
-    waiting = []
-
-    def before(operation: object) -> None:
-        if operation[0] == "rename" and operation[1].endswith(".slab") and not waiting:
-            from aolog.log.retention import prune
-
-            call = in_thread(lambda: prune(broken.path, Storage(), aolog.Retention(max_slabs=1)))
-            assert call.waits()
-            waiting.append(call)
-
-    aolog.repair(broken.path, storage=WatchedStorage(before))
-    waiting[0].result()
-    assert [slab.name for slab in slab_files(broken.path)] == [broken.slabs[3].name]
-
-
-# --- killed ----------------------------------------------------------------------------------
-
-
-def test_killed_at_every_operation_the_log_is_whole_and_repair_goes_on(broken: Built) -> None:
-    """Killed before each file operation in turn, each time in the state that the last left."""
-    before = one_by_one(broken.path)
-    originals = {slab.name: slab.read_bytes() for slab in broken.slabs}
-    n = 0
-    while True:
+        storage = WatchedStorage(raising_at(n, lambda: StorageFull("no room", path="x")))
+        storage.unlink = Storage().unlink  # removing needs no room
         try:
-            done = aolog.repair(broken.path, storage=WatchedStorage(raising_at(n, Killed)))
+            aolog.repair(broken.path, into, storage=storage)
             break
-        except Killed:
+        except StorageFull:
+            if into.exists():  # only the sync of its directory failed
+                break
+            if storage.count(
+                "create"
+            ):  # before that an empty directory, which the next repair takes
+                assert snapshot(str(into.parent)) == before, n
             n += 1
-        now = one_by_one(broken.path)
-        assert now.records == before.records
-        assert_same_gaps(before.gaps, now.gaps)
     assert n > 20
-    assert done.slabs == [] or done.aside is not None
-    assert aolog.verify(broken.path).problems == []
-    kept = {at.name: at.read_bytes() for at in Path(broken.path, "aside").rglob("*.slab")}
-    assert set(kept) == {broken.slabs[i].name for i in (0, 1, 2)}
-    assert all(originals[name] == data for name, data in kept.items())
-    assert list(Path(broken.path, "aside").rglob("salvage.jsonl"))
+    assert one_by_one(str(into)) == one_by_one(broken.path)
 
 
-class WatchedWithLinks(WatchedStorage):
-    """Second names are told too."""
-
-    def link(self, old: str, new: str) -> bool:
-        self.meet("link", new, lambda: self.system.link(old, new))
-        return True
-
-
-def test_each_step_of_a_repair_is_durable_before_the_next(broken: Built) -> None:
-    """The copies, the originals' second names, the swap."""
-    storage = WatchedWithLinks()
-    did = storage.operations
-    names = {Path(slab.path).name for slab in aolog.repair(broken.path, storage=storage).slabs}
-    assert len(names) > 1
-    first_link = next(i for i, one in enumerate(did) if one.what == "link")
-    first_swap = next(i for i, one in enumerate(did) if one.what == "rename" and one.name in names)
-    copied = did[:first_link]
-    for name in names:
-        assert [one.what for one in copied if one.name == f"{name}.tmp"][-2:] == [
-            "write",
-            "datasync",
-        ]
-    assert {one.name for one in did[first_link:first_swap] if one.what == "link"} == names
-    assert did[first_swap - 1] == Operation("sync", "repair-0001")
-    assert did[first_swap - 2].what == "link"
-    assert did[first_swap : first_swap + len(names) + 1] == [
-        *(Operation("rename", name) for name in sorted(names)),
-        Operation("sync", "log"),
-    ]
+def test_a_real_full_disk_keeps_nothing_of_a_copy(
+    broken: Built, small_disk: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = small_disk(32 << 10)
+    monkeypatch.setattr(Storage, "free_bytes", lambda *_: 1 << 40)  # another program takes it
+    error = failure("repair", broken.path, "--into", str(disk / "new"))
+    assert error["code"] == "storage_full"
+    assert list(disk.iterdir()) == []
 
 
-def test_a_copy_that_does_not_read_as_the_log_replaces_nothing(broken: Built) -> None:
+def test_killed_at_every_operation_a_copy_is_complete_or_absent(broken: Built, into: Path) -> None:
+    commit(broken.path, "c", 5)
+    before, there, n = one_by_one(broken.path), state_of(broken.path), 0
+    unfinished = Path(f"{into}.unfinished")
+    while True:
+        with suppress(Killed):
+            storage = WatchedStorage(raising_at(n, Killed))
+            storage.unlink = raising_at(0, Killed)  # a killed process removes nothing
+            aolog.repair(broken.path, into, storage=storage)
+        assert state_of(broken.path) == there
+        if into.exists():
+            break
+        if unfinished.exists() and list(unfinished.iterdir()):
+            with pytest.raises(UsageError, match="was killed"):
+                aolog.repair(broken.path, into)
+            shutil.rmtree(unfinished)
+        n += 1
+    assert n > 20
+    assert one_by_one(str(into)) == before
+    assert not unfinished.exists()
+
+
+def test_each_file_of_a_copy_is_durable_before_it_has_its_name(broken: Built, into: Path) -> None:
+    commit(broken.path, "c", 5)
+    storage = WatchedStorage()
+    aolog.repair(broken.path, into, storage=storage)
+    did = [(one.what, one.name) for one in storage.operations]
+    renamed = did.index(("rename", into.name))
+    assert did[renamed - 1] == ("sync", f"{into.name}.unfinished")
+    for slab in broken.slabs:
+        mine = [what for what, name in did[:renamed] if name == slab.name]
+        assert mine[-1] == "datasync"
+        assert "write" in mine
+    assert ("rename", "c.cursor") in did[:renamed]
+    assert did[-1] == ("sync", into.parent.name)
+
+
+def test_a_copy_that_does_not_read_as_the_log_is_removed(broken: Built, into: Path) -> None:
     """A device that writes other bytes than it was given."""
-    before = {slab.name: slab.read_bytes() for slab in broken.slabs}
 
     class Altering(File):
         def pwrite_all(self, parts: Sequence[bytes], offset: int) -> None:
@@ -722,170 +649,144 @@ def test_a_copy_that_does_not_read_as_the_log_replaces_nothing(broken: Built) ->
     class Device(Storage):
         def create(self, path: str) -> File:
             made = super().create(path)
-            altering = Altering(path, os.dup(made.fd))
-            made.close()
-            return altering if path.endswith(".slab.tmp") else File(path, os.dup(altering.fd))
+            return Altering(path, os.dup(made.fd)) if path.endswith(".slab") else made
 
-    with pytest.raises(StorageFailed):
-        aolog.repair(broken.path, storage=Device())
-    assert {slab.name: slab.read_bytes() for slab in slab_files(broken.path)} == before
-    assert not list(Path(broken.path).rglob("*.tmp"))
+    before = snapshot(str(into.parent))
+    with pytest.raises(StorageFailed, match="does not read as the log"):
+        aolog.repair(broken.path, into, storage=Device())
+    assert snapshot(str(into.parent)) == before
 
 
-def kill_this_process() -> BaseException:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
-
-
-@pytest.mark.parametrize("kills", [20, pytest.param(400, marks=pytest.mark.slow)])
-def test_killed_at_random_moments_the_log_is_whole(
-    shapes: dict[str, Built], tmp_path: Path, kills: int
-) -> None:
-    """SIGKILL of a process that repairs, until so many of them met it at work. About 3 s."""
-    random_ = random.Random(5)
-    killed = rounds = 0
-    took_s = 0.05
-    while killed < kills:
-        path = str(tmp_path / f"{rounds}")
-        shutil.copytree(shapes["sealed"].path, path)
-        log = shapes["sealed"].at(path)
-        test_gaps.body(log.frames[1][2])
-        test_gaps.flip(log.slabs[0], 4096, 512)
-        test_gaps.head(log.seals[2]._replace(slab=log.slabs[2]))
-        test_gaps.all_copies_of_the_last_header(log)
-        before = one_by_one(path)
-        rounds += 1
-        while True:
-            began_s = time.monotonic()
-            child = os.fork()
-            if child == 0:
-                aolog.repair(path)
-                os._exit(0)
-            time.sleep(random_.random() * took_s)
-            os.kill(child, signal.SIGKILL)
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            now = one_by_one(path)
-            assert now.records == before.records
-            assert_same_gaps(before.gaps, now.gaps)
-            if status == 0:
-                took_s = max(0.01, time.monotonic() - began_s)
-                break
-            assert status == -signal.SIGKILL
-            killed += 1
-            took_s *= 1.05  # a machine that is slower than it was
-        assert aolog.verify(path).problems == []
-        assert aolog.repair(path).slabs == []
-        shutil.rmtree(path)
-
-
-# --- a new log -------------------------------------------------------------------------------
-
-
-def lines_of(path: str) -> list[dict[str, object]]:
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
-
-
-def check_map(path: str, old: list[aolog.Record], new: list[aolog.Record]) -> None:
-    """The map leads from every old record to its new one."""
-    import xxhash
-
-    text = Path(path).read_bytes()
-    head, *lines, last = lines_of(path)
-    assert head["aolog_map"] == 1
-    body = text[: text.rstrip(b"\n").rindex(b"\n") + 1]
-    assert last == {"records": len(old), "xxh3": xxhash.xxh3_64_hexdigest(body)}
-    at = {record.address: record for record in new}
-    moved = {}
-    for line in lines:
-        if "new" in line and "cursor" not in line:
-            (old_begin, old_end), (new_begin, new_end) = line["old"], line["new"]
-            assert old_end - old_begin == new_end - new_begin > 0
-            moved |= dict(zip(range(old_begin, old_end), range(new_begin, new_end), strict=True))
-    assert [at[moved[record.address]]._replace(address=0) for record in old] == [
-        record._replace(address=0) for record in old
-    ]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_fresh_log_has_every_record_and_no_gap(
-    damaged: Callable[[str], Built], name: str, tmp_path: Path
-) -> None:
-    log = damaged(name)
-    before = snapshot(log.path)
-    way = one_by_one(log.path)
-    done = aolog.repair(log.path, tmp_path / "new")
-    assert snapshot(log.path) == before
-    new = one_by_one(done.into)
-    assert new.gaps == []
-    assert aolog.verify(done.into).ok
-    check_map(done.map_path, way.records, new.records)
-    gaps = [line for line in lines_of(done.map_path) if "gap" in line]
-    assert [(*line["old"], line["gap"], line["records_lost"]) for line in gaps] == way.gaps
-
-
-def test_the_map_says_where_cursors_would_stand(log_path: str, tmp_path: Path) -> None:
-    addresses = fill(log_path, [b"%d" % i for i in range(30)], batch_bytes=100)
-    commit(log_path, "ten", 10)
-    commit(log_path, "all", 30)
-    done = aolog.repair(log_path, tmp_path / "new")
-    new = read_all(done.into)
-    found = {line["cursor"]: line for line in lines_of(done.map_path) if "cursor" in line}
-    assert found["ten"]["new"] == new[10].address
-    assert found["ten"]["old"] <= addresses[10]
-    with aolog.Reader(done.into, found["all"]["new"]) as reader:
-        assert reader.read() is None
-
-
-def test_a_fresh_log_keeps_every_part_of_a_record(log_path: str, tmp_path: Path) -> None:
-    with aolog.Writer(log_path, topic="default") as log:
-        log.append(None, key=b"k", headers=(("h", None), ("h", b"v")), timestamp=-5, topic="other")
-        log.append(b"", timestamp=7)
-    done = aolog.repair(log_path, tmp_path / "new")
-    old, new = read_all(log_path), read_all(done.into)
-    assert [r._replace(address=0) for r in old] == [r._replace(address=0) for r in new]
-    with aolog.Reader(done.into) as reader:
-        assert reader.topic == "default"
-
-
-def test_a_fresh_log_goes_where_nothing_is(broken: Built, tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    for into in (tmp_path / "there", Path(broken.path, "inside")):
-        assert_refused(broken.path, UsageError, into=into)
-    assert_refused(broken.path, UsageError, into=broken.path)
-    (tmp_path / "file").write_bytes(b"")
-    for dry_run in (True, False):
-        assert_refused(broken.path, NotALog, into=tmp_path / "file" / "new", dry_run=dry_run)
-
-
-def test_a_copy_that_was_killed_is_begun_again(broken: Built, tmp_path: Path) -> None:
-    into = tmp_path / "new"
-    values = [record.value for record in read_all(broken.path)]
-    for n in range(0, 30, 2):
+def test_killed_at_random_moments_a_copy_is_complete_or_absent(broken: Built, into: Path) -> None:
+    """SIGKILL of a process that repairs, until one completes. About 1 s."""
+    before, took_s = one_by_one(broken.path), 0.001
+    while not into.exists():
         child = os.fork()
         if child == 0:
-            aolog.repair(
-                broken.path, into, storage=WatchedStorage(raising_at(n, kill_this_process))
-            )
+            aolog.repair(broken.path, into)
             os._exit(0)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        time.sleep(took_s)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if not into.exists():
+            shutil.rmtree(f"{into}.unfinished", ignore_errors=True)
+        took_s *= 1.2
+    assert one_by_one(str(into)) == before
+
+
+# --- beside others ---------------------------------------------------------------------------
+
+
+def test_a_copy_beside_a_live_writer_is_a_consistent_prefix(log_path: str, tmp_path: Path) -> None:
+    """The writer appends at every operation of the repair and at every step of its reading."""
+    written: list[int] = []
+    first = 0
+    with aolog.Writer(log_path, slab_bytes=DATA_BEGIN + 3000, batch_bytes=300) as writer:
+
+        def append(*_: object) -> None:
+            if len(written) - first > 300:  # an audit goes on as long as the log grows
+                return
+            for _ in range(7):
+                writer.append(b"record %d" % len(written))
+                written.append(0)
+            writer.flush()
+
+        for n in range(8):
+            append()
+            into, first = tmp_path / str(n), len(written)
+            done = aolog.repair(log_path, into, storage=WatchedStorage(append), progress=append)
+            values = [record.value for record in read_all(str(into))]
+            assert values == [b"record %d" % i for i in range(len(values))]
+            assert len(values) == done.records >= first
+            assert aolog.verify(into).ok
+
+
+def test_bytes_that_a_writer_is_writing_are_no_damage_of_a_copy(
+    shapes: dict[str, Built], tmp_path: Path, into: Path
+) -> None:
+    path = tmp_path / "log"
+    shutil.copytree(shapes["open"].path, path)
+    last = slab_files(str(path))[-1]
+
+    class Appending(Storage):
+        def create(self, path: str) -> File:
+            with last.open("ab") as file:
+                file.write(b"more of a frame")
+            return super().create(path)
+
+    with last.open("ab") as file:
+        file.write(b"half of a frame")
+    aolog.repair(path, into, storage=Appending())
+    assert aolog.verify(into).tail_bytes == 0
+    assert aolog.verify(into).ok
+
+
+def test_slabs_that_are_pruned_meanwhile_leave_no_hole_in_a_copy(
+    shapes: dict[str, Built], tmp_path: Path
+) -> None:
+    for n in range(1, 40):
+        path, into = tmp_path / f"log{n}", tmp_path / f"copy{n}"
+        shutil.copytree(shapes["sealed"].path, path)
+        slabs, opened = slab_files(str(path)), 0
+
+        class Pruning(Storage):
+            def open_read(self, path: str) -> File:
+                nonlocal opened
+                opened += 1
+                if opened in {n, n + 2}:  # noqa: B023 -- called in this turn only
+                    next(s for s in slabs if s.exists()).unlink()  # noqa: B023 -- the same
+                return super().open_read(path)
+
+        aolog.repair(path, into, storage=Pruning())
+        left = [slab.name for slab in slab_files(str(into))]
+        assert left == [slab.name for slab in slabs][-len(left) :]
+        assert {gap.reason for gap in one_by_one(str(into)).gaps} <= {"pruned"}
+        if opened < n:
             break
-        assert not into.exists()
-    if not into.exists():
-        aolog.repair(broken.path, into)
-    assert [record.value for record in read_all(str(into))] == values
-    assert not into.with_name("new.unfinished").exists()
+    assert n > 5
+
+
+def test_a_slab_that_is_removed_by_hand_meanwhile_fails_the_repair(
+    broken: Built, into: Path
+) -> None:
+    class Removing(Storage):
+        def create(self, path: str) -> File:
+            broken.slabs[1].unlink(missing_ok=True)
+            return super().create(path)
+
+    with pytest.raises(StorageFailed, match="a slab was removed"):
+        aolog.repair(broken.path, into, storage=Removing())
+    assert not into.exists()
+
+
+def test_a_second_repair_to_the_same_place_is_refused(broken: Built, into: Path) -> None:
+    refused = []
+
+    def second(operation: object) -> None:
+        if ("write", broken.slabs[-1].name) == operation:
+            with pytest.raises(LockedError):
+                aolog.repair(broken.path, into)
+            refused.append(operation)
+
+    aolog.repair(broken.path, into, storage=WatchedStorage(second))
+    assert refused
+    assert one_by_one(str(into)) == one_by_one(broken.path)
 
 
 # --- format 1 --------------------------------------------------------------------------------
 
 
-def test_format_1_has_nothing_to_mend_in_place(log_path: str, tmp_path: Path) -> None:
+def test_a_log_of_format_1_is_copied_byte_for_byte(log_path: str, into: Path) -> None:
     fill(log_path, [b"%05d" % i for i in range(100)], format="queuefka", slab_bytes=300)
+    commit(log_path, "c", 50)
     test_gaps.flip(slab_files(log_path)[1], 10)
-    before, there = one_by_one(log_path), snapshot(log_path)
+    before, resumed = one_by_one(log_path), by_iteration(log_path, cursor="c")
     assert before.gaps
-    assert aolog.repair(log_path).slabs == []
-    assert snapshot(log_path) == there
-    done = aolog.repair(log_path, tmp_path / "new")
-    assert [r.value for r in read_all(done.into)] == [r.value for r in before.records]
-    assert aolog.verify(done.into).ok
+    with pytest.raises(UsageError, match="format 1"):
+        aolog.repair(log_path, into, new_uuid=True)
+    done = aolog.repair(log_path, into)
+    assert done.topic_uuid is None
+    slabs = {name: data for name, data in snapshot(log_path).items() if name.endswith(".slab")}
+    assert slabs.items() <= snapshot(str(into)).items()
+    assert one_by_one(str(into)) == before
+    assert by_iteration(str(into), cursor="c") == resumed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import struct
 from pathlib import Path
@@ -23,7 +24,7 @@ from aolog.log.directory import Log
 from aolog.maintenance import verify
 from aolog.maintenance.audit import Audit, audit
 from aolog.storage.files import Storage
-from tests.aolog.commands import answer, fill, run
+from tests.aolog.commands import answer, failure, fill, run
 from tests.aolog.conftest import frames_of, slab_files
 from tests.aolog.maintenance.test_repair import commit
 from tests.aolog.read import test_gaps
@@ -86,8 +87,6 @@ def test_a_slab_under_another_name_is_named(log: Built) -> None:
     report = aolog.verify(log.path)
     assert [found.code for found in report.findings] == ["renamed"]
     assert "is the slab of base 0 under another name" in report.problems[0]
-    assert aolog.repair(log.path).slabs == []  # not ours to empty
-    assert aolog.repair(log.path).left == report.problems
 
 
 def test_a_slab_of_another_log_is_named(log: Built, tmp_path: Path) -> None:
@@ -140,8 +139,8 @@ def test_a_seal_s_copy_of_the_header_is_compared(log: Built) -> None:
     assert header is not None
     reseal(log, 1, header=header._replace(created_us=5))
     assert codes(log.path) == ["seal_header"]
-    aolog.repair(log.path)
-    assert codes(log.path) == []
+    aolog.repair(log.path, f"{log.path}.copy")
+    assert codes(f"{log.path}.copy") == []
 
 
 def test_an_index_that_leads_elsewhere_is_named(log: Built) -> None:
@@ -259,9 +258,7 @@ def test_cursors_are_named_with_what_is_wrong(log: Built, tmp_path: Path) -> Non
     damage = {found.code for found in report.findings if found.damage}
     assert damage == {"cursor_copy", "cursor_corrupt", "cursor_foreign"}
     assert "copy at 0 is damaged; the other is intact" in "".join(report.problems)
-    done = aolog.repair(log.path)
-    assert done.cursors == ["one"]
-    assert len(done.left) == 2
+    assert len(aolog.repair(log.path, f"{log.path}.copy").left) == 2
 
 
 def test_a_cursor_ahead_of_the_end_and_one_that_diverged_are_told_apart(log: Built) -> None:
@@ -331,7 +328,7 @@ def test_leftovers_are_listed_and_are_no_damage(log: Built) -> None:
         "cursors/-x.cursor": ("unknown", 2),
         "cursors/gone.lanes": ("notes", 4),
         "aside/00000000000000000000.torn": ("aside", 7),
-        "aside/repair-0001/00000000000000000000.slab": ("aside", 9),
+        "aside/mine/file": ("aside", 9),
     }
     for name, (_, size) in there.items():
         at = Path(log.path, name)
@@ -395,7 +392,6 @@ def test_the_command_tells_damage_by_what_it_cost(log: Built) -> None:
     assert "BEGIN" not in result.stdout
     test_gaps.body(log.frames[1][2])
     assert "RECORDS LOST" in run("verify", log.path).stdout
-    assert "replaced" in run("repair", log.path, "--dry-run").stdout
 
 
 def test_the_command_s_json_names_everything(log: Built) -> None:
@@ -407,61 +403,129 @@ def test_the_command_s_json_names_everything(log: Built) -> None:
     assert len(frames_of(log.path)) == said["frames"] + 4
 
 
-# --- what stands in aside/, and should not -----------------------------------------------------
+# --- gaps that are known -----------------------------------------------------------------------
 
 
-def _file(path: Path) -> None:
-    path.write_bytes(b"x")
+def baseline_of(path: str, to: Path) -> Path:
+    to.write_text(run("verify", path, "--json").stdout)
+    return to
 
 
-ODD = {
-    "aside": _file,
-    "aside/repair-0001": _file,
-    "aside/repair-0001/report.json": Path.mkdir,
-    "aside/repair-0001/report.json ": lambda path: _file(Path(str(path).strip())),
-    "aside/repair-0002": lambda path: path.symlink_to(path.name),
+def new_gaps(path: str, baseline: Path) -> list[tuple[int, int]]:
+    """Those that --baseline reports; the exit status goes with them."""
+    result = run("verify", path, "--baseline", baseline, "--json")
+    told = json.loads(result.stdout)
+    gaps = [(gap["begin"], gap["end"]) for gap in told["new_gaps"]]
+    assert result.exit_code == (3 if gaps or told["new_findings"] else 0)
+    plain = run("verify", path, "--baseline", baseline)
+    assert plain.exit_code == result.exit_code
+    state = "DAMAGED" if result.exit_code else "ok"
+    assert plain.stdout.startswith(f"{path}: {state}")
+    return gaps
+
+
+def test_gaps_of_the_baseline_are_accepted_and_a_new_one_is_not(log: Built, tmp_path: Path) -> None:
+    test_gaps.body(log.frames[1][2])
+    known = baseline_of(log.path, tmp_path / "known.json")
+    assert run("verify", log.path).exit_code == 3
+    assert new_gaps(log.path, known) == []
+    said = run("verify", log.path, "--baseline", known).stdout
+    assert said.startswith(f"{log.path}: ok but for known gaps\n")
+    assert "\n1 gap known, 0 new\n" in said
+    test_gaps.body(log.frames[0][1])
+    new = log.frames[0][1]
+    assert new_gaps(log.path, known) == [(new.begin, new.end)]
+
+
+def test_a_gap_that_grew_is_reported(log: Built, tmp_path: Path) -> None:
+    test_gaps.body(log.frames[1][2])
+    known = baseline_of(log.path, tmp_path / "known.json")
+    test_gaps.body(log.frames[1][3])  # beside it: one gap of both
+    base = log.base(1)
+    assert new_gaps(log.path, known) == [
+        (base + log.frames[1][2].begin, base + log.frames[1][3].end)
+    ]
+
+
+def test_a_count_that_grew_in_the_same_range_is_reported(log: Built, tmp_path: Path) -> None:
+    test_gaps.body(log.frames[1][2])
+    known = baseline_of(log.path, tmp_path / "known.json")
+    report = json.loads(known.read_text())
+    for lost, expected in ((9, 1), (10, 0), (11, 0), (None, 0)):
+        report["gaps"][0]["records_lost"] = lost
+        known.write_text(json.dumps(report))
+        assert len(new_gaps(log.path, known)) == expected, lost
+
+
+CAUSED = {
+    "header": lambda log: test_gaps.all_copies_of_the_header(log),
+    "seal": lambda log: test_gaps.head(log.seals[1]._replace(slab=log.slabs[1])),
+    "name": lambda log: shutil.copy(log.slabs[0], log.slabs[1]),
+    "no_slab": lambda log: log.slabs[1].unlink(),
 }
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_whatever_stands_in_aside_verify_and_repair_go_on(
-    log: Built, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    test_gaps.body(log.frames[1][2])
-    path = Path(log.path, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    ODD[name](path)
-    for options in ([], ["--known"]):
-        caplog.clear()
-        result = run("verify", log.path, *options)
-        assert result.exit_code == 3
-        assert "RECORDS LOST" in result.stdout
-        assert "recorded is not known" in caplog.text
-    assert run("info", log.path).exit_code == 0
-    assert str(Path(log.path, "aside")) in caplog.text or "is damaged" in caplog.text
-    if name == "aside":
-        assert run("repair", log.path).exit_code == 4
-        assert f"{path}: no file of a log's" in aolog.verify(log.path).notes
-        path.unlink()
-    assert "was replaced" in run("repair", log.path).stdout
-    assert "none new" in run("verify", log.path, "--known").stdout
-    assert run("verify", log.path, "--known").exit_code == 0
+@pytest.mark.parametrize("what", CAUSED)
+def test_what_causes_a_known_gap_is_known_too(log: Built, tmp_path: Path, what: str) -> None:
+    CAUSED[what](log)
+    known = baseline_of(log.path, tmp_path / "known.json")
+    assert new_gaps(log.path, known) == []
+    test_gaps.head(log.seals[2]._replace(slab=log.slabs[2]))
+    assert len(new_gaps(log.path, known)) == 1
 
 
-def test_a_directory_in_aside_that_cannot_be_read_is_a_note_and_not_gone_on_with(
-    log: Built,
-) -> None:
+def test_other_damage_is_reported_whatever_the_baseline_has(log: Built, tmp_path: Path) -> None:
+    test_gaps.flip(log.slabs[0], 0, 512)
+    known = baseline_of(log.path, tmp_path / "known.json")
+    result = run("verify", log.path, "--baseline", known, "--json")
+    assert result.exit_code == 3
+    assert [found["code"] for found in json.loads(result.stdout)["new_findings"]] == ["header_copy"]
+
+
+def test_a_baseline_of_a_log_holds_for_its_repaired_copy(log: Built, tmp_path: Path) -> None:
     test_gaps.body(log.frames[1][2])
-    path = f"{log.path}/aside/repair-0001"
+    test_gaps.flip(log.slabs[0], 0, 512)
+    test_gaps.head(log.seals[2]._replace(slab=log.slabs[2]))
+    known = baseline_of(log.path, tmp_path / "known.json")
+    assert run("verify", log.path, "--baseline", known).exit_code == 3  # a header copy
+    aolog.repair(log.path, tmp_path / "copy")
+    assert run("verify", tmp_path / "copy", "--baseline", known).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"gaps": [{"begin": 1}], "findings": []}', '{"gaps": 5}', None]
+)
+def test_a_file_that_is_no_report_is_no_baseline(
+    log: Built, tmp_path: Path, text: str | None
+) -> None:
+    file = tmp_path / "known.json"
+    if text is not None:
+        file.write_text(text)
+    error = failure("verify", log.path, "--baseline", file)
+    assert error["code"] == "usage"
+    assert "aolog verify LOG --json > FILE" in str(error["hint"])
+
+
+# --- what is in aside/, and should not be ------------------------------------------------------
+
+
+def test_a_directory_in_aside_that_cannot_be_read_is_a_note(log: Built) -> None:
+    path = f"{log.path}/aside/mine"
     Path(path).mkdir(parents=True)
 
     class Closed(Storage):
         def list_names(self, path: str) -> list[str]:
-            if "repair-0001" in str(path):
+            if "mine" in str(path):
                 raise aolog.PermissionDenied("no", path=path)
             return super().list_names(path)
 
     report = aolog.verify(log.path, storage=Closed())
     assert report.notes == [f"{path}: cannot be looked into"]
     assert [(left.kind, left.path) for left in report.leftovers] == [("unreadable", path)]
-    assert aolog.repair(log.path, storage=Closed()).aside == f"{log.path}/aside/repair-0002"
+
+
+def test_a_file_in_the_place_of_aside_is_a_note(log: Built) -> None:
+    path = Path(log.path, "aside")
+    path.write_bytes(b"x")
+    assert aolog.verify(log.path).notes == [f"{path}: no file of a log's"]
+    assert run("info", log.path).exit_code == 0

@@ -15,7 +15,7 @@ from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from aolog.storage.files import Storage
 from aolog.storage.inside import Inside, beside
-from tests.aolog.commands import damage, fill, run, well
+from tests.aolog.commands import fill, run, well
 from tests.aolog.conftest import slab_files
 
 SECRET = b"a file of somebody else's\n" * 10
@@ -89,8 +89,7 @@ def test_append_to_a_log_whose_last_slab_is_a_link_changes_nothing(
 
 @pytest.mark.parametrize(
     "command",
-    [("read", "LOG"), ("verify", "LOG"), ("repair", "LOG"), ("repair", "LOG", "--salvage", "OUT"),
-     ("repair", "LOG", "--fresh", "OUT")],
+    [("read", "LOG"), ("verify", "LOG"), ("salvage", "LOG"), ("repair", "LOG", "--into", "OUT")],
     ids=" ".join,
 )  # fmt: skip  # a table
 def test_what_reads_a_log_reads_no_slab_through_a_link(
@@ -118,28 +117,6 @@ def test_recovery_keeps_nothing_aside_through_a_link(log_path: str, outside: Pat
     assert slab_files(log_path)[-1].read_bytes() == before, "cut before it was kept"
     aside.unlink()
     well("append", log_path, given="hello\n")
-
-
-@pytest.mark.parametrize("deep", [False, True])
-def test_repair_keeps_nothing_aside_through_a_link(
-    log_path: str, outside: Path, deep: bool
-) -> None:
-    logged(log_path)
-    damage(log_path, b"v25")
-    link = Path(log_path, "aside")
-    if deep:
-        link.mkdir()
-        link /= "repair-0001"
-    link.symlink_to(outside)
-    before = {path.name: path.read_bytes() for path in slab_files(log_path)}
-    result = run("repair", log_path)
-    assert untouched(outside)
-    if deep:  # it is passed over, and the next number taken
-        assert result.exit_code == 0
-        assert Path(log_path, "aside/repair-0002/report.json").is_file()
-    else:
-        assert f"{link}: is a symbolic link" in result.stderr
-        assert {path.name: path.read_bytes() for path in slab_files(log_path)} == before
 
 
 @pytest.mark.parametrize(

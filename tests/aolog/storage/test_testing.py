@@ -146,6 +146,26 @@ def test_a_directory_that_is_not_durable_takes_everything_in_it_along():
     assert names(system) == {frozenset(), frozenset(["/d", "/d/f"])}
 
 
+def test_a_directory_that_is_removed_is_gone_once_that_is_synced() -> None:
+    system = SimulatedSystem()
+    storage = Storage(system)
+    storage.make_directory("/a/b")
+    storage.write_file("/a/b/f", [b"x"])
+    with pytest.raises(aolog.StorageError):
+        storage.remove_directory("/a/b")
+    storage.unlink("/a/b/f")
+    storage.remove_directory("/a/b")
+    storage.remove_directory("/a/b")
+    left = {frozenset(survivor.system.files()) for survivor in system.power_cut(100)}
+    assert left == {
+        frozenset({"/a"}), frozenset({"/a", "/a/b"}), frozenset({"/a", "/a/b", "/a/b/f"}),
+    }  # fmt: skip
+    system = SimulatedSystem(faults=[Fault("rmdir", errno=5)])
+    system.mkdir("/a")
+    with pytest.raises(aolog.StorageError):
+        Storage(system).remove_directory("/a")
+
+
 def test_an_unlinked_file_may_come_back():
     system, fd = durable_file()
     system.pwritev(fd, [A], 0)

@@ -1,0 +1,71 @@
+"""`aolog salvage`: what damaged frames still hold."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from aolog.cli.output import counted, json_option, one_line, out, progress, to_stderr
+from aolog.cli.parse import log_argument
+from aolog.cli.verify import total_bytes
+from aolog.log.directory import Log
+from aolog.maintenance.audit import audit
+from aolog.maintenance.salvage import salvage_slab
+from aolog.storage.files import Storage
+
+if TYPE_CHECKING:
+    from aolog.maintenance.salvage import Salvaged
+
+__all__ = ["salvage"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  aolog salvage LOG
+  aolog salvage LOG --json > salvaged.jsonl
+  aolog salvage LOG --json | jq -r '.value_base64 | @base64d'
+
+Every line is UNVERIFIED: the frame's checksum is wrong, so any byte of the record may be. A line has
+the address that the record would have had, the word "unverified", the reason ("body": a byte of the
+frame's body is wrong; "header": a byte of its header is, and the body is intact), and the value.
+
+With --json a line is one object: unverified (true), address, slab, offset, index, reason, and what was
+found of timestamp_us, topic, key_base64, value_base64 and headers. Fields that could not be read are
+absent.
+
+Nothing is written into LOG. Format 1 (queuefka) has no checksum of its own for headers, so nothing can
+be salvaged from it. Exit status 0, also if nothing is found."""
+)
+@log_argument
+@json_option
+def salvage(
+    log: str,
+    as_json: bool,  # noqa: FBT001 -- click passes options by name
+) -> None:
+    """Print what damaged frames of LOG still hold, unverified."""
+    count = 0
+    with closing(Log(log, Storage())) as opened:
+        opened.require_slabs()
+        with progress("salvage", total_bytes(log), shown=not as_json) as update:
+            slabs = audit(opened, progress=lambda at, _: update(at)).slabs
+        for slab in slabs:
+            for found in salvage_slab(slab, opened.storage):
+                count += 1
+                if as_json:
+                    out.json(found.to_json())
+                else:
+                    out.line(_line(found))
+    out.flush()
+    if not as_json:
+        what = counted(count, "record", ",") if count else "nothing"
+        to_stderr(f"{log}: {what} found in damaged frames, unverified")
+
+
+def _line(found: Salvaged) -> str:
+    text = found.fields.get("value_base64")
+    value = "-" if text is None else str(base64.b64decode(text), "utf-8", "backslashreplace")
+    return f"{found.address}\tunverified\t{found.reason}\t{one_line(value)}"
