@@ -28,13 +28,12 @@ from bridge.config.routing import clusters_of
 from bridge.deliver.rate_limit import Pace
 from bridge.errors import WrongConfiguration
 from bridge.supervise.discovery import Tree, is_gone, missing
-from bridge.supervise.meeting import Meeting
 from bridge.supervise.options import Plan, plans
 from bridge.supervise.status import LogStatus, Overview, Phase, overview, removed
 from bridge.supervise.worker import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from bridge.config.models import Config
 
@@ -86,7 +85,6 @@ class Supervisor:
         self._over = False
         self._unmeasured: list[Task] = []
         self._measure_due_s = 0.0
-        self._meetings: dict[str, Meeting] = {}
 
     def stop(self) -> None:
         """Asks everything to end soon."""
@@ -137,7 +135,6 @@ class Supervisor:
         finally:
             self._over = True
             self._tree.close()
-            self._meet_anew({})
         if report is not None:
             report(self.overview())
         late = [task for task in self._tasks.values() if task.thread is not None]
@@ -152,8 +149,6 @@ class Supervisor:
         for told in self._wait():
             if isinstance(told, Task):
                 self._take_end(told)
-            elif isinstance(told, Meeting):
-                self._take_meeting(told)
             elif told == "stop":
                 self._begin_to_stop()
             elif self._stop_at_s is None:  # a reload; behind a stop it would begin anew
@@ -214,8 +209,6 @@ class Supervisor:
         if self._stop_at_s is not None and time.monotonic() > self._stop_at_s:
             return True
         if self._stop_at_s is None and not self._drain:
-            return False
-        if self._stop_at_s is None and not all(m.heard for m in self._meetings.values()):
             return False
         return not {Phase.QUEUED, Phase.RUNNING} & self._by_phase().keys()
 
@@ -396,36 +389,6 @@ class Supervisor:
         else:
             task.phase = Phase.QUEUED
         task.since_s = time.monotonic()  # of what it does now; `waits` asks how long it ran
-        if self._tasks.get(key) is task and self._stop_at_s is None:
-            self._meet(task)
-
-    def _meet(self, task: Task) -> None:
-        """Where it had nothing to do, and asked no cluster: one question is asked for all such."""
-        if task.unmet is None or task.phase not in {Phase.PARKED, Phase.DONE}:
-            return
-        plan = task.plan
-        meeting = self._meetings.get(plan.cluster)
-        if meeting is None or meeting.is_old:
-            meeting = Meeting(plan, self._told, patient=not self._drain)
-            self._meetings[plan.cluster] = meeting
-        elif meeting.heard:
-            task.meet(meeting.found, meeting.servers, drain=self._drain)
-
-    def _take_meeting(self, meeting: Meeting) -> None:
-        cluster = meeting.plan.cluster
-        if self._meetings.get(cluster) is not meeting or self._stop_at_s is not None:
-            return
-        meeting.heard = True
-        for task in self._tasks.values():
-            if task.plan.cluster == cluster:
-                self._meet(task)
-
-    def _meet_anew(self, plans: Mapping[str, Plan]) -> None:
-        """What is asked already, of a cluster that did not change, is asked no second time."""
-        for cluster, meeting in list(self._meetings.items()):
-            if meeting.heard or meeting.plan != plans.get(cluster):
-                meeting.stop()
-                del self._meetings[cluster]
 
     def _begin_to_stop(self) -> None:
         if self._stop_at_s is not None:
@@ -480,7 +443,6 @@ class Supervisor:
         return plans(config, self._pace)
 
     def _replan(self) -> None:
-        self._meet_anew(self._plans)
         for task in self._tasks.values():
             plan = self._plans.get(task.plan.cluster)
             changed = plan is not None and plan != task.plan  # one that is gone the scan lets go
@@ -495,8 +457,6 @@ class Supervisor:
                 task.phase, task.last_error, task.attempts = Phase.QUEUED, None, 0
             elif task.phase == Phase.PARKED and changed:  # it may go to another cluster now
                 task.phase = Phase.QUEUED
-            elif plan is not None:
-                self._meet(task)
 
 
 def _tree(config: Config) -> Tree:

@@ -29,11 +29,9 @@ from aolog.log.cursor_file import read_position
 from aolog.log.retention import prune
 from aolog.read.reader import pruned_from, resume_at
 from aolog.storage.files import Storage
-from bridge.deliver.checkpoints import LaneNotes
 from bridge.deliver.log_lines import naming
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.status import COUNTED, NOTHING
-from bridge.errors import OtherCluster
 from bridge.supervise.status import LogStatus, Phase, state_of
 
 if TYPE_CHECKING:
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from aolog import Lag
     from bridge.deliver.forwarder import Forwarder
     from bridge.deliver.status import Status
-    from bridge.kafka.identity import Identity
     from bridge.supervise.options import Plan
 
 __all__ = ["Task"]
@@ -64,8 +61,7 @@ class Task:
     what cannot be delivered, over all turns; the next one may meet it again.
     lost: its records and gaps, as shown together with `status` or `lag`: all are of one moment.
     counting: held while what `look` shows together is changed. lag: see LogStatus. drain_to: the
-    log's end at its first turn. drained: whether the last turn came to there. unmet: the cluster
-    that its cursor is of, where it had nothing to do and did not ask the one that is there.
+    log's end at its first turn. drained: whether the last turn came to there.
     """
 
     name: str
@@ -93,7 +89,6 @@ class Task:
     lag: Lag | None = None
     drain_to: int | None = None
     drained: bool = False
-    unmet: Identity | None = None
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     # --- the supervisor's side ----------------------------------------------------------------
@@ -152,7 +147,7 @@ class Task:
                 self.totals.update(self.status.counted())
                 self.status = self.status._replace(**NOTHING, outstanding=0, rate=0.0)
         self.thread = self.forwarder = None
-        if self.error is None and self.unmet is None:
+        if self.error is None:
             self.last_error = None
         return self.error
 
@@ -252,7 +247,6 @@ class Task:
     def _run(self, more: dict[str, Any], status_s: float) -> None:
         with naming(self.name):
             try:
-                self.unmet = None
                 self.plan.check_cursor(self.path)
                 self.drained = self._has_nothing_to_do()
                 if self.drained:
@@ -273,32 +267,16 @@ class Task:
                 self.ended.put(self)
 
     def _has_nothing_to_do(self) -> bool:
-        """Whether the cursor is at the log's end: then the cluster need not be asked. Of thousands
-        of logs, most are so when the process starts."""
+        """Whether the cursor is at the log's end. Then there is no connection to the cluster: of
+        thousands of logs, most are so when the process starts."""
         if not self.measure():
             return False  # the forwarder will say what it is
         assert self.lag is not None
         if self.lag.bytes and self.lag.records != 0:
             return False
-        storage, cursor = Storage(), self.plan.options["cursor"]
-        notes = LaneNotes.load(self.path, cursor, storage, topic_uuid=None, begun=False)
-        self.unmet = notes.cluster if notes.cluster.known else None
         if retention := self.plan.options["prune_delivered"]:
-            prune(self.path, storage, retention)
+            prune(self.path, Storage(), retention)
         return True
-
-    def meet(self, found: str | None, servers: str, *, drain: bool) -> None:
-        """Where it sleeps, or is done, and did not ask: it fails where that is not its cluster."""
-        assert self.unmet is not None
-        try:
-            self.unmet.meet(found, servers)
-            self.last_error = None
-        except OtherCluster as error:
-            self.error = error
-            if drain:
-                self.stands(error)
-            else:
-                self.waits(error)
 
     def measure(self) -> bool:
         """Asks the files how much is pending, and what retention removed unread, where no forwarder

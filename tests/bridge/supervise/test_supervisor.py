@@ -25,10 +25,8 @@ from bridge.config.models import Config
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.seek import seek
 from bridge.deliver.status import Status
-from bridge.errors import OtherCluster, WrongConfiguration
-from bridge.kafka import producer as kafka
+from bridge.errors import WrongConfiguration
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.supervise import meeting
 from bridge.supervise import supervisor as supervisor_module
 from bridge.supervise import worker as task_module
 from bridge.supervise.options import Plan
@@ -830,155 +828,17 @@ def test_counts_are_seen_once_while_a_task_ends(root: Path) -> None:
 # --- which cluster it is --------------------------------------------------------------------
 
 
-class Asked(list[str]):
-    """The servers that were asked which cluster they are, in one question for all sleeping logs;
-    each is answered while `answers` is set."""
-
-    def __init__(self) -> None:
-        self.answers = threading.Event()
-        self.answers.set()
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    asked = Asked()
-
-    class Told(meeting.ReadBack):
-        def leaders(self, topic: str) -> dict[int, int]:
-            asked.append(self._servers)
-            asked.answers.wait(SOON_S)
-            return super().leaders(topic)
-
-    monkeypatch.setattr(meeting, "ReadBack", Told)
-    monkeypatch.setattr(meeting, "_PAUSE_S", 10 * SOON_S)  # none is old, however slow the machine
-    return asked
-
-
-def test_sleeping_logs_are_asked_for_their_cluster_in_one_question_for_all(
-    supervise: Callable[..., Running], other: EmbeddedBroker, root: Path, asked: Asked
+def test_a_sleeping_log_is_refused_by_another_cluster_with_its_first_record(
+    supervise: Callable[..., Running],
+    other: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing is to be sent, so nobody would be told before the next record comes."""
+    """Until then it needs no connection, and costs none."""
     for name in "abc":
         fill(root / name, 10)
     assert supervise(drain=True).end() == 0
     elsewhere = {"clusters.bootstrap_servers": other.bootstrap_servers}
-    drained = supervise(drain=True, **elsewhere)
-    assert drained.end() == OtherCluster.exit_status
-    assert {drained[name].code for name in "abc"} == {"other_cluster"}
-    assert len(asked) == 1
-    run = supervise(**elsewhere)
-    run.until(lambda logs: all(log.code == "other_cluster" for log in logs.values()) and logs)
-
-    def forget() -> bool:
-        with contextlib.suppress(CursorLocked):  # a try is under way
-            seek(str(root / "a"), None, cursor="bridge", forget_cluster=True)
-            return True
-        return False
-
-    wait_until(forget)
-    run.until(lambda logs: logs["a"].state == "live" and logs["b"].code == "other_cluster")
-    assert run.stop() == OtherCluster.exit_status
-    assert len(asked) == 2
-    assert consume(other.bootstrap_servers) == []
-
-
-def test_sleeping_logs_are_asked_anew_behind_a_reload(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, other: EmbeddedBroker, root: Path
-) -> None:
-    fill(root / "a", 10)
-    assert supervise(drain=True).end() == 0
-    over = {**AWAY, "root": str(root), "topic": TOPIC, "park_seconds": 0.05, "status_seconds": 0.05}
-    run = supervise(read=lambda: load(None, over), **over)
-    run.until(is_asleep)
-    for cluster, code in ((other, "other_cluster"), (broker, None), (other, "other_cluster")):
-        over["clusters.bootstrap_servers"] = cluster.bootstrap_servers
-        run.supervisor.reload()
-        run.until(lambda logs, code=code: logs["a"].code == code)
-    run.until(lambda logs: logs["a"].phase == "waiting")
-    over["clusters.bootstrap_servers"] = broker.bootstrap_servers
-    run.supervisor.reload()
-    run.until(is_asleep)
-    assert run.stop() == 0
-
-
-def test_a_reload_of_a_drain_loses_no_answer(
-    supervise: Callable[..., Running], other: EmbeddedBroker, root: Path, asked: Asked
-) -> None:
-    fill(root / "a", 10)
-    assert supervise(drain=True).end() == 0
-    asked.answers.clear()
-    run = supervise(drain=True, **{"clusters.bootstrap_servers": other.bootstrap_servers})
-    wait_until(lambda: asked)
-    for _ in range(20):
-        run.supervisor.reload()
-    wait_until(run.supervisor._told.empty)
-    asked.answers.set()
-    assert run.end() == OtherCluster.exit_status
-    assert len(asked) == 1
-
-
-def test_a_reload_meets_a_log_that_is_about_to_sleep(
-    supervise: Callable[..., Running],
-    broker: EmbeddedBroker,
-    other: EmbeddedBroker,
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fill(root / "a", 10)
-    gate = threading.Event()
-
-    def let_go(producer: Any) -> None:
-        gate.wait(SOON_S)
-        let_go_at_once(producer)
-
-    let_go_at_once = kafka.let_go
-    monkeypatch.setattr(kafka, "let_go", let_go)
-    over = {
-        "root": str(root), "topic": TOPIC, "park_seconds": 0.05, "status_seconds": 0.05,
-        "clusters.bootstrap_servers": broker.bootstrap_servers,
-    }  # fmt: skip  # options
-    run = supervise(read=lambda: load(None, over), **over)
-    wait_until(lambda: any(t.ending == "park" for t in run.supervisor._tasks.values()))
-    over["clusters.bootstrap_servers"] = other.bootstrap_servers
-    run.supervisor.reload()
-    wait_until(lambda: any(t.ending == "reload" for t in run.supervisor._tasks.values()))
-    gate.set()
-    run.until(lambda logs: logs["a"].code == "other_cluster")
-
-
-def test_a_cluster_that_a_reload_removes_is_not_asked_any_more(
-    supervise: Callable[..., Running],
-    broker: EmbeddedBroker,
-    root: Path,
-    asked: Asked,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fill(root / "a", 10)
-    assert supervise(drain=True).end() == 0
-    monkeypatch.setattr(meeting, "_PAUSE_S", 0.01)
-    over: dict[str, Any] = {"clusters": {"old": {"bootstrap_servers": NOWHERE}}, "cluster": "old"}
-    both = {"root": str(root), "topic": TOPIC, "status_seconds": 0.05, "rescan_seconds": 0.2}
-    run = Running(
-        Supervisor(load(None, {**both, **over}), read=lambda: load(None, {**both, **over}))
-    )
-    wait_until(lambda: NOWHERE in asked)
-    new = {"bootstrap_servers": broker.bootstrap_servers, "cursor": "bridge"}
-    over.update(clusters={"new": new}, cluster="new")
-    run.supervisor.reload()
-    wait_until(lambda: broker.bootstrap_servers in asked)
-    assert run.supervisor._meetings.keys() == {"new"}
-    assert run.stop() == 0
-
-
-def test_a_wrong_cluster_costs_its_sleeping_logs_no_connections(
-    supervise: Callable[..., Running],
-    other: EmbeddedBroker,
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for number in range(20):
-        fill(root / str(number), 1)
-    assert supervise(drain=True).end() == 0
     made: list[str] = []
 
     def forwarder(self: Plan, name: str, path: str, **more: Any) -> Forwarder:
@@ -987,13 +847,25 @@ def test_a_wrong_cluster_costs_its_sleeping_logs_no_connections(
 
     as_ever = Plan.forwarder
     monkeypatch.setattr(Plan, "forwarder", forwarder)
-    run = supervise(**{"clusters.bootstrap_servers": other.bootstrap_servers})
-    run.until(lambda logs: logs and all(log.restarts > 1 for log in logs.values()))
-    assert {log.code for log in run.supervisor.look() if log.phase == "waiting"} == {
-        "other_cluster"
-    }
+    assert supervise(drain=True, **elsewhere).end() == 0
+    run = supervise(**elsewhere)
+    run.until(lambda logs: len(logs) == 3 and all(log.state == "live" for log in logs.values()))
     assert made == []
-    assert run.stop() == OtherCluster.exit_status
+    with Writer(root / "a") as writer:
+        append(writer, [10])
+    run.until(lambda logs: logs["a"].code == "other_cluster")
+    assert (run["b"].state, set(made)) == ("live", {"a"})
+
+    def forget() -> bool:
+        with contextlib.suppress(CursorLocked):  # a try is under way
+            seek(str(root / "a"), None, cursor="bridge", forget_cluster=True)
+            return True
+        return False
+
+    assert consume(other.bootstrap_servers) == []
+    wait_until(forget)
+    run.until(lambda logs: logs["a"].acknowledged == 1)
+    assert run.stop() == 0
 
 
 def test_a_cluster_that_does_not_answer_holds_up_no_drain_without_anything_to_do(
