@@ -38,6 +38,7 @@ PURE = {
     "aolog.format.origin",
     "bridge.kafka.admission",
     "bridge.kafka.cursor_record",
+    "bridge.deliver.backoff",
     "bridge.deliver.at_least_once.engine",
     "bridge.kafka.error_table",
     "bridge.deliver.at_least_once.partition_state",

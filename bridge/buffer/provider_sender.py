@@ -4,15 +4,16 @@ left alone for a while when it fails."""
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aolog.notices import as_utf8, counted
 from bridge.buffer.provider import Message, Provider, Rejected
+from bridge.deliver.backoff import Backoff
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["Item", "Outlet"]
@@ -76,11 +77,9 @@ class Outlet:
         self.name = provider.name
         self._provider = provider
         self._on_rejected = on_rejected
-        self._retry_max_s = retry_max_s
         self._clock = clock
-        self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
+        self._backoff = Backoff(RETRY_MIN_S, max(RETRY_MIN_S, retry_max_s), entropy)
         self._open = self._sets_aside = False
-        self._failures = 0
         self._retry_at_s = self.healthy_since_s = -float("inf")
         self.error: str | None = None
         self.delivered = self.rejected = 0
@@ -160,9 +159,9 @@ class Outlet:
         self.rejected += 1
 
     def _succeed(self) -> None:
-        if self._failures:
+        if self._backoff.attempts:
             _log.info("%s: delivers again", self.name)
-            self._failures = 0
+            self._backoff.reset()
             self.error = None
             self.healthy_since_s = self._clock()
 
@@ -173,10 +172,8 @@ class Outlet:
         if said != self.error:
             _log.warning("%s: %s", self.name, said)
         self.error = said
-        pause_s = max(RETRY_MIN_S, self._provider.retry_wait_s) * 2 ** min(self._failures, 32)
-        self._failures += 1
-        pause_s = max(RETRY_MIN_S, min(pause_s, self._retry_max_s))
-        pause_s *= self._entropy.uniform(0.5, 1.0)
+        self._backoff.base_s = max(RETRY_MIN_S, self._provider.retry_wait_s)
+        pause_s = self._backoff.next_s()
         self._retry_at_s = now_s + pause_s
         self.healthy_since_s = now_s + pause_s
         self.close()

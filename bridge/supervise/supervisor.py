@@ -454,7 +454,8 @@ class Supervisor:
                 else:
                     task.reopen()
             elif task.phase in {Phase.STANDING, Phase.WAITING}:  # somebody may have done something
-                task.phase, task.last_error, task.attempts = Phase.QUEUED, None, 0
+                task.phase, task.last_error = Phase.QUEUED, None
+                task.backoff.reset()
             elif task.phase == Phase.PARKED and changed:  # it may go to another cluster now
                 task.phase = Phase.QUEUED
 

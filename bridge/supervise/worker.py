@@ -7,7 +7,6 @@ status, and puts the task into the supervisor's queue when it ends.
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections import Counter
@@ -29,6 +28,7 @@ from aolog.log.cursor_file import read_position
 from aolog.log.retention import prune
 from aolog.read.reader import pruned_from, resume_at
 from aolog.storage.files import Storage
+from bridge.deliver.backoff import Backoff
 from bridge.deliver.log_lines import naming
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.status import COUNTED, NOTHING
@@ -74,7 +74,7 @@ class Task:
     watched_s: float | None = None
     grew: bool = False
     retry_at_s: float = 0.0
-    attempts: int = 0
+    backoff: Backoff = field(default_factory=lambda: Backoff(_RETRY_S, _RETRY_MAX_S))
     restarts: int = 0
     totals: Counter[str] = field(default_factory=Counter)
     losses: LogLosses = field(default_factory=LogLosses)
@@ -155,11 +155,9 @@ class Task:
         """To be tried again after a while that grows; a cursor in use, soon."""
         now_s = time.monotonic()
         if now_s - self.since_s > _GOOD_S:
-            self.attempts = 0
-        delay_s = min(_RETRY_MAX_S, _RETRY_S * 2 ** min(self.attempts, 16))
-        delay_s *= random.uniform(0.5, 1.0)  # noqa: S311 -- jitter, no secret
+            self.backoff.reset()
+        delay_s = self.backoff.next_s()
         self.retry_at_s = now_s + (_LOCKED_S if isinstance(error, CursorLocked) else delay_s)
-        self.attempts += 1
         self.restarts += 1
         self.phase = Phase.WAITING
         self._tell(error, "is tried again")
@@ -311,7 +309,8 @@ class Task:
         elif self.idle_s is None:
             self.idle_s = now_s
         if status.acknowledged:
-            self.attempts, self.last_error = 0, None
+            self.backoff.reset()
+            self.last_error = None
 
 
 def _code(error: BaseException) -> str:

@@ -207,7 +207,7 @@ class AtLeastOnce:
     @property
     def attempts(self) -> int:
         """As Delivery says."""
-        return self._engine.attempts
+        return self._engine.backoff.attempts
 
     def turn(self, now_s: float) -> None:
         """As Delivery says."""

@@ -57,7 +57,6 @@ the clock, the log and the producer.
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
 from bridge.deliver.at_least_once.commands import (
@@ -73,10 +72,12 @@ from bridge.deliver.at_least_once.commands import (
 )
 from bridge.deliver.at_least_once.partition_state import UNBOUNDED, Lane, Mark, Position
 from bridge.deliver.at_least_once.window import Window
+from bridge.deliver.backoff import Backoff
 from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.lane import LaneKey, Refusal
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Collection, Iterable
 
 __all__ = [
@@ -138,21 +139,18 @@ class Engine:
         self.refusals: dict[int, Refusal] = {}
         self.aside: set[int] = set()
         self.in_doubt = in_doubt
-        self.attempts = 0
         self._bytes = 0
         self._held = 0
         self._held_bytes = 0
         self._pending: dict[int, Aside] = {}
         self._commit_s = commit_s
         self._stop_s = stop_s
-        self._backoff_s = backoff_s
-        self._backoff_max_s = backoff_max_s
+        self.backoff = Backoff(backoff_s, backoff_max_s, entropy)
         self._hold_s = hold_s
         self._outstanding_max = outstanding_max
         self._bytes_max = bytes_max
         self.window = Window(bytes_max)
         self.until = UNBOUNDED if until is None else until
-        self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
         self._commit_due_s = now_s + commit_s
         self._look_due_s = now_s
         self._retry_at_s = now_s
@@ -341,7 +339,7 @@ class Engine:
 
     def set_aside(self, addresses: Iterable[int]) -> None:
         """They are kept elsewhere, durably, or were counted as dropped: done with."""
-        self.attempts = 0
+        self.backoff.reset()
         for address in addresses:
             self._pending.pop(address, None)
             self.refusals.pop(address, None)
@@ -369,7 +367,7 @@ class Engine:
             self._held -= records
             self._held_bytes -= size
         self.acknowledged += records
-        self.attempts = 0
+        self.backoff.reset()
         return self._finish_if_done(now_s)
 
     def suspect(
@@ -412,7 +410,8 @@ class Engine:
         once."""
         commands = self.failed(reason, now_s=now_s)
         if self.state is State.BACKING_OFF:
-            self.attempts, self._retry_at_s = 0, now_s
+            self.backoff.reset()
+            self._retry_at_s = now_s
         return commands
 
     def failed(self, reason: str, *, now_s: float) -> list[Command]:
@@ -507,9 +506,7 @@ class Engine:
         for aside in self._pending.values():  # not set aside yet: to be read again
             self.lanes[aside.lane].leave(aside.position)
         self._pending.clear()
-        delay = min(self._backoff_max_s, self._backoff_s * 2**self.attempts)
-        self.attempts = min(self.attempts + 1, 32)
-        self._retry_at_s = now_s + delay * self._entropy.uniform(0.5, 1.0)
+        self._retry_at_s = now_s + self.backoff.next_s()
         self.state = State.BACKING_OFF
         return commands
 

@@ -63,11 +63,14 @@ The local cursor (`Save`) follows the committed position and is never ahead of i
 
 from __future__ import annotations
 
-import random
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from bridge.deliver.backoff import Backoff
+
 if TYPE_CHECKING:
+    import random
+
     from bridge.deliver.at_least_once.engine import Position
 
 __all__ = [
@@ -178,7 +181,6 @@ class Transactions:
         self.acknowledged = 0
         self.failure: str | None = None
         self.failed_at: Position | None = None
-        self.attempts = 0
         self.limit = records
         self.suspected = 0  # so many records from the committed position on hold a refused one
         self.stopping = False
@@ -190,9 +192,7 @@ class Transactions:
         self._seconds = seconds
         self._save_s = save_s
         self._stop_s = stop_s
-        self._backoff_s = backoff_s
-        self._backoff_max_s = backoff_max_s
-        self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
+        self.backoff = Backoff(backoff_s, backoff_max_s, entropy)
         self._save_due_s = now_s + save_s
         self._retry_at_s = now_s
         self._commit_due_s = float("inf")
@@ -295,7 +295,7 @@ class Transactions:
         if not self.suspected:
             self.limit = min(self._records, self.limit * 2)
         self.position = self.sent_to
-        self.attempts = 0
+        self.backoff.reset()
         self._forget_open()
         if self.failed_at is None:
             self.failure = None
@@ -361,7 +361,7 @@ class Transactions:
         if behind is None:
             return self._end(State.FAILED)
         self.position = self.sent_to = behind
-        self.attempts = 0
+        self.backoff.reset()
         self.failed_at = self.failure = None
         self.suspected = 0
         self.limit = self._records
@@ -406,7 +406,7 @@ class Transactions:
 
     def retry(self, *, now_s: float) -> None:
         """Somebody may have corrected what it waits for: it is tried at once."""
-        self.attempts = 0
+        self.backoff.reset()
         self._retry_at_s = min(self._retry_at_s, now_s)
 
     def tick(self, now_s: float) -> list[Command]:
@@ -458,9 +458,8 @@ class Transactions:
     def _back_off(self, now_s: float, *, at_once: bool) -> None:
         delay = 0.0
         if not at_once:
-            delay = min(self._backoff_max_s, self._backoff_s * 2**self.attempts)
-            self.attempts = min(self.attempts + 1, 32)
-        self._retry_at_s = now_s + delay * self._entropy.uniform(0.5, 1.0)
+            delay = self.backoff.next_s()
+        self._retry_at_s = now_s + delay
 
     def _forget_open(self) -> None:
         self.outstanding = 0

@@ -895,8 +895,8 @@ def test_slabs_that_retention_takes_during_an_outage_are_a_gap_and_no_end(
         slab.unlink()  # as a writer does whose retention says when_full="prune"
     rest = records_of(log)
     assert 0 < len(rest) < len(whole)
-    attempts = run.forwarder._delivery._engine.attempts
-    wait_until(lambda: run.forwarder._delivery._engine.attempts > attempts + 1)
+    attempts = run.forwarder._delivery._engine.backoff.attempts
+    wait_until(lambda: run.forwarder._delivery._engine.backoff.attempts > attempts + 1)
     broker.set_up()
     status = run.end()
     assert status.lost_records == len(whole) - len(rest)

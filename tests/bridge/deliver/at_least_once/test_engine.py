@@ -470,10 +470,10 @@ def test_a_record_that_is_set_aside_is_progress_and_pauses_begin_small_again() -
     for _ in range(10):
         e.failed("away", now_s=0.0)
         again(e)
-    assert e.attempts == 10
+    assert e.backoff.attempts == 10
     read(e, 20, [(A, mark(0))], poison=[(10, A)])
     e.set_aside([10])
-    assert e.attempts == 0
+    assert e.backoff.attempts == 0
 
 
 def test_where_the_cluster_names_records_the_same_are_sent_again_with_a_report_each() -> None:

@@ -1,0 +1,36 @@
+"""How long to wait before the next try: twice as long after each failure, with jitter.
+
+Pure: the caller reads the clock and decides when a try counts as a success.
+"""
+
+from __future__ import annotations
+
+import random
+
+__all__ = ["Backoff"]
+
+_DOUBLINGS_MAX = 32  # 2**32 seconds are more than any maximum
+
+
+class Backoff:
+    """base_s: the first delay. max_s: the longest. attempts: failures since the last success.
+
+    A delay is multiplied by a random factor between 0.5 and 1, so that many clients of a failed
+    server do not return at the same moment.
+    """
+
+    def __init__(self, base_s: float, max_s: float, entropy: random.Random | None = None) -> None:
+        self.base_s = base_s
+        self.max_s = max_s
+        self.attempts = 0
+        self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
+
+    def next_s(self) -> float:
+        """Counts a failure; the delay before the next try."""
+        delay_s: float = min(self.max_s, self.base_s * 2**self.attempts)
+        self.attempts = min(self.attempts + 1, _DOUBLINGS_MAX)
+        return delay_s * self._entropy.uniform(0.5, 1.0)
+
+    def reset(self) -> None:
+        """After a success the next delay is the first one again."""
+        self.attempts = 0

@@ -1,0 +1,25 @@
+"""Delays between tries."""
+
+from __future__ import annotations
+
+import random
+
+from bridge.deliver.backoff import Backoff
+
+
+def test_delays_double_up_to_the_maximum_and_begin_anew_after_a_success() -> None:
+    backoff = Backoff(1.0, 5.0, random.Random(1))
+    for _ in range(2):
+        for longest_s in (1.0, 2.0, 4.0, 5.0, 5.0):
+            assert longest_s / 2 <= backoff.next_s() <= longest_s
+        backoff.reset()
+
+
+def test_the_delays_of_many_differ() -> None:
+    delays = {Backoff(1.0, 60.0).next_s() for _ in range(100)}
+    assert len(delays) > 90
+
+
+def test_a_year_of_failures_is_no_larger_a_delay() -> None:
+    backoff = Backoff(1.0, 60.0)
+    assert all(backoff.next_s() <= 60.0 for _ in range(10_000))
