@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from bridge.config.settings import Setting
     from bridge.deliver.at_least_once.engine import Poison
     from bridge.deliver.forwarder import Forwarder
-    from bridge.deliver.status import Status
     from bridge.kafka.topic_creation import CreateTopics
+    from bridge.supervise.status import Overview
 
 __all__ = ["replay"]
 
@@ -132,11 +132,11 @@ def replay(
             return
         letters = replay.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
         try:
-            status = _run(letters, as_json=as_json)
+            status = _run(log, letters, as_json=as_json)
         except OtherCluster:  # earlier ones were sent to another
             replay.to_another_cluster(log, cursor)
             letters = replay.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
-            status = _run(letters, as_json=as_json)
+            status = _run(log, letters, as_json=as_json)
         what = counted(status.acknowledged, "dead letter", ",")
         _tell_sent(status, what, "", letters.acknowledged_by_topic, as_json=as_json)
         letters.check_whole()
@@ -155,7 +155,7 @@ def replay(
     again = replay.replay_range(
         log, first, behind, topic=topic, routing=to_use.routing, poison=poison, **options
     )
-    status = _run(again, as_json=as_json)
+    status = _run(log, again, as_json=as_json)
     replay.finished(log)
     where = f", from address {first} to {behind}"
     what = counted(status.acknowledged, "record", ",")
@@ -174,7 +174,7 @@ def _topics_in_words(topics: dict[str, int]) -> str:
 
 
 def _tell_sent(
-    status: Status, what: str, where: str, topics: dict[str, int], *, as_json: bool, **more: int
+    status: Overview, what: str, where: str, topics: dict[str, int], *, as_json: bool, **more: int
 ) -> None:
     """The last word, once all has been dealt with."""
     if as_json:
@@ -234,17 +234,19 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
         out.line("there are no dead letters that were not sent again")
 
 
-def _run(forwarder: Forwarder, *, as_json: bool) -> Status:
+def _run(log: str, forwarder: Forwarder, *, as_json: bool) -> Overview:
     from bridge.cli.report import reporter
     from bridge.operate.log_lines import set_up
+    from bridge.supervise.status import alone, overview
 
     set_up(as_json=as_json, quiet=True)
     signals = on_signals(forwarder.stop)
     with reporter(as_json=as_json, drain=True, stop=forwarder.stop) as report:
-        status = forwarder.run(report)
+        status = forwarder.run(lambda status: report(overview([alone(log, "", status)])))
+    whole = overview([alone(log, "", status)], stopped=True)
     if signals and not forwarder.drained(status):
         if not as_json:
-            sent = counted(status.acknowledged, "record", ",")
+            sent = counted(whole.acknowledged, "record", ",")
             click.echo(f"stopped: {sent} sent again, not all", err=True)
         sys.exit(INTERRUPTED + signals[-1])
-    return status
+    return whole

@@ -1,4 +1,4 @@
-"""How a forwarder's status reaches people and machines."""
+"""How the status of a process reaches people and machines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from aolog.cli.output import OutputClosed, OutputFailed, counted, one_line, out
 from bridge.deliver.status import pending
-from bridge.supervise.status import Overview, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridge.deliver.status import Status
+    from bridge.supervise.status import Overview
 
 __all__ = ["reporter"]
 
@@ -29,9 +28,8 @@ _EVERY_S = 60.0
 @contextmanager
 def reporter(
     *, as_json: bool, drain: bool, stop: Callable[[], None]
-) -> Iterator[Callable[[Status | Overview], None]]:
-    """A function to be given each status, for users: its state is one of bridge.overview's. JSON
-    lines on standard output; a live line where standard error is a terminal; else a log line when
+) -> Iterator[Callable[[Overview], None]]:
+    """A function to call with each status. JSON lines on standard output; a live line where standard error is a terminal; else a log line when
     the state changes and at the end.
 
     stop: called where standard output takes no more. OutputClosed or OutputFailed is raised at
@@ -50,20 +48,13 @@ def reporter(
             console=Console(stderr=True),
         ) as progress:
             task = progress.add_task("starting", total=None, said="")
-            yield lambda status: _show(progress, task, _told(status))
+            yield lambda status: _show(progress, task, status)
         return
     said = _Said()
     yield said
 
 
-def _told(status: Status | Overview) -> Status | Overview:
-    """With its state in the words that are the same everywhere."""
-    if isinstance(status, Overview):
-        return status
-    return status._replace(state=state_of(status))
-
-
-def _words(status: Status | Overview) -> str:
+def _words(status: Overview) -> str:
     """They add up: what is pending is not done with in any other way."""
     text = f"{status.acknowledged:,} acknowledged"
     for count, what in (
@@ -80,7 +71,7 @@ def _words(status: Status | Overview) -> str:
     return text + (f" ({status.error})" if status.error else "")
 
 
-def _show(progress: Progress, task: TaskID, status: Status | Overview) -> None:
+def _show(progress: Progress, task: TaskID, status: Overview) -> None:
     done = status.acknowledged + status.skipped + status.dead_lettered + status.dropped
     left = pending(status.lag_records, status.ahead_records)
     progress.update(
@@ -99,11 +90,11 @@ class _Lines:
         self._stop = stop
         self._failed: OutputClosed | OutputFailed | None = None
 
-    def __call__(self, status: Status | Overview) -> None:
+    def __call__(self, status: Overview) -> None:
         if self._failed is not None:
             return
         try:
-            out.json(_told(status)._asdict())
+            out.json(status._asdict())
             out.flush()
         except (OutputClosed, OutputFailed) as error:
             self._failed = error
@@ -123,8 +114,7 @@ class _Said:
         self._state: str | None = None
         self._due_s = self._error_due_s = 0.0
 
-    def __call__(self, status: Status | Overview) -> None:
-        status = _told(status)
+    def __call__(self, status: Overview) -> None:
         now_s = time.monotonic()
         due_s = self._due_s if status.error is None else min(self._due_s, self._error_due_s)
         if status.state == self._state and now_s < due_s:

@@ -14,7 +14,7 @@ from bridge.cli.options import (
     settings_of,
     topic_name,
 )
-from bridge.cli.running import run_many, run_one
+from bridge.cli.running import run_bridge
 
 __all__ = ["run"]
 
@@ -165,11 +165,11 @@ def run(
         raise click.UsageError("name a --log, a --root or a --config")
     if file is None and "bootstrap_servers" not in given:
         raise click.UsageError("name the cluster: --bootstrap-servers")
-    if path is not None and file is None:
-        run_one(path, given, drain=drain, as_json=as_json, verbose=verbose)
-        return
     if root is not None:
         given["root"] = root
     if path is not None:
         given["logs"] = [path]
-    run_many(file, given, drain=drain, as_json=as_json, verbose=verbose)
+    run_bridge(
+        file, given, drain=drain, as_json=as_json, verbose=verbose,
+        fail_fast=path is not None and file is None,
+    )  # fmt: skip  # one call

@@ -1,4 +1,4 @@
-"""What `run` does: one log as it is, or many under a supervisor."""
+"""What `run` does: it runs a supervisor, reports its status, and ends the process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import NotALog
-from bridge.cli.options import client_values, warn_of
+from bridge.cli.options import warn_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,65 +16,26 @@ if TYPE_CHECKING:
 
     from bridge.config.models import Config
 
-__all__ = ["INTERRUPTED", "on_signals", "run_many", "run_one"]
+__all__ = ["INTERRUPTED", "on_signals", "run_bridge"]
 
-_CURSOR = "bridge"
 INTERRUPTED = 128  # and the signal's number: an exit status, as of other programs
 
 
-def run_one(path: str, given: dict[str, Any], *, drain: bool, as_json: bool, verbose: bool) -> None:
-    """Forwards a log in this thread. given: options that were given, by name."""
-    from bridge.cli.report import reporter
-    from bridge.config.names import check_cursor, check_servers
-    from bridge.deliver.forwarder import OPTIONS, Forwarder
-    from bridge.deliver.rate_limit import Pace
-    from bridge.kafka.producer import check
-    from bridge.operate.log_lines import set_up
-    from bridge.supervise.one import One
-
-    set_up(as_json=given.get("log_format") == "json", verbose=verbose)
-    settings, cursor = client_values(given.get("settings", {})), given.get("cursor", _CURSOR)
-    check(settings)
-    check_servers(given["bootstrap_servers"])
-    check_cursor(cursor)
-    with _telling_a_tree(path):
-        forwarder = Forwarder(
-            path,
-            topic=given.get("topic"),
-            bootstrap_servers=given["bootstrap_servers"],
-            settings=settings,
-            cursor=cursor,
-            drain=drain,
-            commit_s=given.get("commit_seconds", 1.0),
-            stop_s=given.get("stop_seconds", 5.0),
-            prune_delivered=given.get("prune", False),
-            shared_pace=Pace(
-                records_per_s=given.get("total_records_per_second"),
-                bytes_per_s=given.get("total_bytes_per_second"),
-            ),
-            **{name: given[name] for name in OPTIONS if name in given},
-        )
-    signals = on_signals(forwarder.stop, forwarder.reopen)
-    one = One(path, forwarder)
-    with ExitStack() as stack:
-        report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=forwarder.stop))
-        if "http" in given:
-            from bridge.operate.web import serving
-
-            stack.enter_context(serving(given["http"], one.look))
-        status = forwarder.run(one.through(report), every_s=given.get("status_seconds", 1.0))
-    if drain:
-        if signals and not forwarder.drained(status):
-            sys.exit(INTERRUPTED + signals[-1])
-        forwarder.check_whole()
-
-
-def run_many(
-    file: str | None, given: dict[str, Any], *, drain: bool, as_json: bool, verbose: bool
+def run_bridge(
+    file: str | None,
+    given: dict[str, Any],
+    *,
+    drain: bool,
+    as_json: bool,
+    verbose: bool,
+    fail_fast: bool,
 ) -> None:
-    """Forwards the logs of a configuration, or of options alone, and ends the process."""
+    """Forwards the logs of a configuration, or of options alone, and ends the process. given:
+    options that were given, by name. fail_fast: see Supervisor."""
     from bridge.cli.report import reporter
     from bridge.config.files import load
+    from bridge.config.names import check_cursor, check_servers
+    from bridge.kafka.producer import check
     from bridge.operate.log_lines import set_up
     from bridge.supervise.supervisor import Supervisor
 
@@ -85,10 +46,15 @@ def run_many(
         warn_of(config.exposures())
         return config
 
+    if fail_fast:  # an error names the option, not a key of a configuration
+        check({key: s.value.get_secret_value() for key, s in given.get("settings", {}).items()})
+        check_servers(given["bootstrap_servers"])
+        check_cursor(given.get("cursor", "bridge"))
     config = load(file, over)
     set_up(as_json=config.log_format == "json", verbose=verbose)
     warn_of(config.exposures())
-    supervisor = Supervisor(config, drain=drain, read=None if file is None else read)
+    read_again = None if file is None else read
+    supervisor = Supervisor(config, drain=drain, read=read_again, fail_fast=fail_fast)
     signals = on_signals(supervisor.stop, supervisor.reload)
     with ExitStack() as stack:
         report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=supervisor.stop))
@@ -96,7 +62,8 @@ def run_many(
             from bridge.operate.web import serving
 
             stack.enter_context(serving(config.http, supervisor.look, supervisor.waits))
-        status = supervisor.run(report, every_s=config.status_seconds)
+        with _naming_a_tree():
+            status = supervisor.run(report, every_s=config.status_seconds)
     short = drain and signals and not supervisor.drained
     sys.exit(INTERRUPTED + signals[-1] if short else status)
 
@@ -105,14 +72,15 @@ _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "cluster
 
 
 @contextmanager
-def _telling_a_tree(path: str) -> Iterator[None]:
-    """Of a directory that is no log it is told that it has some below it."""
+def _naming_a_tree() -> Iterator[None]:
+    """An error about a directory that is no log names a log below it, if there is one."""
     try:
         yield
-    except NotALog:
+    except NotALog as error:
         from bridge.supervise.discovery import find_logs
 
-        if below := find_logs(path):
+        path = error.details.get("path")
+        if path is not None and (below := find_logs(str(path))):
             raise NotALog(
                 f"no log, but there are logs below it ({min(below)})",
                 hint="for a tree of logs, name it with --root",

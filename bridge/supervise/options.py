@@ -43,9 +43,9 @@ class Plan(NamedTuple):
             cluster=self.cluster,
             default_cluster=self.default_cluster,
         )
-        options = {**self.options, **more}
+        options = {"cluster": self.cluster, **self.options, **more}
         settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
-        return Forwarder(path, routing=routing, settings=settings, cluster=self.cluster, **options)
+        return Forwarder(path, routing=routing, settings=settings, **options)
 
     def check_cursor(self, path: str) -> None:
         """A cursor that only the default has named may be another's by now: behind a change of the

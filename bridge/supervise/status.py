@@ -124,7 +124,15 @@ class LogStatus(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """All logs together. lag_records, lag_bytes: None where one is not known yet."""
+    """All logs together: a line of `run --json` and `replay --json`, and `overview` in /status.
+
+    logs: how many there are; queued, running, parked, waiting, standing: logs by phase. Counts are
+    sums since the process started. lag_records, lag_bytes: None where one log's is not known yet.
+    lag_seconds: of the log whose lag is oldest. error: of the first log that has one. rate: records
+    acknowledged per second. ahead_records: records after the cursor that were acknowledged already.
+    reachable: every log that runs reaches its cluster. held_back, standing_lanes: as `held_back`
+    and `standing` of a log.
+    """
 
     state: str
     logs: int
@@ -146,6 +154,29 @@ class Overview(NamedTuple):
     error: str | None
     rate: float
     ahead_records: int = 0
+    reachable: bool = True
+    held_back: int = 0
+    standing_lanes: int = 0
+
+
+def alone(log: str, cluster: str, status: Status) -> LogStatus:
+    """The status of a forwarder that runs without a supervisor, as that of a log."""
+    state = state_of(status)
+    return LogStatus(
+        log=log,
+        path=log,
+        cluster=cluster,
+        phase=Phase.DONE if state == "stopped" else Phase.RUNNING,
+        state=state,
+        **status.counted(),
+        lost_records=status.lost_records,
+        gaps=status.gaps,
+        restarts=0,
+        silent_s=None,
+        error=status.error,
+        code=None,
+        status=status,
+    )
 
 
 def removed(cluster: str, logs: Sequence[LogStatus]) -> LogStatus:
@@ -222,8 +253,15 @@ def overview(
         dead_lettered=sum(log.dead_lettered for log in logs),
         dropped=sum(log.dropped for log in logs),
         error=waits or next((f"{log.log}: {log.error}" for log in logs if log.error), None),
-        rate=sum(s.rate for s in running),
+        rate=sum((s.rate for s in running), 0.0),
         ahead_records=sum(s.ahead_records for s in known),
+        reachable=all(
+            log.status is not None and log.status.reachable
+            for log in logs
+            if log.phase == Phase.RUNNING
+        ),
+        held_back=sum(s.held_back for s in known),
+        standing_lanes=sum(s.standing for s in known),
     )
 
 

@@ -59,14 +59,22 @@ class Supervisor:
     there at the start is acknowledged. `stop` and `reload` may be called by a signal's handler,
     `look` by any thread.
 
-    read: reads the configuration again, for `reload`. Raises WrongConfiguration.
+    read: reads the configuration again, for `reload`. Raises WrongConfiguration. fail_fast: `run`
+    ends at the first failure of a log and raises it. Nothing is tried again, and an idle log stays
+    connected, so that a wrong cluster or a cursor in use is found at the start.
     """
 
     def __init__(
-        self, config: Config, *, drain: bool = False, read: Callable[[], Config] | None = None
+        self,
+        config: Config,
+        *,
+        drain: bool = False,
+        read: Callable[[], Config] | None = None,
+        fail_fast: bool = False,
     ) -> None:
         self._config = config
         self._drain = drain
+        self._fail_fast = fail_fast
         self._read = read
         self._pace = Pace()  # one for all and always, so that plans stay equal
         self._plans = self._plan(config)
@@ -119,7 +127,7 @@ class Supervisor:
     def run(self, report: Callable[[Overview], None] | None = None, every_s: float = 1.0) -> int:
         """Until the end; the exit status: 0, or that of the worst failure that is left, and of a
         drain that of what could not be looked at. Raises NotALog where there is no root to
-        drain."""
+        drain, and with fail_fast the failure of a log."""
         report_due_s = 0.0
         try:
             self._scan()
@@ -127,21 +135,31 @@ class Supervisor:
                 raise NotALog(self._no_root, path=self._config.root)
             if self._drain and not self._tasks:
                 _log.warning("there is no log below %s", self._config.root)
+            self._told.put("start")  # the first turn need not wait
             while not self._ended():
                 self._turn()
-                if report is not None and time.monotonic() >= report_due_s:
+                if report is not None and time.monotonic() >= report_due_s and self._opened:
                     report_due_s = time.monotonic() + every_s
                     report(self.overview())
         finally:
             self._over = True
             self._tree.close()
-        if report is not None:
+        if report is not None and self._opened:
             report(self.overview())
+        if self._fail_fast:
+            for task in self._tasks.values():
+                if task.phase == Phase.STANDING and task.error is not None:
+                    raise task.error
         late = [task for task in self._tasks.values() if task.thread is not None]
         if late:
             _log.warning("%d logs did not stop in time; what they sent is read back", len(late))
         statuses = [task.exit_status for task in self._tasks.values()]
         return max([*statuses, self._unseen if self._drain else 0])
+
+    @property
+    def _opened(self) -> bool:
+        """Whether there is a status to report: with fail_fast, none before the log was opened."""
+        return not self._fail_fast or any(t.status is not None for t in self._tasks.values())
 
     # --- one round ----------------------------------------------------------------------------
 
@@ -151,7 +169,7 @@ class Supervisor:
                 self._take_end(told)
             elif told == "stop":
                 self._begin_to_stop()
-            elif self._stop_at_s is None:  # a reload; behind a stop it would begin anew
+            elif told == "reload" and self._stop_at_s is None:  # after a stop it would begin anew
                 self._reload()
         if self._stop_at_s is not None:
             return
@@ -208,9 +226,11 @@ class Supervisor:
     def _ended(self) -> bool:
         if self._stop_at_s is not None and time.monotonic() > self._stop_at_s:
             return True
-        if self._stop_at_s is None and not self._drain:
+        phases = self._by_phase().keys()
+        failed = self._fail_fast and Phase.STANDING in phases
+        if self._stop_at_s is None and not (self._drain or failed):
             return False
-        return not {Phase.QUEUED, Phase.RUNNING} & self._by_phase().keys()
+        return not {Phase.QUEUED, Phase.RUNNING} & phases
 
     # --- which logs there are -----------------------------------------------------------------
 
@@ -222,6 +242,8 @@ class Supervisor:
         self._look_for_root()
         pause_s = max(self._config.rescan_seconds, _SCAN_SHARE * (time.monotonic() - begun_s))
         self._scan_due_s = time.monotonic() + pause_s
+        if self._fail_fast:
+            found = {path: path for path in self._config.logs}  # opening a missing one fails
         for path in self._config.logs:
             if path not in found and path not in self._missed:
                 _log.warning("there is no log at %s yet", path, extra={"event": "log_missing"})
@@ -246,8 +268,11 @@ class Supervisor:
         self._tell_unlisted()
         for key in sorted(wanted - self._tasks.keys()):
             name, cluster = key
-            self._tasks[key] = Task(name, found[name], self._plans[cluster], self._told)
-            _log.info("%s goes to %s", name, cluster, extra={"event": "log_found"})
+            self._tasks[key] = Task(
+                name, found[name], self._plans[cluster], self._told, fail_fast=self._fail_fast
+            )
+            if not self._fail_fast:  # no news: it was named on the command line
+                _log.info("%s goes to %s", name, cluster, extra={"event": "log_found"})
         for key in self._tasks.keys() - wanted:
             self._let_go(key)
 
@@ -295,10 +320,11 @@ class Supervisor:
 
     def _start(self, task: Task) -> None:
         share = _QUEUE_KBYTES // min(self._config.active_max, len(self._tasks))
+        margin_s = 0.0 if self._fail_fast else _STOP_MARGIN_S
         self._unwatch(task)
         task.start(
             drain=self._drain,
-            stop_s=max(0.0, self._config.stop_seconds - _STOP_MARGIN_S),
+            stop_s=max(0.0, self._config.stop_seconds - margin_s),
             status_s=min(self._config.status_seconds, _STATUS_S),
             queue_kbytes=min(_QUEUE_KBYTES_MAX, max(_QUEUE_KBYTES_MIN, share)),
             before=lambda: self._watch(task, time.monotonic()),
@@ -325,7 +351,7 @@ class Supervisor:
     def _park(self, running: list[Task], now_s: float) -> None:
         """Idle ones end, once their growth is watched and they were seen idle after that."""
         for task in running:
-            if task.ending is not None or self._drain:
+            if task.ending is not None or self._drain or self._fail_fast:
                 continue
             if task.forwarder is None:
                 continue  # it may find nothing to do, watched since before it looked
@@ -367,14 +393,15 @@ class Supervisor:
         error = task.take_end()
         task.ending = None
         key = (task.name, task.plan.cluster)
-        if is_gone(task.path) and not (self._drain and error is not None):
+        final = self._drain or self._fail_fast
+        if is_gone(task.path) and not (final and error is not None):
             ending = "gone"
         if ending == "gone":
             task.phase = Phase.DONE
             if self._tasks.get(key) is task:
                 self._let_go(key)
         elif error is not None:
-            if self._drain or task.permanent:
+            if final or task.permanent:
                 task.stands(error)
             else:
                 task.waits(error)
@@ -394,6 +421,8 @@ class Supervisor:
         if self._stop_at_s is not None:
             return
         self._stop_at_s = time.monotonic() + self._config.stop_seconds
+        if self._fail_fast:
+            self._stop_at_s = float("inf")  # the last commit is waited for, however slow the disk
         for task in self._tasks.values():
             if task.phase == Phase.RUNNING:
                 task.stop("stop")

@@ -57,7 +57,8 @@ _GOOD_S = 60.0  # a forwarder that ran so long did not fail at once
 class Task:
     """See the module. `phase` and what follows belong to the supervisor's thread.
 
-    ended: where the task is put when its thread ends. ending: why it was told to stop. losses:
+    ended: where the task is put when its thread ends. fail_fast: see Supervisor, which raises its
+    failure; it is not logged as well. ending: why it was told to stop. losses:
     what cannot be delivered, over all turns; the next one may meet it again.
     lost: its records and gaps, as shown together with `status` or `lag`: all are of one moment.
     counting: held while what `look` shows together is changed. lag: see LogStatus. drain_to: the
@@ -68,6 +69,7 @@ class Task:
     path: str
     plan: Plan
     ended: queue.SimpleQueue[object]
+    fail_fast: bool = False
     phase: str = Phase.QUEUED
     since_s: float = 0.0
     ending: str | None = None
@@ -107,12 +109,14 @@ class Task:
         self.phase, self.since_s, self.told_s = Phase.RUNNING, now_s, now_s
         self.ending, self.watched_s, self.grew, self.idle_s = None, None, False, None
         self.error = None
-        more = {
+        more: dict[str, Any] = {
             "drain": drain,
             "stop_s": stop_s,
             "losses": self.losses,
             "settings_by_default": {"queue.buffering.max.kbytes": str(queue_kbytes)},
         }
+        if self.fail_fast:
+            more["cluster"] = ""  # options name no cluster: notes keep a configuration's name
         self.thread = threading.Thread(
             target=self._run, args=(more, status_s), name=f"{self.name} to {self.plan.cluster}",
             daemon=True,
@@ -180,7 +184,7 @@ class Task:
 
     def _tell(self, error: BaseException, what: str) -> None:
         text = f"{_code(error)}: {error}"
-        if text != self.last_error:
+        if text != self.last_error and not self.fail_fast:
             event = {"event": "log_failed", "code": _code(error)}
             with naming(self.name):
                 _log.warning("%s %s: %s", self.name, what, text, extra=event)
@@ -246,7 +250,7 @@ class Task:
         with naming(self.name):
             try:
                 self.plan.check_cursor(self.path)
-                self.drained = self._has_nothing_to_do()
+                self.drained = not self.fail_fast and self._has_nothing_to_do()
                 if self.drained:
                     self.ending = self.ending or "park"
                     return

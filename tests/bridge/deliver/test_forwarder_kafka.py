@@ -154,11 +154,11 @@ def test_a_lane_that_stands_goes_on_after_sighup_once_its_topic_takes_more(
         large = writer.append(b"x" * 30_000, key=b"k3")
         append(writer, range(200, 300))
     process = start(name)
-    status = process.until(lambda s: s["standing"] == 1)
+    status = process.until(lambda s: s["standing_lanes"] == 1)
     assert f"waits at address {large}" in status["error"]
     set_limit(kafka, name, 50_000)
     process.popen.send_signal(signal.SIGHUP)
-    process.until(lambda s: s["lag_records"] == 0 and s["standing"] == 0)
+    process.until(lambda s: s["lag_records"] == 0 and s["standing_lanes"] == 0)
     assert process.terminate() == 0
     assert f"stands before address {large}" in process.stderr
     assert_arrived(records_of(log), messages_in(kafka, name, 2), topic=name)

@@ -498,7 +498,7 @@ def test_standing_before_poison_is_said_and_a_restart_stands_there_again(
     large = with_large(log)
     process = run("--poison", "stop")
     status = process.until(lambda s: s["state"] == "blocked")
-    assert status["standing"] in {1, 2, 3}
+    assert status["standing_lanes"] in {1, 2, 3}
     assert f"waits at address {large[0]}" in status["error"]
     assert process.terminate() == 0
     assert cursor_of(log) == large[0]

@@ -210,7 +210,7 @@ def test_a_bridge_that_lost_the_right_to_read_names_it_and_goes_on_once_it_is_gr
     first.until(lambda s: s["acknowledged"] > 100)
     first.kill()
     second = bridge(*run)
-    status = second.until(lambda s: s["standing"])
+    status = second.until(lambda s: s["standing_lanes"])
     assert f"the right Read on topic '{place.topic}' is missing" in status["error"]
     assert second.stderr.count("the right Read on") == 1
     place.user.grant([("Topic", place.topic, "Read")])

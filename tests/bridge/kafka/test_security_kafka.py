@@ -189,7 +189,7 @@ def test_a_wrong_password_is_an_outage_told_in_words_and_never_said(
     process, _ = forward("SASL", settings, "--delivery", delivery)
     last = refused(process)
     assert "AUTHENTICATION" in last["error"]
-    assert (last["state"], last["standing"], last["acknowledged"]) == ("connecting", 0, 0)
+    assert (last["state"], last["standing_lanes"], last["acknowledged"]) == ("connecting", 0, 0)
 
 
 def test_a_password_that_became_wrong_is_told_where_lanes_are_read_back_and_mended_by_a_reload(
