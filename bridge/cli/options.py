@@ -104,10 +104,12 @@ cursor_option = click.option(
 )
 config_option = click.option(
     "--config", "file", type=click.Path(),
-    help="The bridge's configuration: cluster, its settings, cursor, routes; options go over it.",
+    help="The bridge's configuration: cluster, settings, cursor, routes; options override it.",
 )  # fmt: skip  # options read best one a line
 cluster_option = click.option(
-    "--cluster", metavar="NAME", help="Which of the configuration's.  [default: its default]"
+    "--cluster",
+    metavar="NAME",
+    help="A cluster of the configuration.  [default: its default cluster]",
 )
 settings_option = click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
@@ -115,13 +117,13 @@ settings_option = click.option(
 )  # fmt: skip  # options read best one a line
 create_topics_option = click.option(
     "--create-topics", type=click.Choice(["auto", "never"]),
-    help="A topic that is missing: the cluster creates it with its own defaults, if it allows that,"
-    " and a log line says so; or it is waited for.  [default: auto]",
+    help="A missing topic: let the cluster create it with its own defaults, if it allows that, or"
+    " wait for it.  [default: auto]",
 )  # fmt: skip  # as above
 read_back_option = click.option(
     "--read-back/--no-read-back", default=None,
-    help="at_least_once: read what has arrived, after a crash or a lost connection, which needs the"
-    " right Read on the topic; or send what was under way again, so that it may arrive twice."
+    help="at_least_once: after a crash or a lost connection, read what has arrived (this needs the"
+    " right Read on the topic), or send again what was under way, so that it may arrive twice."
     "  [default: read-back]",
 )  # fmt: skip  # as above
 

@@ -9,6 +9,7 @@ import click
 
 import aolog
 from aolog import Reader
+from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.output import counted, json_option, one_line, out
 from aolog.errors import UsageError
 from aolog.log.cursor_file import read_position
@@ -39,7 +40,14 @@ __all__ = ["replay"]
 
 
 @click.command(
+    cls=GroupedCommand,
     short_help="Send a range, or dead letters, again.",
+    headings={
+        "Records": "begin end dead cursor",
+        "Destination": "topic bootstrap_servers file cluster settings create_topics",
+        "Delivery": "poison read_back",
+        "Output": "dry_run as_json",
+    },
     epilog=f"""{PLACES}
 
 \b
@@ -54,13 +62,13 @@ Exit status: 0 all was acknowledged, 2 usage, 3 gaps of the log were passed, 5 a
 runs already, 6 records were refused, 130 and 143 interrupted, terminated, before all was sent.""",
 )
 @click.argument("log", type=click.Path())
-@click.option("--from", "begin", metavar="PLACE", help="The first record's place.")
-@click.option("--to", "end", metavar="PLACE", help="The place behind the last.")
+@click.option("--from", "begin", metavar="PLACE", help="Position of the first record.")
+@click.option("--to", "end", metavar="PLACE", help="Position after the last record.")
 @click.option(
     "--dead-letter",
     "dead",
     is_flag=True,
-    help="The dead letters of LOG instead, or LOG is a log of them, as a Buffer's.",
+    help="Send the dead letters of LOG; or LOG is itself a dead-letter log, such as a Buffer's.",
 )
 @click.option(
     "--topic", callback=topic_name,
@@ -72,14 +80,14 @@ runs already, 6 records were refused, 130 and 143 interrupted, terminated, befor
 @cluster_option
 @click.option(
     "--poison", default="stop", show_default=True, type=click.Choice(["stop", "drop"]),
-    help="What becomes of a record that is refused: it stays, and what follows in its partition"
-    " with it, or it is counted and passed.",
+    help="What to do with a record that the cluster refuses: stop its partition there, or count and"
+    " drop it.",
 )  # fmt: skip  # as above
 @create_topics_option
 @read_back_option
 @cursor_option
 @settings_option
-@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
 @json_option
 def replay(
     log: str,

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.parse import MODE
 from bridge.cli.options import (
     NumberRange,
@@ -19,27 +20,42 @@ from bridge.cli.running import run_bridge
 __all__ = ["run"]
 
 
-@click.command(short_help="Forward logs to topics.")
+@click.command(
+    cls=GroupedCommand,
+    short_help="Forward logs to topics.",
+    headings={
+        "Logs": "path root file drain cursor prune park_seconds",
+        "Destination": "bootstrap_servers topic settings create_topics",
+        "Delivery": "delivery read_back commit_seconds stop_seconds cursor_topic"
+        " transaction_records transaction_seconds",
+        "Rejected records": "poison mode",
+        "Rate limits": "records_per_second bytes_per_second total_records_per_second"
+        " total_bytes_per_second",
+        "Status and log lines": "http as_json status_seconds log_format verbose",
+    },
+)
 @click.option("--log", "path", type=click.Path(), help="Directory of one log.")
-@click.option("--root", type=click.Path(), help="A tree of logs; new ones are found as they come.")
+@click.option("--root", type=click.Path(), help="Directory tree of logs; new logs are found.")
 @click.option(
-    "--config", "file", type=click.Path(), help="A file in TOML or JSON; options go over it."
+    "--config", "file", type=click.Path(), help="A file in TOML or JSON; options override it."
 )
 @click.option(
     "--topic", callback=topic_name,
     help="Fallback topic; records that name a topic keep it. Default: the log's own.",
 )  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
-@click.option("--drain", is_flag=True, help="End when all that is there now is acknowledged.")
+@click.option(
+    "--drain", is_flag=True, help="End when every record that is in the logs now is acknowledged."
+)
 @click.option("--cursor", help="Name of the cursor.  [default: bridge]")
 @click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
     help="A setting of librdkafka, such as compression.type=zstd. Repeatable. The process list shows"
-    " it; a secret is better given as sasl.password={file=PATH} (or {env=NAME}).",
+    " it; write a secret as sasl.password={file=PATH} (or {env=NAME}).",
 )  # fmt: skip  # options read best one a line
 @click.option(
     "--delivery", type=click.Choice(["at_least_once", "exactly_once"]),
-    help="What is promised.  [default: at_least_once]",
+    help="Delivery guarantee.  [default: at_least_once]",
 )  # fmt: skip  # as above
 @click.option(
     "--cursor-topic", metavar="TOPIC", callback=topic_name,
@@ -47,63 +63,72 @@ __all__ = ["run"]
 )  # fmt: skip  # as above
 @click.option(
     "--transaction-records", type=click.IntRange(1),
-    help="exactly_once: a transaction is committed at so many records.  [default: 10000]",
+    help="exactly_once: maximum records in a transaction.  [default: 10000]",
 )  # fmt: skip  # as above
 @click.option(
     "--transaction-seconds", type=NumberRange(0.001, 30),
-    help="exactly_once: or after so long. No consumer sees a record before.  [default: 0.5]",
+    help="exactly_once: maximum age of a transaction; consumers see its records when it is"
+    " committed.  [default: 0.5]",
 )  # fmt: skip  # as above
 @click.option(
     "--poison", type=click.Choice(["stop", "dead-letter", "drop"]),
-    help="What becomes of a record that will never be taken: its lane stands before it, until"
-    " SIGHUP or a restart (with exactly_once all of the log), it goes to LOG/dead-letter, or it is"
-    " counted and passed. Records whose topic is missing or forbidden wait.  [default: stop]",
+    help="What to do with a record that the cluster will never accept: stop its partition until"
+    " SIGHUP or a restart (with exactly_once the whole log), write it to LOG/dead-letter, or count"
+    " and drop it. Records whose topic is missing or forbidden wait.  [default: stop]",
 )  # fmt: skip  # as above
 @create_topics_option
 @read_back_option
 @click.option(
-    "--mode", type=MODE, help="Of a dead-letter log's directory that is created.  [default: 700]"
+    "--mode", type=MODE, help="Mode of a new dead-letter log's directory.  [default: 700]"
 )
 @click.option(
     "--records-per-second", type=NumberRange(0, min_open=True),
-    help="No more of a log, on average.  [default: no bound]",
+    help="Average rate limit per log.  [default: no limit]",
 )  # fmt: skip  # as above
 @click.option(
     "--bytes-per-second", type=NumberRange(0, min_open=True),
-    help="As above, of keys and values.",
+    help="The same in bytes of keys and values.",
 )  # fmt: skip  # as above
 @click.option(
     "--total-records-per-second", type=NumberRange(0, min_open=True),
-    help="No more of all logs together.",
+    help="Average rate limit of all logs together.",
 )  # fmt: skip  # as above
-@click.option("--total-bytes-per-second", type=NumberRange(0, min_open=True), help="As above.")
+@click.option(
+    "--total-bytes-per-second", type=NumberRange(0, min_open=True),
+    help="The same in bytes of keys and values.",
+)  # fmt: skip  # as above
 @click.option(
     "--commit-seconds", type=NumberRange(0.01),
-    help="How often the cursor is committed.  [default: 1.0]",
+    help="Interval between commits of the cursor.  [default: 1.0]",
 )  # fmt: skip  # as above
 @click.option(
     "--stop-seconds", type=NumberRange(0),
-    help="How long a stop waits for acknowledgements that are under way.  [default: 5.0]",
+    help="How long a stop waits for outstanding acknowledgements.  [default: 5.0]",
 )  # fmt: skip  # as above
 @click.option(
-    "--prune", is_flag=True, default=None, help="Remove slabs once every cursor has passed them."
+    "--prune", is_flag=True, default=None, help="Delete slabs that every cursor has passed."
 )
 @click.option(
     "--park-seconds", type=NumberRange(0),
-    help="With many logs: how long an idle one stays connected.  [default: 30.0]",
+    help="With --root or --config: how long an idle log stays connected.  [default: 30.0]",
 )  # fmt: skip  # as above
 @click.option(
     "--http", metavar="HOST:PORT",
-    help="Serve /metrics, /healthz, /readyz and /status. Without HOST: on loopback.",
+    help="Serve /metrics, /healthz, /readyz and /status. HOST defaults to loopback.",
 )  # fmt: skip  # as above
-@click.option("--json", "as_json", is_flag=True, help="Status as one JSON object a line.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the status as one JSON object a line: the overview of /status.",
+)
 @click.option(
     "--status-seconds", type=NumberRange(0.05),
-    help="How often a status is told: with --json a line, on a terminal the live line. Log lines"
-    " come when the state changes, and each minute.  [default: 1.0]",
+    help="Interval between status lines: with --json, and on a terminal. Log lines come when the"
+    " state changes, and each minute.  [default: 1.0]",
 )  # fmt: skip  # as above
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="Of log lines.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.")
+@click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
 def run(
     *,
     path: str | None,
@@ -116,18 +141,21 @@ def run(
 ) -> None:
     """Forward logs to topics until stopped (SIGTERM, SIGINT), or with --drain until empty.
 
-    Records keep their key, headers and timestamp. A header "aolog" names where each came from,
-    by which a restart knows what has arrived already. The cursor passes acknowledged records
-    only. An outage of any length is waited out, wrong credentials too. A partition or topic that
-    takes nothing does not delay the others (with exactly_once it delays the whole log), and is
-    named within 10 s. SIGHUP reads the configuration file again, and has lanes that stand before a
-    refused record try it again.
+    Records keep their key, headers and timestamp. The header "aolog" names the log and the address
+    of each record; after a restart the bridge finds by it what has arrived. The cursor passes
+    acknowledged records only. The bridge waits during an outage of any length, and while
+    credentials are wrong. A partition or topic that takes nothing does not delay the others (with
+    exactly_once it delays the whole log), and is named within 10 s.
+    SIGHUP reads the configuration file again and retries partitions that a refused record stopped.
+
+    With --log and without --config, the first failure of the log ends the command. Otherwise a log
+    that fails is tried again, with increasing delays, and does not stop the others.
 
     States are connecting, draining, live, blocked and stopped; `status --help` says what they mean.
 
-    With --delivery exactly_once, records and the cursor are committed together in transactions,
-    and consumers that read committed records see each of them once, whatever is killed. It is
-    refused where the cluster does not isolate transactions.
+    With --delivery exactly_once, records and the cursor are committed in one transaction.
+    Consumers that read committed records see each record once, whatever is killed. The bridge
+    refuses a cluster that does not isolate transactions.
 
     \b
     Examples:
@@ -141,22 +169,22 @@ def run(
 
     \b
     Exit status:
-      0  stopped; with --drain: all that was there is acknowledged, or was set
-         aside or dropped as --poison says
+      0  stopped; with --drain: every record is acknowledged, or was written to
+         the dead-letter log or dropped as --poison says
       2  usage; nothing was started
-      3  a damaged cursor; with --drain: gaps of the log were passed by this run,
-         all else is acknowledged
+      3  a damaged cursor; with --drain: this run passed gaps of the log; every
+         other record is acknowledged
       4  storage: the disk, a permission; with --drain: a directory could not be
-         listed, all else is as told above
+         listed, all else is as described above
       5  the log's cursor is in use
-      6  drained, but for records that wait for a topic or a right, or that the
-         cluster refuses; it refused something else, or is another one than the
-         cursor is of
+      6  drained except for records that wait for a topic or a right, or that the
+         cluster refuses; the cluster refused something else; the cursor belongs
+         to another cluster
       7  fenced: another bridge delivers this log exactly once
-      8  the cluster, or its cursor topic, does not do for exactly_once
+      8  the cluster, or its cursor topic, is unfit for exactly_once
       130, 143  with --drain: interrupted, or terminated, before that was done
       141  standard output was closed by its reader
-    With many logs: the greatest of theirs.
+    With many logs: the greatest of their statuses.
     """
     given = {name: value for name, value in options.items() if value is not None and value != {}}
     if path is not None and root is not None:

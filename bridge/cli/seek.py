@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.output import counted, json_option, out
 from bridge.cli.options import (
     PLACES,
@@ -25,7 +26,13 @@ __all__ = ["seek"]
 
 
 @click.command(
+    cls=GroupedCommand,
     short_help="Move a bridge's cursor.",
+    headings={
+        "Position": "to cursor only_missing forget_cluster",
+        "Cluster": "bootstrap_servers file cluster settings",
+        "Output": "dry_run as_json",
+    },
     epilog=f"""{PLACES}
 
 \b
@@ -37,18 +44,22 @@ Examples:
   aolog-bridge seek LOG --forget-cluster""",
 )
 @click.argument("log", type=click.Path())
-@click.option("--to", "to", metavar="PLACE", help="Where it goes on.")
+@click.option("--to", "to", metavar="PLACE", help="Position at which the bridge continues.")
 @cursor_option
-@click.option("--only-missing", is_flag=True, help="Back: send only what is not in Kafka already.")
+@click.option(
+    "--only-missing", is_flag=True, help="Backwards: send only records that are not in Kafka yet."
+)
 @click.option(
     "--forget-cluster", is_flag=True,
-    help="It may go on in another Kafka cluster than it is of. Without --to: where it stands.",
+    help="Let the cursor continue in another Kafka cluster; without --to it does not move.",
 )  # fmt: skip  # options read best one a line
-@click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="For kafka:...")
+@click.option(
+    "--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster, for a position kafka:..."
+)
 @config_option
 @cluster_option
 @settings_option
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 @json_option
 def seek(
     log: str,
@@ -66,12 +77,12 @@ def seek(
 ) -> None:
     """Move the cursor of the bridge of LOG while no bridge runs.
 
-    Back: what lies between is sent once more, unless --only-missing. Forward: what lies between
-    is never sent.
+    Backwards: the records between are sent once more, unless --only-missing is given. Forwards:
+    the records between are never sent.
 
-    A cursor belongs to the Kafka cluster that it met first, and no other is sent to: what the
-    cursor has passed would be missing there. --forget-cluster is for a bridge that moves to
-    another on purpose, or a cluster that was made anew.
+    A cursor belongs to the Kafka cluster that it met first, and the bridge sends to no other: the
+    records that the cursor has passed would be missing there. Use --forget-cluster to move a bridge
+    to another cluster on purpose, or after a cluster was created again.
     """
     from bridge.deliver import seek
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
@@ -722,6 +723,30 @@ def test_a_broker_to_try_things_out_serves_other_processes_and_prints_what_arriv
     assert re.fullmatch(r"t/\d@\d  -  two\\nlines \\xff\n", odd)
     broker.popen.send_signal(signal.SIGINT)
     assert broker.end(30) == 130
+
+
+@pytest.mark.parametrize("command", ["run", "replay", "seek"])
+def test_help_lists_every_option_once_under_a_heading(command: str) -> None:
+    shown = CliRunner().invoke(main, [command, "--help"]).stdout
+    options, _, rest = shown.partition("Other options:\n")
+    assert rest.splitlines()[0].split() == [
+        "-h,",
+        "--help",
+        "Show",
+        "this",
+        "message",
+        "and",
+        "exit.",
+    ]
+    assert "Options:" not in options
+    for parameter in main.commands[command].params:
+        if isinstance(parameter, click.Option):
+            lines = [
+                x
+                for x in options.splitlines()
+                if re.match(rf"  (-\w, )?{parameter.opts[-1]}(?![-\w])", x)
+            ]
+            assert len(lines) == 1, parameter.name
 
 
 def test_help_names_every_command_with_an_example(bridge: Callable[..., Process]) -> None:

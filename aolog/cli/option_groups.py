@@ -1,0 +1,39 @@
+"""A command whose --help lists its options under headings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["GroupedCommand"]
+
+_REST = "Other options"
+
+
+class GroupedCommand(click.Command):
+    """headings: for each heading the names of its parameters, separated by blanks, in the order in
+    which they are shown. Options that no heading names come last, under "Other options"."""
+
+    def __init__(self, *args: Any, headings: Mapping[str, str], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._headings = {heading: names.split() for heading, names in headings.items()}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """For click."""
+        rows = {}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if isinstance(parameter, click.Option) and row is not None and parameter.name:
+                rows[parameter.name] = row
+        sections = {
+            heading: [rows.pop(name) for name in names] for heading, names in self._headings.items()
+        }
+        sections[_REST] = list(rows.values())
+        for heading, found in sections.items():
+            if found:
+                with formatter.section(heading):
+                    formatter.write_dl(found)
