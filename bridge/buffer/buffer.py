@@ -63,11 +63,14 @@ class Buffer:
     were flushed (within a second, and by `flush`). Delivered at least once, in the order of each
     topic and key; a failure may repeat a stretch of it.
 
-    Any thread may call; use in a forked child raises. What a signal's handler, or a finalizer,
-    calls in the middle of another call may be refused (UsageError), and changes nothing then: let
-    it set a flag or raise, and call outside. Raises UsageError for an option, and for a log that is
-    another program's, before anything is changed; LogLocked if another has the log, and what
-    Writer raises.
+    Any thread may call; use in a forked child raises. A call from a signal's handler or a finalizer
+    in the middle of another call may be refused (UsageError) and then changes nothing: let the
+    handler set a flag. An exception from a handler (KeyboardInterrupt) in the middle of `send` or
+    `flush`, or any other unexpected exception, may leave the Buffer failed: every later call raises
+    UsageError, and nothing more is delivered. `close` then keeps in the log what memory holds, and
+    releases the log; the next Buffer delivers it, some messages perhaps again. Raises UsageError for
+    an option, and for a log of another program, before anything is changed; LogLocked if another
+    has the log, and what Writer raises.
     """
 
     def __init__(
@@ -116,7 +119,6 @@ class Buffer:
         self._closed = False
         self._close_at_s = float("inf")
         self._idle = False
-        self._broken: BaseException | None = None
         self._ended = False
         self._ends: queue.SimpleQueue[None] = queue.SimpleQueue()  # reentrant: no Event's wait is
         settings = Settings(
@@ -245,7 +247,7 @@ class Buffer:
             refused = None
             with core.changed:
                 try:
-                    core.store_rest(broken=abandoned or self._broken is not None)
+                    core.store_rest(broken=abandoned or core.failed is not None)
                 except AologError as error:
                     refused = error
             if not abandoned:  # else the sending thread closes it
@@ -287,8 +289,12 @@ class Buffer:
             raise Forked("the buffer was opened before a fork", hint="open one in the child")
         if self._core.closing:
             raise LogClosed("the buffer is closed")
-        if self._broken is not None:
-            raise UsageError(f"the sending thread ended: {self._broken!r}") from self._broken
+        failed = self._core.failed
+        if failed is not None:
+            raise UsageError(
+                f"the buffer failed: {failed!r}",
+                hint="close it and open another one, which delivers what the log holds",
+            ) from failed
 
     def _may_end(self, *, tried: bool) -> bool:
         """Whether a buffer that is closing need not wait: all is delivered, or it is late, or the
@@ -323,7 +329,7 @@ class Buffer:
         core = self._core
         try:
             hurried = False
-            while True:
+            while core.failed is None:
                 closing = core.closing
                 if closing and not hurried:
                     core.outlet.hurry()  # its last pause may be a long one
@@ -338,8 +344,8 @@ class Buffer:
                         self._idle = False
         except Abandoned:
             core.outlet.close()
-        except BaseException as error:  # told to whoever calls next
-            self._broken = error
+        except BaseException as error:  # every later call raises it
+            core.failed = core.failed or error
             raise
         finally:
             self._ended = True

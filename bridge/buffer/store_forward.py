@@ -16,6 +16,10 @@ under way when live ends goes to the backlog with the rest; once its outcome is 
 delivered of it is left out.
 
 At least once: what a destination took without saying so is sent again.
+
+Fail-stop: an unexpected exception (an interrupt, a bug) in a call that changes state sets `failed`.
+Then nothing more is accepted or delivered, and the cursor stays: at the close, memory goes to the
+backlog, and the next Buffer delivers all of it, some of it perhaps again.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import logging
 import threading
 import time
 from collections import deque
+from contextlib import contextmanager
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -33,7 +38,7 @@ from bridge.errors import NotDelivered
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from bridge.buffer.backlog import Backlog
     from bridge.buffer.provider import Message, Provider
@@ -77,7 +82,7 @@ class BufferStatus(NamedTuple):
 
 
 class Abandoned(Exception):
-    """The buffer was closed without waiting for the provider's call that was under way."""
+    """The buffer failed, or was closed, during a call of the provider: the sending thread ends."""
 
 
 class StoreForward:
@@ -124,7 +129,20 @@ class StoreForward:
         self.closing = False  # set with the lock; then nothing more is accepted
         self._delivering = False  # a call of the provider is under way
         self._abandoned = False  # close did not wait for it; the thread touches nothing any more
+        self.failed: BaseException | None = None  # see the module
         self.full: StorageFull | None = None  # what the backlog said last, if it took nothing
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """With the lock. An unexpected exception within makes the buffer failed."""
+        try:
+            yield
+        except AologError:
+            raise
+        except BaseException as error:
+            self.failed = self.failed or error
+            self.changed.notify_all()
+            raise
 
     def refuse_nested(self) -> None:
         """Raises UsageError within another call of the same thread, as a signal's handler, or a
@@ -139,8 +157,8 @@ class StoreForward:
         backlog's retention blocks). Raises LogClosed while closing, NotDelivered in mode error
         once a delivery has failed, UsageError within another call, and what Writer raises."""
         self.refuse_nested()
-        with self.changed:
-            if self.closing:  # whoever asked before, asked without the lock
+        with self.changed, self._changing():
+            if self.closing:  # the caller asked before, without the lock
                 raise LogClosed("the buffer is closed")
             self.raise_given_back()
             try:
@@ -190,15 +208,14 @@ class StoreForward:
         goes back to it, and leaves out what of it is delivered."""
         _log.warning("%s: through the backlog from now on: %s", self.name, why)
         in_backlog = list(takewhile(lambda item: item.address is not None, self._memory))
-        go_back_to = self._go_back_to + [i.address for i in in_backlog if i.address is not None]
-        done = {item.address for item in self._carried if item.done and item.address is not None}
-        leave_out = self._leave_out | done if go_back_to else self._leave_out
-        memory = deque(islice(self._memory, len(in_backlog), None))
-        of_memory = sum(item.bytes for item in memory)
-        on_disk = self._on_disk + len(in_backlog)
-        # No call between these: a signal's handler may raise at one.
-        self._go_back_to, self._leave_out, self._on_disk = go_back_to, leave_out, on_disk
-        self._memory, self._bytes = memory, of_memory
+        self._go_back_to += [item.address for item in in_backlog if item.address is not None]
+        if self._go_back_to:
+            self._leave_out |= {
+                item.address for item in self._carried if item.done and item.address is not None
+            }
+        self._memory = deque(islice(self._memory, len(in_backlog), None))
+        self._bytes = sum(item.bytes for item in self._memory)
+        self._on_disk += len(in_backlog)
         self._carried, self._unsettled, self._stored = [], False, True
         self._live = False  # last: `turn` looks without the lock
 
@@ -282,7 +299,7 @@ class StoreForward:
         finally:
             with self.changed:
                 self._delivering = False
-                if self._abandoned:
+                if self._abandoned or self.failed is not None:
                     raise Abandoned
 
     def abandon(self) -> bool:
@@ -422,7 +439,8 @@ class StoreForward:
             return False
         try:
             if self._backlog is not None:
-                self._backlog.flush()
+                with self._changing():
+                    self._backlog.flush()
         except StorageFull as error:
             self.full = error
             return False
@@ -452,14 +470,15 @@ class StoreForward:
 
     def store_rest(self, *, broken: bool) -> None:
         """At the end: what memory holds goes to the backlog, if there is one, and the backlog's cursor
-        passes what is delivered. broken: the sending thread ended anywhere, or was abandoned; then
-        the cursor stays. With the lock.
+        passes what is delivered. broken: the buffer failed, or its sending thread was abandoned;
+        then the cursor of the backlog stays. With the lock.
         Raises what Writer and Reader raise; what was not stored then is in memory still."""
         if self._backlog is None:
             return
         try:
             if self._live:
-                self._settle()
+                if self.failed is None:
+                    self._settle()
                 if self._memory:
                     self._leave_live("closed")
             if not self._live and not broken:
@@ -495,6 +514,8 @@ class StoreForward:
             )
 
     def _trouble(self) -> str | None:
+        if self.failed is not None:
+            return f"failed: {self.failed!r}"
         if self.full is not None:
             return str(self.full)
         if self.outlet.error is not None or not self._memory:

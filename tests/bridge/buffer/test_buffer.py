@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -31,12 +30,13 @@ from aolog.errors import (
 from aolog.storage.files import Storage
 from aolog.storage.system import RealSystem
 from bridge.buffer import store_forward
+from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.provider import FaultyProvider, FileProvider, MemoryProvider, Message
 from bridge.buffer.provider_sender import Item, Outlet
 from bridge.buffer.store_forward import Mode
 from bridge.errors import NotDelivered
-from tests.aolog.conftest import AtPlace, in_thread, refuse_threads
+from tests.aolog.conftest import refuse_threads
 from tests.bridge.conftest import Limited, wait_until
 from tests.stalling import StallingSystem
 
@@ -210,97 +210,103 @@ def test_a_buffer_without_a_thread_keeps_no_log(
     del kept
 
 
-def test_an_interrupt_at_any_place_of_the_opening_gives_all_free(tmp_path: Path) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    n, came = 0, True
-    while came:
-        log = tmp_path / str(n)
-        place = AtPlace(n, interrupt, (threading.__file__, bridge.buffer.buffer.__file__))
-        before = set(threading.enumerate())
-        buffer = interrupted = None
-        sys.setprofile(place)
-        try:
-            buffer = Buffer(Destination(), log, mode="always", **QUICK)
-        except (KeyboardInterrupt, RuntimeError) as error:  # what Condition makes of some
-            interrupted = error  # its traceback keeps all that it was raised through
-        sys.setprofile(None)
-        if buffer is not None:
-            buffer.close()
-        Buffer(Destination(), log, mode="always", **QUICK).close()
-        wait_until(
-            lambda: (
-                not [
-                    thread
-                    for thread in set(threading.enumerate()) - before  # noqa: B023 -- this turn's
-                    if thread.name == "bridge-buffer" and thread.is_alive()
-                ]
-            )
-        )
-        came = place.came
-        assert came == (interrupted is not None)
-        n += 1
-    assert n > 10
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
-def test_an_interrupt_as_live_ends_leaves_a_buffer_that_knows_when_it_is_done(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (bridge.buffer.buffer, "RejectedMessages"),
+        (bridge.buffer.buffer, "StoreForward"),
+        (bridge.buffer.buffer.atexit, "register"),
+        (threading.Thread, "start"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_an_opening_that_is_interrupted_releases_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
-    """At each place of a send through which live ends. A second."""
+    options: dict[str, Any] = {**QUICK, "mode": "always", "dead_letters": tmp_path / "dead"}
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            Buffer(Destination(), tmp_path / "log", **options)
+    Buffer(Destination(), tmp_path / "log", **options).close()
 
-    def interrupt() -> None:
+
+@pytest.mark.parametrize("place", ["append", "flush"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_send_that_is_interrupted_fails_the_buffer_and_its_log_is_whole_on_reopening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, *, after: bool
+) -> None:
+    """Live ends in it, as memory is full: it stores what waits."""
+    held = Held()
+    options: dict[str, Any] = {**QUICK, "live_age_s": 3600.0, "close_s": 0.1}
+    buffer = Buffer(held, tmp_path / "log", memory_messages=5, **options)
+    send(buffer, range(5))
+    held.asked.wait(60)
+    as_ever = getattr(Backlog, place)
+
+    def interrupted(*arguments: Any) -> None:
+        if after:
+            as_ever(*arguments)
         raise KeyboardInterrupt
 
-    n, came = 0, True
-    while came:
-        held = Destination()
-        held.delay_s = 0.02
-        options: dict[str, Any] = {**QUICK, "memory_messages": 5}
-        with Buffer(held, tmp_path / str(n), **options) as buffer:
-            send(buffer, range(5))
-            place = AtPlace(n, interrupt, (store_forward.__file__,))
-            sys.setprofile(place)
-            try:
-                send(buffer, [5])
-            except KeyboardInterrupt:
-                pass
-            finally:
-                sys.setprofile(None)
-            wait_until(lambda: buffer._core.all_delivered)
-            assert sorted(set(held.values))[:5] == numbered(range(5)), n
-        came = place.came
-        n += 1
-    assert n > 10
+    with monkeypatch.context() as patched:
+        patched.setattr(Backlog, place, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            send(buffer, [5])
+    calls: list[Callable[[], object]] = [lambda: send(buffer, [6]), buffer.flush]
+    for call in calls:
+        with pytest.raises(UsageError, match="the buffer failed: KeyboardInterrupt"):
+            call()
+    assert buffer.status().error == "failed: KeyboardInterrupt()"
+    held.down = True
+    held.let_go.set()
+    buffer.close()
+    destination = Destination()
+    with Buffer(destination, tmp_path / "log", **QUICK):
+        pass
+    found = [value for value in destination.values if value is not None]
+    assert sorted(set(found)) in (numbered(range(5)), numbered(range(6)))
 
 
-def test_a_close_within_a_close_ends_with_it_or_is_refused() -> None:
-    """A signal's handler, at each place where one may run. Three seconds."""
-    n, came = 0, True
-    while came:
-        slow = Destination()
-        slow.delay_s = 0.05  # so that the close waits
-        buffer = Buffer(slow, mode="block")
-        buffer.send("t", b"x")
+def test_a_buffer_without_a_log_that_failed_gives_back_what_is_left(
+    destination: Destination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination.down = True
+    buffer = Buffer(destination, mode="block", **QUICK)
+    send(buffer, range(1))
+    monkeypatch.setattr(store_forward.StoreForward, "_full", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        send(buffer, range(1, 2))
+    with pytest.raises(NotDelivered) as caught:
+        buffer.close()
+    assert [message.value for message in caught.value.undelivered] == [b"0"]
 
-        def handle() -> None:
-            with suppress(UsageError):
-                buffer.close()  # noqa: B023 -- called in this turn only
 
-        place = AtPlace(n, handle, (threading.__file__, bridge.buffer.buffer.__file__))
+def test_a_close_within_a_close_ends_with_it(tmp_path: Path) -> None:
+    """By a signal's handler, while the first one waits for the destination."""
+    held = Held()
+    buffer = Buffer(held, tmp_path / "log", mode="block", **QUICK)
+    send(buffer, [1])
+    held.asked.wait(60)
+    came = threading.Event()
 
-        def close() -> None:  # in another thread: one that waits for itself is a failure
-            sys.setprofile(place)  # noqa: B023 -- the same
-            try:
-                buffer.close()  # noqa: B023 -- the same
-            finally:
-                sys.setprofile(None)
+    def handle(*_: object) -> None:
+        came.set()
+        held.let_go.set()
+        buffer.close()
 
-        in_thread(close).result()
-        assert slow.values == [b"x"], n
-        came = place.came
-        n += 1
-    assert n > 10
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        buffer.close()
+        wait_until(came.is_set)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert held.values == [b"1"]
 
 
 def test_a_buffer_that_cannot_be_opened_keeps_no_log(
@@ -947,6 +953,7 @@ def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
 
 PROGRAM = """
 import sys
+from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.provider import FaultyProvider, FileProvider
 mode, log, out, down = sys.argv[1:]
