@@ -34,16 +34,20 @@ class Plan(NamedTuple):
     def __repr__(self) -> str:  # settings hold secrets
         return f"Plan({self.cluster!r})"
 
-    def forwarder(self, name: str, path: str, **more: Any) -> Forwarder:
-        """Opens the log. Raises what Forwarder does."""
-        routing = Routing(
-            self.topic,
-            self.rules,
-            log=name,
-            cluster=self.cluster,
-            default_cluster=self.default_cluster,
-        )
-        options = {"cluster": self.cluster, **self.options, **more}
+    def forwarder(self, name: str, path: str, *, named: bool = True, **more: Any) -> Forwarder:
+        """Opens the log. Raises what Forwarder does. named: False for one log without rules, of
+        which no configuration names the cluster: its checkpoints keep the name that one gave, and
+        its routing's fingerprint is as in earlier releases. (Another one is sent records again.)"""
+        routing = Routing(self.topic)
+        if named:
+            routing = Routing(
+                self.topic,
+                self.rules,
+                log=name,
+                cluster=self.cluster,
+                default_cluster=self.default_cluster,
+            )
+        options = {"cluster": self.cluster if named else "", **self.options, **more}
         settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
         return Forwarder(path, routing=routing, settings=settings, **options)
 

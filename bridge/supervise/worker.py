@@ -109,14 +109,13 @@ class Task:
         self.phase, self.since_s, self.told_s = Phase.RUNNING, now_s, now_s
         self.ending, self.watched_s, self.grew, self.idle_s = None, None, False, None
         self.error = None
-        more: dict[str, Any] = {
+        more = {
+            "named": not self.fail_fast,
             "drain": drain,
             "stop_s": stop_s,
             "losses": self.losses,
             "settings_by_default": {"queue.buffering.max.kbytes": str(queue_kbytes)},
         }
-        if self.fail_fast:
-            more["cluster"] = ""  # options name no cluster: notes keep a configuration's name
         self.thread = threading.Thread(
             target=self._run, args=(more, status_s), name=f"{self.name} to {self.plan.cluster}",
             daemon=True,
