@@ -222,7 +222,7 @@ class AtLeastOnce:
         if (
             engine.state is State.SENDING
             and self._cluster.reachable
-            and (idle or not engine.attempts)
+            and (idle or not engine.backoff.attempts)
         ):
             self._trouble.over()
         self._look_for_replicas(now_s)
@@ -480,7 +480,9 @@ class AtLeastOnce:
 
     def _disconnect(self) -> None:
         engine = self._engine
-        failed = engine.attempts and not engine.over  # otherwise a record was refused, or it stops
+        failed = (
+            engine.backoff.attempts and not engine.over
+        )  # otherwise a record was refused, or it stops
         if failed and engine.failure not in {None, self._named}:
             self._trouble.say(str(engine.failure), time.monotonic())
         self._cluster.disconnect()
