@@ -6,8 +6,8 @@
     for record in aolog.Reader("path"):
         print(record.address, record.value)
 
-One writer a log, any number of readers. See the README for what is guaranteed, and
-`aolog/FORMAT.md` for what is on disk. Importing this loads the errors; each other name is loaded
+One writer a log, any number of readers. `aolog/docs/guarantees.md` says what is guaranteed,
+`aolog/FORMAT.md` what is on disk. Importing this loads the errors; each other name is loaded
 when it is first asked for (PEP 562), numpy when a batch is decoded, pyarrow when one becomes Arrow.
 """
 

@@ -1,6 +1,6 @@
 """What can go wrong, split by who is to blame.
 
-Every error has a stable `code`, used by logs, metrics and the README's table, and an
+Every error has a stable `code`, used by logs, metrics and the table in docs/operate.md, and an
 `exit_status`, one a class of error, used by the command line. The message names the file,
 the address, the reason and what to do; `details` holds the same for programs.
 

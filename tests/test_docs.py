@@ -17,7 +17,11 @@ import bridge.kafka.embedded
 from aolog import errors
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "aolog/docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {path: path.read_text(encoding="utf-8") for path in [
+    ROOT / "README.md", ROOT / "aolog/FORMAT.md", *sorted(DOCS.glob("*.md"))
+]}  # fmt: skip  # one list
 CI = (ROOT / ".ci/run").read_text(encoding="utf-8")
 
 
@@ -25,13 +29,53 @@ def _blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-_SPARK = README[README.index("\n## Spark\n") : README.index("\n## Verify and repair\n")]
+_SPARK = PAGES[DOCS / "spark.md"]
 _OF_SPARK = _blocks(_SPARK, "python")  # run by tests/spark/test_readme.py, which has a Spark
-_PLAIN = [code for code in _blocks(README, "python") if code not in _OF_SPARK]
+_PLAIN = [
+    code for text in PAGES.values() for code in _blocks(text, "python") if code not in _OF_SPARK
+]
+
+
+def _words(heading):
+    """A heading's anchor, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).lower()).replace(" ", "-")
+
+
+def _anchors(text):
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return {_words(heading) for heading in re.findall(r"^#+ (.*)", plain, re.MULTILINE)}
+
+
+def test_the_readme_is_a_page():
+    assert README.count("\n") <= 250
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_relative_links_lead_to_files_and_headings_that_exist(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", PAGES[path]):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (path.parent / name).resolve() if name else path
+        assert linked.exists(), target
+        if anchor:
+            assert anchor in _anchors(PAGES[linked]), target
+
+
+def test_every_page_is_linked_from_the_readme():
+    linked = set(re.findall(r"\]\(aolog/docs/(\w+\.md)", README))
+    assert linked == {path.name for path in DOCS.glob("*.md")}
+
+
+def test_pages_are_shipped_with_the_package():
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    shipped = patterns["tool"]["setuptools"]["package-data"]["aolog"]
+    found = {path for pattern in shipped for path in (ROOT / "aolog").glob(pattern)}
+    assert {path for path in PAGES if path.name != "README.md"} <= found
 
 
 @pytest.mark.parametrize("code", _PLAIN, ids=lambda code: code.split("\n")[0])
-def test_python_examples_of_the_readme_run(code, tmp_path):
+def test_python_examples_of_the_pages_run(code, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -45,8 +89,8 @@ def _all_errors(base):
         yield from _all_errors(kind)
 
 
-def test_every_error_code_stands_in_the_readme_with_its_exit_status():
-    table = dict(re.findall(r"^\| `(\w+)` \| (\d) \|", README, re.MULTILINE))
+def test_every_error_code_is_in_the_table_with_its_exit_status():
+    table = dict(re.findall(r"^\| `(\w+)` \| (\d) \|", PAGES[DOCS / "operate.md"], re.MULTILINE))
     ours = {
         kind.code: str(kind.exit_status)
         for kind in _all_errors(errors.AologError)
@@ -72,8 +116,9 @@ def test_ci_runs_the_test_command_and_the_demo_of_the_readme():
     assert "install -q -e '.[dev]'" in CI
 
 
-def test_commands_named_in_the_readme_exist():
-    for line in "".join(_blocks(README, "sh")).splitlines():
+def test_commands_named_in_the_pages_exist():
+    blocks = [block for text in PAGES.values() for block in _blocks(text, "sh")]
+    for line in "".join(blocks).splitlines():
         match = re.search(r"(?:^|\| )(aolog|python -m bridge) (\w+)", line)
         if match:
             module = "aolog" if match[1] == "aolog" else "bridge"
@@ -88,7 +133,7 @@ def test_commands_named_in_the_readme_exist():
             assert "Example" in shown.stdout, f"{line}: help without an example"
 
 
-def test_programs_with_spark_that_the_readme_names_exist():
+def test_programs_with_spark_that_the_page_names_exist():
     named = set(re.findall(r"python -m (aolog\.(?:spark|examples)\.[\w.]+)", _SPARK))
     assert named == {"aolog.spark.pipeline", "aolog.examples.earthquakes"}
     for module in sorted(named):

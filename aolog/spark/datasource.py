@@ -55,7 +55,7 @@ def pieces_in(partition: InputPartition) -> tuple[Piece, ...]:
 
 
 class AologDataSource(DataSource):
-    """Logs as tables and streams, both ways. Options and columns: see the README."""
+    """Logs as tables and streams, both ways. Options and columns: aolog/docs/spark.md."""
 
     _pinned: list[Span] | None = None
 

@@ -10,7 +10,7 @@ Only a record's fault is poison. Everything that decides what an error means ask
 code that it does not have is taken for the cluster's, which loses nothing and waits. Keys are
 Kafka's names for the codes, and the bridge's own where it finds the fault itself.
 
-The README lists the rows that ask something of the operator; a test compares the two, and another
+aolog/docs/operate.md lists the rows that ask something of the operator; a test compares the two, and another
 fails on a code of the client's without a row.
 """
 

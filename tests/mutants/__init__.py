@@ -1,11 +1,12 @@
-"""Mutants: the tests' own test. Each breaks one clause of the README's promise, in a copy of the
-code; named tests must fail on it.
+"""Mutants: the tests' own test. Each breaks one clause of the promise (aolog/docs/guarantees.md), in
+a copy of the code; named tests must fail on it.
 
     python -m tests.mutants                    all
     python -m tests.mutants NAME ...           some; what the tests said is shown where one lives
+    python -m tests.mutants --page             write aolog/docs/proof.md anew
 
 mutant.py says what a mutant is, writing.py, reading.py and publishing.py list them, run.py runs them,
-promise.py reads the clauses and their tests out of the README.
+proofs.py lists the tests of each clause, promise.py makes the page of all three.
 """
 
 from __future__ import annotations

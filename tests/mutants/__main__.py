@@ -17,13 +17,20 @@ def main() -> int:
     parser.add_argument("--few", action="store_true", help="one of each clause: what CI runs")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--show", action="store_true", help="what the tests said, of all")
+    parser.add_argument(
+        "--page", action="store_true", help="write aolog/docs/proof.md, run nothing"
+    )
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in MUTANTS]:
         parser.error(f"no such mutant: {', '.join(unknown)}")
     try:
+        from tests.mutants.promise import PAGE, page
         from tests.mutants.run import run_all
     except ModuleNotFoundError as error:  # a library of the tests', and not one of ours
         parser.exit(2, f"{error}; what the tests need comes with pip install -e '.[dev]'\n")
+    if args.page:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
     chosen = [MUTANTS[name] for name in args.names] or list(MUTANTS.values())
     if args.few:
         chosen = list({one.clause: one for one in reversed(chosen)}.values())  # the first of each

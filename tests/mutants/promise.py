@@ -1,52 +1,51 @@
-"""The README's promise: its clauses, and what its table says proves each."""
+"""The promise of aolog/docs/guarantees.md: its clauses, and the page that says what proves each."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from tests.mutants import MUTANTS
+from tests.mutants.proofs import PROOFS
 from tests.mutants.run import ROOT, test_path
 
-__all__ = ["Proof", "clauses", "place_of", "proofs"]
+__all__ = ["PAGE", "clauses", "page", "place_of"]
 
-_EXPLORED = "by exploration: "
+PAGE = ROOT / "aolog/docs/proof.md"
+_PROMISE = ROOT / "aolog/docs/guarantees.md"
+_HEAD = """\
+<!-- made by python -m tests.mutants --page -->
+# What proves the promise
 
+Each clause of [the promise](guarantees.md#the-promise) has tests, and mutants that the tests catch.
+A *mutant* is a copy of the code in which one clause is broken on purpose. `python -m tests.mutants`
+runs named tests on each mutant and fails if one survives. Mutants by exploration are found by
+`python -m tests.explore --mutant NAME`. The fuzzer must find nine more (`fuzz/canary.py`).
 
-class Proof(NamedTuple):
-    """A row. tests: `file::test`. mutants: of this package. explored: of tests.explore."""
-
-    clause: str
-    tests: list[str]
-    mutants: set[str]
-    explored: set[str]
-
-
-def _part(begin: str, end: str) -> str:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return text.split(f"\n{begin}\n")[1].split(f"\n{end}")[0]
+[What the tests do not show](guarantees.md#what-the-tests-do-not-show) is listed with the promise.
+"""
 
 
 def clauses() -> list[str]:
     """Names of the promise's clauses, in order."""
-    names = re.findall(r"^- \*\*([a-z0-9 ]+)\.?\*\*", _part("### The promise", "###"), re.MULTILINE)
-    return [str(name) for name in names]
+    text = _PROMISE.read_text(encoding="utf-8")
+    part = text.split("\n## The promise\n")[1].split("\n## ")[0]
+    return [str(name) for name in re.findall(r"^- \*\*([a-z0-9 ]+)\.?\*\*", part, re.MULTILINE)]
 
 
-def proofs() -> list[Proof]:
-    """The table's rows."""
-    rows = []
-    for line in _part("### What proves it", "## ").splitlines():
-        cells = [cell.strip() for cell in line.split("|")[1:-1]]
-        if len(cells) != 3 or "`" not in cells[1]:
-            continue
-        clause, tests, caught = cells
-        ours, _, explored = caught.partition(_EXPLORED)
-        rows.append(Proof(clause, re.findall("`([^`]+)`", tests), _names(ours), _names(explored)))
-    return rows
+def page() -> str:
+    """The page, as Markdown."""
+    parts = [_HEAD]
+    for clause, tests, explored in PROOFS:
+        mutants = [name for name, one in MUTANTS.items() if one.clause == clause]
+        parts += [f"## {clause}\n", "".join(f"- `{test_path(test)}`\n" for test in tests)]
+        parts += [f"Mutants: {_named(mutants)}.\n"]
+        if explored:
+            parts += [f"Mutants by exploration: {_named(explored)}.\n"]
+    return "\n".join(parts)
 
 
-def _names(cell: str) -> set[str]:
-    return {name.strip().replace(" ", "_") for name in cell.split(";") if name.strip()}
+def _named(names: list[str] | tuple[str, ...]) -> str:
+    return "; ".join(name.replace("_", " ") for name in names)
 
 
 def place_of(short: str) -> tuple[str, str]:

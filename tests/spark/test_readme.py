@@ -1,4 +1,4 @@
-"""The README's examples with Spark, one behind the other, as they stand there; and its tables. Seconds,
+"""The examples of aolog/docs/spark.md, one after the other, as they are there; and its tables. Seconds,
 for a stream's batch."""
 
 from __future__ import annotations

@@ -431,9 +431,9 @@ def test_the_schema_names_every_key(bridge: Callable[..., Process]) -> None:
     assert schema["additionalProperties"] is False
 
 
-def test_the_readmes_configuration_is_right(tmp_path: Path) -> None:
-    readme = Path(__file__).parents[3] / "README.md"
-    (text,) = re.findall(r"^```toml\n(.*?)^```", readme.read_text(), re.MULTILINE | re.DOTALL)
+def test_the_configuration_that_the_page_shows_is_right(tmp_path: Path) -> None:
+    page = Path(__file__).parents[3] / "aolog/docs/bridge.md"
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "password").write_text("hunter2")
     config = load_text(text, base=tmp_path)
     assert list(config.clusters) == ["main", "archive"]

@@ -1,4 +1,4 @@
-"""The least rights, against Apache Kafka with ACLs: with those of the README's table everything goes,
+"""The least rights, against Apache Kafka with ACLs: with those of the table in aolog/docs/operate.md everything goes,
 and each one that is missing is named."""
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
 COUNT = 3_000
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "aolog/docs/operate.md"
 
 
 class Row(NamedTuple):
-    """Of the README's table. what: delivers or asks. on: TOPIC, the destination; CURSORS, the topic
+    """Of the page's table. what: delivers or asks. on: TOPIC, the destination; CURSORS, the topic
     of cursor records."""
 
     what: str
@@ -57,11 +57,11 @@ CREATE = Row("any of them", "a topic that it is to create", ("Create",),
              "not with `--create-topics=never`")  # fmt: skip  # as the table
 
 
-def test_the_readme_has_the_table() -> None:
+def test_the_page_has_the_table() -> None:
     def line(row: Row) -> str:
         return f"| {row.what} | {row.on} | {', '.join(row.rights)} | {row.purpose} |"
 
-    assert "\n".join(map(line, [*TABLE, CREATE])) + "\n\n" in README.read_text()
+    assert "\n".join(map(line, [*TABLE, CREATE])) + "\n\n" in PAGE.read_text()
 
 
 def rights_of(what: str, topic: str, cursors: str = "") -> list[Right]:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from bridge.kafka.error_table import FAULTS, ROWS, Fault, Kind, fault_of, kind_of
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "aolog/docs/operate.md"
 CODES = {name for name, value in vars(KafkaError).items() if isinstance(value, int)}
 
 
@@ -43,11 +43,11 @@ def test_a_code_without_a_row_is_waited_out_as_the_clusters(code):
     assert fault_of(code) is Fault.CLUSTER
 
 
-def test_the_readme_lists_each_row_that_asks_something_of_the_record_or_the_configuration():
+def test_the_page_lists_each_row_that_asks_something_of_the_record_or_the_configuration():
     told = {}
     for fault, codes, reads, does in re.findall(
         r"^\| (record|configuration) \| (.+?) \| (.+?) \| (.+?) \|$",
-        README.read_text(encoding="utf-8"),
+        PAGE.read_text(encoding="utf-8"),
         re.MULTILINE,
     ):
         told |= dict.fromkeys(re.findall(r"`(\w+)`", codes), (fault, reads, does))
