@@ -67,6 +67,18 @@ def test_every_page_is_linked_from_the_readme():
     assert linked == {path.name for path in DOCS.glob("*.md")}
 
 
+def test_the_page_for_developers_has_every_room_and_its_files_exist():
+    text = PAGES[DOCS / "develop.md"]
+    for package, table in re.findall(r"^\| in `(\w+)/` \|.*\n((?:\|.*\n)+)", text, re.MULTILINE):
+        named = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+                 for name in re.findall(r"`(\w+)/`", row)}  # fmt: skip  # one set
+        rooms = {path.name for path in (ROOT / package).iterdir() if path.is_dir()}
+        assert named == rooms - {"__pycache__"}, package
+    (order,) = re.findall(r"^\*\*Reading order\.\*\*(.*?)\n\n", text, re.MULTILINE | re.DOTALL)
+    for name in re.findall(r"`([\w/]+\.py)`", order):
+        assert list(ROOT.glob(f"aolog/{name}")) + list(ROOT.glob(f"bridge/**/{name}")), name
+
+
 def test_pages_are_shipped_with_the_package():
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     shipped = patterns["tool"]["setuptools"]["package-data"]["aolog"]
@@ -119,7 +131,7 @@ def test_ci_runs_the_test_command_and_the_demo_of_the_readme():
 def test_commands_named_in_the_pages_exist():
     blocks = [block for text in PAGES.values() for block in _blocks(text, "sh")]
     for line in "".join(blocks).splitlines():
-        match = re.search(r"(?:^|\| )(aolog|python -m bridge) (\w+)", line)
+        match = re.search(r"(?:^|\| )(aolog|aolog-bridge|python -m bridge) ([\w-]+)", line)
         if match:
             module = "aolog" if match[1] == "aolog" else "bridge"
             shown = subprocess.run(
@@ -131,6 +143,8 @@ def test_commands_named_in_the_pages_exist():
             )
             assert shown.returncode == 0, line
             assert "Example" in shown.stdout, f"{line}: help without an example"
+            for option in re.findall(r" (--[\w-]+)", line.partition("#")[0]):
+                assert option in shown.stdout, f"{line}: no {option}"
 
 
 def test_programs_with_spark_that_the_page_names_exist():
