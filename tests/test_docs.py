@@ -30,7 +30,7 @@ def _blocks(text, language):
 
 
 _SPARK = PAGES[DOCS / "spark.md"]
-_OF_SPARK = _blocks(_SPARK, "python")  # run by tests/spark/test_readme.py, which has a Spark
+_OF_SPARK = _blocks(_SPARK, "python")  # run by tests/spark/test_page.py, which has a Spark
 _PLAIN = [
     code for text in PAGES.values() for code in _blocks(text, "python") if code not in _OF_SPARK
 ]
