@@ -300,7 +300,7 @@ class ExactlyOnce:
         """As Delivery says."""
         engine, cluster = self._engine, self._cluster
         stalled = self._stalls.now(time.monotonic())
-        waits = None if self._waits is None else self._waits.reason
+        waits = self._waits and f"{self._waits.reason}: {advice(self._waits.code)}"
         late = f"no acknowledgement from {in_words(stalled)}" if stalled else engine.failure
         return Progress(
             state=self._state(),
