@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CursorTopic"]
 
-_log = logging.getLogger("bridge.kafka.producer")
+_log = logging.getLogger("bridge.kafka")
 _PARTITION = 0
 # Cursor records are small and each supersedes the one before: segments that close soon let the
 # cleaner remove them.

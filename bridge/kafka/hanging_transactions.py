@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LeftOpen", "end_again", "place_of"]
 
-_log = logging.getLogger("bridge.kafka.producer")
+_log = logging.getLogger("bridge.kafka")
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as it stands
 _OPEN_PAUSE_S = 0.05
 # How long transactions of others are waited for: ours may lie behind them. Those of producers that

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Meeting"]
 
-_log = logging.getLogger("bridge.supervise.supervisor")
+_log = logging.getLogger("bridge.supervisor")
 _PAUSE_S = 60.0
 _TOPIC = "__consumer_offsets"  # any will do, and this one is nobody's: the answer has the id
 
