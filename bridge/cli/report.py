@@ -30,7 +30,7 @@ _EVERY_S = 60.0
 def reporter(
     *, as_json: bool, drain: bool, stop: Callable[[], None]
 ) -> Iterator[Callable[[Status | Overview], None]]:
-    """A function to be given each status, for users: its state is one of bridge.overview's. JSON
+    """A function to be given each status, for users: its state is one of bridge.supervise.status's. JSON
     lines on standard output; a live line where standard error is a terminal; else a log line when
     the state changes and at the end.
 

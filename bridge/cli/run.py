@@ -120,8 +120,8 @@ def run(
     by which a restart knows what has arrived already. The cursor passes acknowledged records
     only. An outage of any length is waited out, wrong credentials too. A partition or topic that
     takes nothing does not delay the others (with exactly_once it delays the whole log), and is
-    named within 10 s. SIGHUP reads the configuration file again, and has lanes that stand before a
-    refused record try it again.
+    named within 10 s. SIGHUP reads the configuration file again and retries partitions that a
+    refused record stopped.
 
     States are connecting, draining, live, blocked and stopped; `status --help` says what they mean.
 

@@ -27,7 +27,7 @@ BUSY_S = 0.005  # a wait while acknowledgements are under way: how late new reco
 
 
 class Progress(NamedTuple):
-    """A moment of it; fields as in bridge.status.Status. topics: acknowledged records by topic, None
+    """A moment of it; fields as in bridge.deliver.status.Status. topics: acknowledged records by topic, None
     where they are not counted."""
 
     state: str

@@ -1,6 +1,6 @@
 """The topic of cursor records: made, checked, and read to what is committed.
 
-One of the modules that speak to a Kafka cluster as a client; see `kafka`.
+One of the modules that speak to a Kafka cluster as a client; see `producer`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a cluster left open: our transactions that it ended without a marker in each partition.
 
-One of the modules that speak to a Kafka cluster as a client; see `kafka`.
+One of the modules that speak to a Kafka cluster as a client; see `producer`.
 
 A coordinator that finds no leader for a partition may take it for deleted and leave out its marker
 (KAFKA-20734: Kafka 4.3, where a node restarts that had the only replica). What was aborted stays

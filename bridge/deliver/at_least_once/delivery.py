@@ -70,7 +70,7 @@ def _stands(key: LaneKey, how: str, address: int, refusal: Refusal) -> str:
 
 
 class AtLeastOnce:
-    """See the module, and bridge.delivery. routing: where records go. poison, until,
+    """See the module, and bridge.deliver.delivery. routing: where records go. poison, until,
     create_topics: see Forwarder; reads_back: its read_back. view, keyless: see Feed. give_up: asked now and then where something takes long."""
 
     def __init__(

@@ -2,7 +2,7 @@
 are committed together, or not at all.
 
 It owns the cluster and what is read ahead; it carries out the machine's commands and reports
-events to it. While a transaction is being committed (in a thread of `transactional`'s) the next
+events to it. While a transaction is being committed (in a thread of `transactional_producer`'s) the next
 one's records are read and made ready, so that a commit costs little more than its round trip.
 """
 
@@ -87,7 +87,7 @@ _TIMEOUT_MS = 60_000  # the client's default
 
 
 class ExactlyOnce:
-    """See the module, and bridge.delivery. routing: where records go. records, seconds: how much,
+    """See the module, and bridge.deliver.delivery. routing: where records go. records, seconds: how much,
     and for how long, a transaction takes up. poison, create_topics: see Forwarder. give_up: asked
     now and then where something takes long, in another thread too. Raises WrongSetting for a log of format 1."""
 
