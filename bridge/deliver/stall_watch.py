@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from bridge.kafka.lane import NO_PARTITION
-from bridge.kafka.stalls import Stalls, in_words
+from bridge.kafka.stalls import ASK_WHY_S, Stalls, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,15 +46,18 @@ class StallWatch:
         self.too_few: str | None = None
 
     def look(self, now_s: float) -> bool:
-        """Logs stalls as they begin, last and end. Whether lanes of a topic are stalled on a cluster
-        that is reachable."""
+        """Logs stalls as they begin, last and end. Whether the cluster may be asked for their cause:
+        they are lanes of a topic, and stalled for ASK_WHY_S."""
         begun, over = self._stalls.see(self._cluster.sent, self._low, now_s)
         if begun:
             _log.warning("%s", late(begun), extra={"event": "stalled"})
         if over:
             _log.info("acknowledges again: %s", in_words(over), extra={"event": "stall_over"})
-        stalls = self.now(now_s)
-        topics = {stall["topic"] for stall in stalls if stall["partition"] != NO_PARTITION}
+        topics = {
+            stall["topic"]
+            for stall in self.now(now_s)
+            if stall["partition"] != NO_PARTITION and stall["seconds"] >= ASK_WHY_S
+        }
         if not topics:
             self.too_few = None
             return False
