@@ -20,19 +20,22 @@ import time
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from bench.child import ROOT
-from bench.measure import Skipped, Wrong
+from bench.measure import Group, Skipped, Wrong
+from bench.panel import Panel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Self
 
     from bench.sizes import Size
 
 __all__ = ["KAFKA", "MOCK", "SOON_S", "Acknowledged", "Bridge", "Cluster", "Destination",
-           "destinations", "environment", "new_topic", "run_bridge", "without_kafka"]  # fmt: skip
+           "destinations", "environment", "new_topic", "on_each_cluster", "run_bridge", "without_kafka"]  # fmt: skip
+
+Measurable = TypeVar("Measurable", Group, Panel)
 
 MOCK, KAFKA = "librdkafka's mock", "Apache Kafka"
 SOON_S = 120.0  # for whatever must happen; nothing waits so long when all is well
@@ -121,6 +124,17 @@ def destinations(size: Size, directory: str) -> Iterator[Destination]:
 
     with KafkaServer(Path(directory, "kafka"), _LITTLE_IS_KEPT) as server:
         yield Destination(KAFKA, server, isolates=True)
+
+
+def on_each_cluster(
+    size: Size, directory: str, make: Callable[[Destination], Measurable]
+) -> Iterator[Measurable]:
+    """What `make` measures on each cluster, with the cluster that is left out and why."""
+    missing = without_kafka(size)
+    for to in destinations(size, directory):
+        one = make(to)
+        one.skipped.extend(missing)
+        yield one
 
 
 def new_topic(cluster: Cluster, partitions: int = 1) -> str:

@@ -28,7 +28,7 @@ _PAGE = """\
 # Results
 
 Made by `python -m bench --publish`, from `bench/results/`. How it is measured, and how to measure it
-again: [performance](../aolog/docs/performance.md). Compare within a column only.
+again: [the README](../README.md#performance). Compare within a column only.
 """
 
 
@@ -158,8 +158,8 @@ def _deliveries(found: Document) -> str:
     return (
         f"Records a second until the cluster has acknowledged the last, medians of "
         f"{groups[0]['rounds']} rounds; in brackets the share of what {groups[0]['baselines'][0]} "
-        "reaches. What is not synchronous keeps what waits in memory only while the program lives; "
-        "the log and Buffer's `always` keep what was flushed.\n\n" + "\n".join(lines)
+        "reaches. The asynchronous ways lose what waits in memory if the program dies; the log and "
+        "Buffer's `always` keep what was flushed.\n\n" + "\n".join(lines)
     )
 
 

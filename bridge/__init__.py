@@ -2,8 +2,8 @@
 
     log ► read ► route ► lanes ► Kafka ► acknowledged ► cursor ► prune
 
-`engine` decides and is pure; `at_least_once` reads, sends and commits as it says; `kafka` is the
-producer. `Buffer` is for programs that send live. See aolog/docs/guarantees.md for what is guaranteed.
+The rooms, in that order: config, kafka, deliver (one log), supervise (many), operate, buffer, cli.
+`Buffer` is for programs that send live. See aolog/docs/guarantees.md for what is guaranteed.
 """
 
 from __future__ import annotations

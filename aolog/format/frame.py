@@ -66,7 +66,7 @@ KIND_MARK = 2  # no records: carries the durable flag where no batch is open
 KIND_SEAL = 3  # the slab's last frame: summary and index (slab.py)
 
 FLAG_DURABLE = 0x01
-CODEC_SHIFT = 4  # bits 4 to 7: codec.py
+CODEC_SHIFT = 4  # bits 4 to 7: compression.py
 FLAGS_WITH_CODEC = 1 << CODEC_SHIFT  # the least flags of a frame with one
 # Which no writer sets. Marks and seals are what they are: no codec stands between them and recovery.
 FLAGS_NEVER = {KIND_RECORDS: 0x0E, KIND_MARK: 0xFE, KIND_SEAL: 0xFE}

@@ -1,4 +1,4 @@
-"""What a directory of slabs is, for whoever opens it: the parts that writers, readers and tools share.
+"""A directory of slabs: the parts that writers, readers and tools share.
 
 Read in this order: directory (the log and its slabs), listing (which files are slabs), identity and
 evidence (whose they are), walk (frames of a slab, over damage), lock (one writer), manifest (published

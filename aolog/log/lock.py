@@ -1,7 +1,7 @@
 """Taking a log for oneself: its lock, the proof that the directory is a log or may become one, and
 what its file system does not keep.
 
-For whoever adds slabs: a writer (chain.py), and a job that publishes slabs which were written
+For whoever adds slabs: a writer (rolling.py), and a job that publishes slabs which were written
 before their place was known (publish/).
 """
 

@@ -2,7 +2,7 @@
 
 Each task has an idempotent producer of its own and ends when the cluster has acknowledged all of
 its rows: a task that is repeated sends its rows again, and so does a batch whose checkpoint was not
-reached. The header `aolog` (aolog/format/origin.py) lets whoever reads the topic tell copies: it names the
+reached. The header `aolog` (aolog/format/origin.py) tells a consumer which messages are copies: it names the
 record that a row was made from, if the row still has its columns `log` and `offset`. Rows of one key
 go to the partition where Java's client would send them, in the order of their task.
 

@@ -1,7 +1,7 @@
 """Records become batches, batches frames, frames what the chain's slab holds: all under one lock.
 
 A frame's place is fixed when its first record is taken: whether another slab begins is decided
-then and never at a flush. The slabs, and what is durable, are the chain's (chain.py).
+then and never at a flush. The slabs, and what is durable, are the chain's (rolling.py).
 
 Order of locks: `_lock`, around everything that is appended, before the chain's own, under which
 a sync waits for the device. Nobody waits for a sync under `_lock` but who seals a slab.
@@ -44,11 +44,11 @@ _NEVER_S = float("inf")
 
 class Appending(Gate):
     """What a writer does with records. A class to derive from: `_chain` is set before anything is
-    appended, and `upkeep.py` says what happens when nobody calls."""
+    appended, and `background.py` says what happens when nobody calls."""
 
     path: str
     _chain: SlabChain
-    _flush_due_s: float  # when the writer's own threads are to do what (upkeep.py)
+    _flush_due_s: float  # when the writer's own threads are to do what (background.py)
     _sync_due_s: float
     _looks_s: float
     _alone: bool  # no thread was to be had: who appends flushes and syncs

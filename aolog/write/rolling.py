@@ -6,7 +6,7 @@ its seal before its successor's header, that before its name, that before any of
 
 Its caller's lock is around every call but `sync_to`, which takes it itself, and only to write
 what waits in memory: appends go on while the device works, and become one write and one sync for
-all who wait for them (commit.py). A second lock is held while the device works, so that the
+all who wait for them (group_commit.py). A second lock is held while the device works, so that the
 slab that it works on is not closed: it is taken under the caller's and outlasts it. What is being
 written changes only under both.
 """

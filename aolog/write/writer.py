@@ -1,8 +1,8 @@
 """Writer: appends to a log. Batches in memory, frames in the page cache, records on the device.
 
 This is what a user calls, and how a writer begins and ends. What becomes of records is in
-appending.py, what the writer's own threads do in upkeep.py, slabs and what is durable in
-chain.py. Errors of the writer's own threads surface at the next call.
+appending.py, what the writer's own threads do in background.py, slabs and what is durable in
+rolling.py. Errors of the writer's own threads surface at the next call.
 """
 
 from __future__ import annotations

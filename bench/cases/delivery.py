@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.bridges import SOON_S, Bridge, destinations, new_topic, without_kafka
+from bench.bridges import SOON_S, Bridge, new_topic, on_each_cluster
 from bench.measure import Contender, Group, Promise, Wrong
 from bench.payloads import make_payloads, prove
 
@@ -54,11 +54,7 @@ _AT_A_KILL = {
 
 def groups(plan: Plan) -> Iterator[Group]:
     with plan.fixture() as directory:
-        missing = without_kafka(plan.size)
-        for to in destinations(plan.size, directory):
-            one = group_of(plan, to)
-            one.skipped.extend(missing)
-            yield one
+        yield from on_each_cluster(plan.size, directory, lambda to: group_of(plan, to))
 
 
 def group_of(plan: Plan, to: Destination) -> Group:

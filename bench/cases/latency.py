@@ -16,7 +16,7 @@ from functools import partial
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
-from bench.bridges import Bridge, destinations, environment, new_topic, without_kafka
+from bench.bridges import Bridge, environment, new_topic, on_each_cluster
 from bench.child import ROOT
 from bench.measure import Wrong
 from bench.panel import Panel, Probe
@@ -104,11 +104,7 @@ print(*took)
 
 def groups(plan: Plan) -> Iterator[Panel]:
     with plan.fixture() as directory:
-        missing = without_kafka(plan.size)
-        for to in destinations(plan.size, directory):
-            one = panel_of(plan, to, directory)
-            one.skipped.extend(missing)
-            yield one
+        yield from on_each_cluster(plan.size, directory, lambda to: panel_of(plan, to, directory))
 
 
 def panel_of(plan: Plan, to: Destination, directory: str) -> Panel:

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.bridges import destinations, new_topic, run_bridge, without_kafka
+from bench.bridges import new_topic, on_each_cluster, run_bridge
 from bench.measure import Wrong
 from bench.panel import Panel, Probe
 
@@ -40,11 +40,9 @@ def groups(plan: Plan) -> Iterator[Panel]:
     with plan.fixture() as directory:
         log = str(Path(directory, "log"))
         records = fill(log, plan.size.records)
-        missing = without_kafka(plan.size)
-        for to in destinations(plan.size, directory):
-            one = panel_of(plan, to, log, records)
-            one.skipped.extend(missing)
-            yield one
+        yield from on_each_cluster(
+            plan.size, directory, lambda to: panel_of(plan, to, log, records)
+        )
 
 
 def fill(log: str, records: int) -> int:

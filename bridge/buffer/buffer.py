@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Buffer"]
 
-_log = logging.getLogger("bridge.buffer.buffer")
+_log = logging.getLogger("bridge.buffer")
 _LAST_TRY_S = 1.0  # for a destination that fails, once the buffer is closing
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Item", "Outlet"]
 
-_log = logging.getLogger("bridge.buffer.buffer")
+_log = logging.getLogger("bridge.buffer")
 
 RETRY_MIN_S = 0.01  # a provider that names no pause would keep a processor busy
 _OVERHEAD_BYTES = 300  # of a message in memory, beside its bytes

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Abandoned", "BufferStatus", "Mode", "Settings", "StoreForward"]
 
-_log = logging.getLogger("bridge.buffer.buffer")
+_log = logging.getLogger("bridge.buffer")
 
 Mode: TypeAlias = Literal["block", "error", "buffer", "always"]
 NOTHING_DUE_S = float("inf")

@@ -55,7 +55,7 @@ class LaneNotes:
     1, which has none, one of the bridge's own. clean: nothing was in flight when it stopped.
     lost: the file was gone or unreadable once, so for a lane that is not noted since, nothing
     bounds how far to read back. delivery: whose records may be under way unless clean. unsure:
-    the cluster may have left something open (see left_open). cluster: whose lanes these are.
+    the cluster may have left something open (see hanging_transactions). cluster: whose lanes these are.
     aside_from: from this address of the dead-letter log on its letters are of that cluster.
     routing: its fingerprint when records were last sent, "" where that is not known. partitions: how
     many of a topic's partitions are in use; fewer than it has, where it grew."""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from bridge.errors import DestinationError, Undeliverable
 from bridge.kafka.error_table import advice
-from bridge.kafka.stalls import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from bridge.deliver.at_least_once.engine import Position
     from bridge.kafka.lane import Refusal
     from bridge.kafka.stalls import Stall
 
 __all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "Delivery",
-           "Progress", "log_stalls", "undeliverable"]  # fmt: skip  # one thing, one line
+           "Progress", "undeliverable"]  # fmt: skip  # one thing, one line
 
-_log = logging.getLogger("bridge")
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
 IDLE_S = 0.2  # an idle wait: how late a signal or a due commit may be noticed
@@ -27,7 +24,7 @@ BUSY_S = 0.005  # a wait while acknowledgements are under way: how late new reco
 
 
 class Progress(NamedTuple):
-    """A moment of it; fields as in bridge.status.Status. topics: acknowledged records by topic, None
+    """A moment of it; fields as in bridge.deliver.status.Status. topics: acknowledged records by topic, None
     where they are not counted."""
 
     state: str
@@ -86,14 +83,6 @@ class Delivery(Protocol):
 
     def close(self) -> None:
         """Leaves the cluster."""
-
-
-def log_stalls(stalled: Sequence[Stall], over: Sequence[Stall]) -> None:
-    """As Stalls.see has them."""
-    if stalled:
-        _log.warning("no acknowledgement from %s", in_words(stalled), extra={"event": "stalled"})
-    if over:
-        _log.info("acknowledges again: %s", in_words(over), extra={"event": "stall_over"})
 
 
 def undeliverable(

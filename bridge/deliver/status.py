@@ -23,7 +23,7 @@ def pending(lag_records: int | None, ahead_records: int) -> int | None:
 class Status(NamedTuple):
     """A moment in a forwarder's life, for progress and machines.
 
-    state: of the machine that delivers; to users it is said in the words of bridge.overview.
+    state: of the machine that delivers; to users it is said in the words of bridge.supervise.status.
     acknowledged, skipped: records since it started; skipped were in Kafka already. lag_records,
     lag_bytes, lag_seconds: behind the first that is not acknowledged yet. ahead_records: of those,
     at least so many are done with already, as lanes that do not wait have gone on. lost_records, gaps:

@@ -1,4 +1,4 @@
-"""The only room that knows a Kafka client.
+"""All that knows a Kafka client, but for `bridge.buffer.kafka_provider`.
 
 Read in this order: client (settings, errors and connections shared by all), error_table (whose fault an
 error is), origin (the header that says where a record came from), producer and queueing (at least once),

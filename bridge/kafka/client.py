@@ -50,7 +50,7 @@ __all__ = [
     "words",
 ]
 
-CLIENT_LOG = logging.getLogger("bridge.kafka.client")
+CLIENT_LOG = logging.getLogger("bridge.librdkafka")
 CLIENT_LOG.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
 # What ends a producer or a transaction: the client calls it critical. The bridge expects it, says it
 # in its own words and goes on.

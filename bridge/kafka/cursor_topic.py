@@ -1,6 +1,6 @@
 """The topic of cursor records: made, checked, and read to what is committed.
 
-One of the modules that speak to a Kafka cluster as a client; see `kafka`.
+One of the modules that speak to a Kafka cluster as a client; see `producer`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CursorTopic"]
 
-_log = logging.getLogger("bridge.kafka.producer")
+_log = logging.getLogger("bridge.kafka")
 _PARTITION = 0
 # Cursor records are small and each supersedes the one before: segments that close soon let the
 # cleaner remove them.

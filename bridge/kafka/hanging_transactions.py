@@ -1,6 +1,6 @@
 """What a cluster left open: our transactions that it ended without a marker in each partition.
 
-One of the modules that speak to a Kafka cluster as a client; see `kafka`.
+One of the modules that speak to a Kafka cluster as a client; see `producer`.
 
 A coordinator that finds no leader for a partition may take it for deleted and leave out its marker
 (KAFKA-20734: Kafka 4.3, where a node restarts that had the only replica). What was aborted stays
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LeftOpen", "end_again", "place_of"]
 
-_log = logging.getLogger("bridge.kafka.producer")
+_log = logging.getLogger("bridge.kafka")
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as it stands
 _OPEN_PAUSE_S = 0.05
 # How long transactions of others are waited for: ours may lie behind them. Those of producers that

@@ -68,7 +68,7 @@ __all__ = [
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
-_log = logging.getLogger("bridge.kafka.producer")
+_log = logging.getLogger("bridge.kafka")
 _MEET_S = 1.0  # the second question only saves time
 _NAME_WAIT_S = 1.0  # ends with the first that names a lane; it lags behind the error by a moment
 _NAME_POLL_S = 0.05

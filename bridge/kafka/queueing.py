@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RowProducer"]
 
-_log = logging.getLogger("bridge.kafka.producer")
+_log = logging.getLogger("bridge.kafka")
 _REFUSED_MAX = 2
 _PLUGINS = "plugin.library.paths"
 _FUNCTIONS = (

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
     from bridge.kafka.lane import LaneKey
 
-__all__ = ["SAY_AGAIN_S", "STALLED_S", "Sent", "Stall", "Stalls", "in_words"]
+__all__ = ["ASK_WHY_S", "SAY_AGAIN_S", "STALLED_S", "Sent", "Stall", "Stalls", "in_words"]
 
 STALLED_S = 7.0  # statistics come each second, so a stall is named within 10 s
 SAY_AGAIN_S = 60.0
+# A question about the cause may block the delivery for seconds, in which it reports no status. So it
+# is asked after a status has shown the stall: they come each second.
+ASK_WHY_S = 9.0
 _NAMED_MAX = 5  # in one line; /status and the metrics have all
 
 

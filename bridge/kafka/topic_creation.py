@@ -1,6 +1,6 @@
 """Topics that are missing: created by the cluster, on purpose, or waited for.
 
-One of the modules that speak to a Kafka cluster as a client; see `kafka`.
+One of the modules that speak to a Kafka cluster as a client; see `producer`.
 
 No look at the cluster creates a topic (see librdkafka). A topic that is missing is asked for once
 more, with creation allowed, as every Kafka producer does by default. The cluster creates it if its

@@ -1,7 +1,7 @@
-"""Asks the cluster for a topic's settings, once it has refused a record for that topic, or takes none
-for long.
+"""Asks the cluster for a topic's settings after it refused a record of that topic, or acknowledged
+none for long.
 
-One of the modules that speak to a Kafka cluster as a client; see `kafka`. A cluster that takes
+One of the modules that speak to a Kafka cluster as a client; see `producer`. A cluster that takes
 everything is asked nothing. To ask creates no topic. Without the right to describe a topic's settings (DescribeConfigs) its
 bad records are found by sending smaller groups, which is slower.
 """
@@ -76,8 +76,9 @@ class TopicSettings:
         return found
 
     def too_few_in_sync(self, topics: Collection[str], now_s: float) -> str | None:
-        """Why these topics take nothing, if it is for want of replicas: the client is told so, asks
-        again and says nothing. Asks at most each ten seconds; the last answer until then."""
+        """Names the partition of these topics that has too few replicas in sync; None if none has.
+        The client retries such a request silently. Asks the cluster every ten seconds at most, and
+        gives the last answer in between."""
         if now_s < self._look_due_s:
             return self._too_few
         self._look_due_s = now_s + _LOOK_PAUSE_S

@@ -1,6 +1,6 @@
 """A transactional producer; what comes back from it are `outcomes`.
 
-One of the modules that speak to a Kafka cluster as a client; see `kafka`. It decides nothing:
+One of the modules that speak to a Kafka cluster as a client; see `producer`. It decides nothing:
 `transactions` does. What may block (opening, committing, aborting) is done in a thread of its
 own, one call at a time, and its outcome comes as an event; meanwhile nobody sends.
 """
@@ -149,7 +149,7 @@ class TransactionalCluster(Cluster):
         self._start(partial(self._open, known))
 
     def look(self, lanes: Collection[LaneKey], address: int) -> None:
-        """Ends what the cluster left open there of ours, from the address on (see left_open),
+        """Ends what the cluster left open there of ours, from the address on (see hanging_transactions),
         while no transaction is begun. Ends with Looked, Broke, Impossible."""
         self._start(partial(self._look, lanes, address))
 

@@ -60,4 +60,4 @@ def set_up(*, as_json: bool, verbose: bool = False, quiet: bool = False) -> None
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     logging.basicConfig(handlers=[handler], level=level)
     logging.getLogger("aolog").handlers.clear()  # the command line's own: what warns, warns once
-    logging.getLogger("bridge.kafka.client").setLevel(logging.INFO if verbose else logging.CRITICAL)
+    logging.getLogger("bridge.librdkafka").setLevel(logging.INFO if verbose else logging.CRITICAL)

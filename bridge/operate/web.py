@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["serving"]
 
-_log = logging.getLogger("bridge.operate.web")
+_log = logging.getLogger("bridge.web")
 _JSON = "application/json"
 _LOOK_S = 0.2  # how long the end of the process may wait for this
 _REQUEST_S = 10.0  # a client that says nothing for so long is dropped

@@ -46,7 +46,7 @@ class Phase:
 
 class LogStatus(NamedTuple):
     """One log on its way to one cluster. Counts are since the process started. lost_records, gaps:
-    what cannot be delivered, as in bridge.status.Status.
+    what cannot be delivered, as in bridge.deliver.status.Status.
 
     The counts of logs that are gone are kept in one more, whose phase is `removed`.
 

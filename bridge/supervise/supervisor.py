@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Supervisor"]
 
-_log = logging.getLogger("bridge.supervise.supervisor")
+_log = logging.getLogger("bridge.supervisor")
 _LOOK_S = 0.2  # how late growth of a parked log, a due retry or a turn's end is noticed
 _SCAN_SHARE = 50  # going through a large tree takes at most a fiftieth of the time
 _NEWS_S = 0.2  # how often news of the tree make it be gone through

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Task"]
 
-_log = logging.getLogger("bridge.supervise.supervisor")
+_log = logging.getLogger("bridge.supervisor")
 _RETRY_S, _RETRY_MAX_S = 1.0, 60.0
 _LOCKED_S = 2.0  # another bridge has the cursor: how often it is asked whether it still does
 # What the destination says that no waiting changes; whoever was fenced would only fence back.

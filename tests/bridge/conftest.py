@@ -198,7 +198,7 @@ class Limited(MemoryProvider):
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """The client's own words on each refused connection would fill pages."""
-    logger = logging.getLogger("bridge.kafka.client")
+    logger = logging.getLogger("bridge.librdkafka")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     yield

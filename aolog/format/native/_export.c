@@ -1,4 +1,4 @@
-/* Arrow's C data interface, for `aolog.format.native._speed`: buffers handed to whoever imports an array.
+/* Arrow's C data interface, for `aolog.format.native._speed`: buffers for the importer of an array.
  *
  * It knows nothing of the log's format, nor of Arrow's types: an array is a length, buffers and
  * children, and what they mean stands in a schema that the importer has. As with Arrow's own

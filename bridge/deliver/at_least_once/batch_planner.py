@@ -3,7 +3,7 @@
 The last record of a batch in each lane carries a callback, and each 256th before it: so the
 cursor follows closely and almost no record pays for a callback; where a refusal is looked for,
 each record carries one. A lane takes what it has room
-for (see lane); from the first record that it has none for it is left behind.
+for (see partition_state); from the first record that it has none for it is left behind.
 
 Each lane's part is planned by itself: nearly always it is taken whole, which costs no look at
 its records; else they are looked at one by one.

@@ -44,7 +44,7 @@ class Aside(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """What becomes of a batch (see planning). marks: of what is sent, in order. left:
+    """What becomes of a batch (see batch_planner). marks: of what is sent, in order. left:
     where lanes were left behind. poison: records to be set aside, or in front of which lanes
     stand. skipped: how many records that had arrived were passed for the first time, and the
     last of them."""

@@ -34,15 +34,14 @@ from bridge.deliver.delivery import (
     BUSY_S,
     IDLE_S,
     Progress,
-    log_stalls,
     undeliverable,
 )
+from bridge.deliver.stall_watch import StallWatch, late
 from bridge.deliver.trouble_log import TroubleLog
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import advice
 from bridge.kafka.lane import Refusal, lane_name
 from bridge.kafka.producer import Cluster, Delivered, Failed, Forbade, KafkaEvent
-from bridge.kafka.stalls import Stalls, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +69,7 @@ def _stands(key: LaneKey, how: str, address: int, refusal: Refusal) -> str:
 
 
 class AtLeastOnce:
-    """See the module, and bridge.delivery. routing: where records go. poison, until,
+    """See the module, and bridge.deliver.delivery. routing: where records go. poison, until,
     create_topics: see Forwarder; reads_back: its read_back. view, keyless: see Feed. give_up: asked now and then where something takes long."""
 
     def __init__(
@@ -162,8 +161,7 @@ class AtLeastOnce:
         self._instead = _REPLAY_INSTEAD if replays else _INSTEAD
         self._draining = self._has_read_back = False
         self._stood: set[LaneKey] = set()
-        self._too_few: str | None = None
-        self._stalls = Stalls()
+        self._watch = StallWatch(self._cluster, self._topic_settings, self._low)
         self._trouble = TroubleLog()
         self._named: str | None = None  # the last failure that was logged with its topic or its log
 
@@ -187,9 +185,8 @@ class AtLeastOnce:
                 ", ".join(map(lane_name, sorted(ahead))),
                 position,
             )
-        notes.routing = (
-            routing.fingerprint
-        )  # saved with what is noted next; until then this is done again
+        # Saved with what is noted next; after a crash before that this is done again.
+        notes.routing = routing.fingerprint
         return ahead
 
     # --- a round ------------------------------------------------------------------------------
@@ -217,7 +214,7 @@ class AtLeastOnce:
         if engine.over:
             return
         self._tell_standing()
-        log_stalls(*self._stalls.see(self._cluster.sent, self._low, now_s))
+        self._watch.look(now_s)
         idle = feed.idle and not engine.outstanding
         if (
             engine.state is State.SENDING
@@ -225,7 +222,6 @@ class AtLeastOnce:
             and (idle or not engine.backoff.attempts)
         ):
             self._trouble.over()
-        self._look_for_replicas(now_s)
         busy = bool(engine.outstanding or feed.waiting)
         more = engine.wants_batch and not feed.waiting and not feed.idle
         for event in self._cluster.poll(BUSY_S if busy and not more else 0):
@@ -299,8 +295,8 @@ class AtLeastOnce:
     def progress(self) -> Progress:
         """As Delivery says."""
         engine, cluster, dead = self._engine, self._cluster, self._dead
-        stalled = self._stalls.now(time.monotonic())
-        late = f"no acknowledgement from {in_words(stalled)}" if stalled else None
+        stalled = self._watch.now(time.monotonic())
+        waits = self._watch.too_few or late(stalled) or self._held_up()
         state = engine.state.value
         if engine.state is State.SENDING and not cluster.reachable:
             state = State.CONNECTING.value
@@ -314,7 +310,7 @@ class AtLeastOnce:
             acknowledged=engine.acknowledged,
             skipped=engine.skipped,
             outstanding=engine.outstanding,
-            error=cluster.trouble(engine.failure) or self._too_few or late or self._held_up(),
+            error=cluster.trouble(engine.failure) or waits,
             dead_lettered=dead.set_aside,
             dropped=dead.dropped,
             standing=len(engine.standing),
@@ -336,14 +332,6 @@ class AtLeastOnce:
                 until = "" if asked else f"; {self._again}"
                 return _stands(key, "waits at", lane.behind.address, lane.closed) + until
         return None
-
-    def _look_for_replicas(self, now_s: float) -> None:
-        """Where lanes are stalled: whether their partitions have too few replicas."""
-        topics = {stall["topic"] for stall in self._stalls.now(now_s)}
-        if not topics:
-            self._too_few = None
-        elif self._cluster.reachable:
-            self._too_few = self._topic_settings.too_few_in_sync(topics, now_s)
 
     def _tell_standing(self) -> None:
         """Once for each lane that has come to stand. Of topics that are missing `topics` tells."""

@@ -31,7 +31,7 @@ a partition only grow, so between two marks there must be at least as many offse
 fewer means that one of them vanished. The lane is sent again from the cursor, and what it is
 seen to hold is *distrusted*: what stands behind a hole does not vouch for what is before it.
 
-Left behind. A lane that takes nothing more for now does not hold up the others (see lane): the
+Left behind. A lane that takes nothing more for now does not hold up the others (see partition_state): the
 reader goes on (`read_to`, at most at the `frontier`, the end of all that was read) and comes
 back (`next_read`) when the lane has room. A lane whose oldest record has been under way for
 `hold_s` is *held*: if nothing at all is acknowledged, or if others would flow. What held lanes
@@ -406,8 +406,8 @@ class Engine:
         return self.again(reason, now_s=now_s)
 
     def again(self, reason: str, *, now_s: float) -> list[Command]:
-        """Something failed, and more is known now: what is not acknowledged is sent again at
-        once."""
+        """A request failed, and its cause is known now: sends what is not acknowledged again, without
+        a pause."""
         commands = self.failed(reason, now_s=now_s)
         if self.state is State.BACKING_OFF:
             self.backoff.reset()

@@ -24,7 +24,7 @@ from bridge.deliver.checkpoints import LaneNote, LaneNotes
 from bridge.kafka.client import NoAnswer, NotReachable, Refused
 from bridge.kafka.error_table import UNKNOWN_TOPIC, advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
-from bridge.kafka.stalls import STALLED_S
+from bridge.kafka.stalls import ASK_WHY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -162,7 +162,7 @@ class Topics:
             return
         self._reread_due_s = now_s + 1.0
         lanes = self._engine.lanes.items()
-        stuck = {key[0] for key, lane in lanes if lane.stuck_s(now_s) > STALLED_S}
+        stuck = {key[0] for key, lane in lanes if lane.stuck_s(now_s) > ASK_WHY_S}
         for topic in self._partitions:
             pause_s = STUCK_REREAD_S if topic in stuck else REREAD_S
             if now_s - self._reread_s.get(topic, float("-inf")) >= pause_s:

@@ -2,7 +2,7 @@
 are committed together, or not at all.
 
 It owns the cluster and what is read ahead; it carries out the machine's commands and reports
-events to it. While a transaction is being committed (in a thread of `transactional`'s) the next
+events to it. While a transaction is being committed (in a thread of `transactional_producer`'s) the next
 one's records are read and made ready, so that a commit costs little more than its round trip.
 """
 
@@ -33,7 +33,6 @@ from bridge.deliver.delivery import (
     EXACTLY_ONCE,
     IDLE_S,
     Progress,
-    log_stalls,
     undeliverable,
 )
 from bridge.deliver.exactly_once.prefetch import Ahead, Ready
@@ -49,12 +48,13 @@ from bridge.deliver.exactly_once.transactions import (
     Transactions,
 )
 from bridge.deliver.partitions import Partitions
+from bridge.deliver.stall_watch import StallWatch, late
 from bridge.deliver.trouble_log import TroubleLog
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.cursor_record import CursorName, CursorRecord
 from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, advice, kind_of, names_records
-from bridge.kafka.lane import NO_PARTITION, Refusal
+from bridge.kafka.lane import Refusal
 from bridge.kafka.origin import HEADER_NAME, decode_stamp
 from bridge.kafka.outcomes import (
     Aborted,
@@ -67,7 +67,6 @@ from bridge.kafka.outcomes import (
     TransactionEvent,
 )
 from bridge.kafka.producer import Failed, Put
-from bridge.kafka.stalls import Stalls, in_words
 from bridge.kafka.transactional_producer import TransactionalCluster
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ _TIMEOUT_MS = 60_000  # the client's default
 
 
 class ExactlyOnce:
-    """See the module, and bridge.delivery. routing: where records go. records, seconds: how much,
+    """See the module, and bridge.deliver.delivery. routing: where records go. records, seconds: how much,
     and for how long, a transaction takes up. poison, create_topics: see Forwarder. give_up: asked
     now and then where something takes long, in another thread too. Raises WrongSetting for a log of format 1."""
 
@@ -165,9 +164,10 @@ class ExactlyOnce:
         self._poison = poison
         self._refusal = Refusal("", "")  # the last
         self._waits: Refusal | None = None  # for what is not a record's fault, until it goes on
-        self._too_few: str | None = None
         self._unanswered_s: float | None = None  # since when a commit or an abort is not answered
-        self._stalls = Stalls()
+        self._watch = StallWatch(
+            self._cluster, self._topic_settings, lambda _: self._engine.position.address
+        )
         self._trouble = TroubleLog()
         self._draining = False
         self._dead = DeadLetters(
@@ -234,8 +234,8 @@ class ExactlyOnce:
         for event in self._cluster.happened(wait_s):
             self._take(event)
             waits = False  # for more of the log: first it is asked whether that was all
-        log_stalls(*self._stalls.see(self._cluster.sent, lambda _: engine.position.address, now_s))
-        self._look_for_replicas(now_s)
+        if self._watch.look(now_s) and (gone := self._partitions.gone(now_s)) is not None:
+            self._take_broken(Broke(gone, UNKNOWN_TOPIC))
         if self._ahead.ready and engine.room > 0 and not self._cluster.calling:
             self._send()
         elif wants and engine.state in {State.SENDING, State.COMMITTING}:  # after that, too
@@ -299,9 +299,9 @@ class ExactlyOnce:
     def progress(self) -> Progress:
         """As Delivery says."""
         engine, cluster = self._engine, self._cluster
-        stalled = self._stalls.now(time.monotonic())
-        waits = None if self._waits is None else self._waits.reason
-        late = f"no acknowledgement from {in_words(stalled)}" if stalled else engine.failure
+        stalled = self._watch.now(time.monotonic())
+        waits = self._waits and f"{self._waits.reason}: {advice(self._waits.code)}"
+        waits = self._watch.too_few or waits or late(stalled) or engine.failure
         return Progress(
             state=self._state(),
             reachable=cluster.reachable,
@@ -310,7 +310,7 @@ class ExactlyOnce:
             acknowledged=engine.acknowledged,
             skipped=self._skipped,
             outstanding=engine.outstanding,
-            error=cluster.trouble(self._too_few or waits or late),
+            error=cluster.trouble(waits),
             dead_lettered=self._dead.set_aside,
             dropped=self._dead.dropped,
             stalled=tuple(stalled),
@@ -366,7 +366,7 @@ class ExactlyOnce:
         elif isinstance(event, Proven):
             self._do(engine.proven(now_s=now_s, twice=event.twice))
         elif isinstance(event, Committed):
-            self._waits = self._too_few = self._unanswered_s = None
+            self._waits = self._watch.too_few = self._unanswered_s = None
             self._trouble.over()
             self._do(engine.committed(now_s=now_s, twice=event.twice))
             self._ahead.passed(engine.position.address)
@@ -406,17 +406,6 @@ class ExactlyOnce:
         what = "resending smaller ones to find the record"
         _log.info("the transaction is aborted: %s; %s", event.reason, what)
         self._do(engine.suspect(event.reason, now_s=now_s, names=names_records(event.code)))
-
-    def _look_for_replicas(self, now_s: float) -> None:
-        """See AtLeastOnce._look_for_replicas."""
-        stalls = self._stalls.now(now_s)
-        topics = {stall["topic"] for stall in stalls if stall["partition"] != NO_PARTITION}
-        if not topics:
-            self._too_few = None
-        elif self._cluster.reachable:
-            self._too_few = self._topic_settings.too_few_in_sync(topics, now_s)
-            if (gone := self._partitions.gone(now_s)) is not None:
-                self._take_broken(Broke(gone, UNKNOWN_TOPIC))
 
     def _what_waits(self, reason: str, now_s: float) -> str:
         """Of a commit or an abort that is not answered: what of it, and for how long."""

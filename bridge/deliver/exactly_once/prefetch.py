@@ -188,7 +188,7 @@ class Ahead:
             self.ready.append(ready)
 
     def _admit(self, ready: Ready, batch: Batch, refusals: dict[int, Refusal]) -> None:
-        """Sorts out what is not sent, and why; refusals: of records whose topic is not used."""
+        """Leaves out the records that cannot be sent. refusals: of those whose topic cannot be used."""
         messages = ready.messages
         now_ms = int(time.time() * 1_000)
         known = self._admission.refusals(messages, self._topic_of, now_ms=now_ms) | self.refusals

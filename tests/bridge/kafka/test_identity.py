@@ -279,7 +279,7 @@ def test_servers_that_lead_elsewhere_while_it_runs_are_noticed_before_anything_c
     running = forward()
     running.until(lambda s: s.acknowledged == 100)
     cluster = running.forwarder._delivery._cluster  # type: ignore[attr-defined]  # of the protocol
-    logger = kafka._Listening(partial(cluster._on_other, cluster._generation))
+    logger = kafka._Listening(partial(cluster._on_other, cluster._generation), lambda _: None)
     for level, facility, name in (
         (logging.WARNING, "METADATA", "rdkafka#producer-1"),
         (logging.WARNING, "METADATA", "CLUSTERID#producer-1"),

@@ -26,7 +26,7 @@ class Fleet(NamedTuple):
     """bytes_per_s: what each bridge's log grows by. capacity: the cluster's, in multiples of what
     the whole fleet writes on a usual day. greetings_per_s: connections that the cluster opens. request_bytes: the most that a
     bridge has under way. limit: of a bridge's drain, in multiples of its usual rate; None: none.
-    window: what is under way is bounded as bridge.window does, else by what a request takes."""
+    window: what is under way is bounded as bridge.deliver.at_least_once.window does, else by what a request takes."""
 
     bridges: int = 10_000
     outage_s: float = 3600.0

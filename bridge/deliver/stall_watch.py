@@ -1,0 +1,70 @@
+"""Stalled lanes of one delivery: logged, and explained where a topic has too few replicas.
+
+Both deliveries have one. `bridge.kafka.stalls` decides what a stall is.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from bridge.kafka.lane import NO_PARTITION
+from bridge.kafka.stalls import ASK_WHY_S, Stalls, in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bridge.kafka.lane import LaneKey
+    from bridge.kafka.producer import Cluster
+    from bridge.kafka.stalls import Stall
+    from bridge.kafka.topic_settings import TopicSettings
+
+__all__ = ["StallWatch", "late"]
+
+_log = logging.getLogger("bridge")
+
+
+def late(stalled: Sequence[Stall]) -> str | None:
+    """What a delivery waits for, in words; None if no lane is stalled."""
+    return f"no acknowledgement from {in_words(stalled)}" if stalled else None
+
+
+class StallWatch:
+    """Not thread-safe. low: see Stalls.see. too_few: which partition of a stalled topic has too few
+    replicas in sync, in words; None if none has, or no lane is stalled."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic_settings: TopicSettings,
+        low: Callable[[LaneKey], int | None],
+    ) -> None:
+        self._cluster = cluster
+        self._topic_settings = topic_settings
+        self._low = low
+        self._stalls = Stalls()
+        self.too_few: str | None = None
+
+    def look(self, now_s: float) -> bool:
+        """Logs stalls as they begin, last and end. Whether the cluster may be asked for their cause:
+        they are lanes of a topic, and stalled for ASK_WHY_S."""
+        begun, over = self._stalls.see(self._cluster.sent, self._low, now_s)
+        if begun:
+            _log.warning("%s", late(begun), extra={"event": "stalled"})
+        if over:
+            _log.info("acknowledges again: %s", in_words(over), extra={"event": "stall_over"})
+        topics = {
+            stall["topic"]
+            for stall in self.now(now_s)
+            if stall["partition"] != NO_PARTITION and stall["seconds"] >= ASK_WHY_S
+        }
+        if not topics:
+            self.too_few = None
+            return False
+        if self._cluster.reachable:
+            self.too_few = self._topic_settings.too_few_in_sync(topics, now_s)
+        return self._cluster.reachable
+
+    def now(self, now_s: float) -> list[Stall]:
+        """The lanes that are stalled, the oldest first."""
+        return self._stalls.now(now_s)
