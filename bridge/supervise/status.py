@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bridge.deliver.status import Status
+    from bridge.kafka.stalls import Stall
 
 __all__ = ["STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "overview", "removed", "state_of"]
 
@@ -130,8 +131,8 @@ class Overview(NamedTuple):
     sums since the process started. lag_records, lag_bytes: None where one log's is not known yet.
     lag_seconds: of the log whose lag is oldest. error: of the first log that has one. rate: records
     acknowledged per second. ahead_records: records after the cursor that were acknowledged already.
-    reachable: every log that runs reaches its cluster. held_back, standing_lanes: as `held_back`
-    and `standing` of a log.
+    reachable: every log that runs reaches its cluster. held_back, standing_lanes, stalled: as
+    `held_back`, `standing` and `stalled` of a log.
     """
 
     state: str
@@ -157,6 +158,7 @@ class Overview(NamedTuple):
     reachable: bool = True
     held_back: int = 0
     standing_lanes: int = 0
+    stalled: tuple[Stall, ...] = ()
 
 
 def alone(log: str, cluster: str, status: Status) -> LogStatus:
@@ -262,6 +264,7 @@ def overview(
         ),
         held_back=sum(s.held_back for s in known),
         standing_lanes=sum(s.standing for s in known),
+        stalled=tuple(stall for s in running for stall in s.stalled),
     )
 
 

@@ -224,15 +224,19 @@ PROOFS = (
             "verify::test_a_seal_that_says_something_else_is_named",
             "verify::test_an_index_that_leads_elsewhere_is_named",
             "gaps::test_verify_counts_the_same",
+            "verify::test_a_gap_that_grew_is_reported",
         ),
     ),
     Proof(
         "repair",
         tests=(
-            "repair::test_each_step_of_a_repair_is_durable_before_the_next",
-            "repair::test_originals_are_kept_byte_for_byte",
-            "repair::test_a_copy_that_does_not_read_as_the_log_replaces_nothing",
-            "repair::test_killed_at_every_operation_the_log_is_whole_and_repair_goes_on",
+            "repair::test_a_copy_has_the_same_records_at_the_same_addresses_and_the_same_gaps",
+            "repair::test_cursors_of_a_copy_resume_where_those_of_the_log_do",
+            "repair::test_each_file_of_a_copy_is_durable_before_it_has_its_name",
+            "repair::test_a_copy_that_does_not_read_as_the_log_is_removed",
+            "repair::test_killed_at_every_operation_a_copy_is_complete_or_absent",
+            "repair::test_a_copy_beside_a_live_writer_is_a_consistent_prefix",
+            "repair::test_bytes_that_a_writer_is_writing_are_no_damage_of_a_copy",
         ),
     ),
     Proof(
