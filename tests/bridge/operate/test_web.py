@@ -202,8 +202,10 @@ def test_a_lane_that_is_stalled_is_named_in_metrics_and_status_and_blocks() -> N
     ) in text
     assert text.count("aolog_bridge_stalled_seconds{") == 1
     with serving("127.0.0.1:0", lambda: [log]) as at:
-        (told,) = json.loads(get(at, "/status")[1])["logs"]
-    assert (told["state"], told["stalled"]) == ("blocked", [stall])
+        told = json.loads(get(at, "/status")[1])
+    (row,) = told["logs"]
+    assert (row["state"], row["stalled"]) == ("blocked", [stall])
+    assert (told["overview"]["state"], told["overview"]["stalled"]) == ("blocked", [stall])
 
 
 def test_what_is_not_known_is_not_told() -> None:
