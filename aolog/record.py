@@ -1,14 +1,16 @@
-"""The values that users see: a record, a gap, a lag. Nothing here knows of bytes on disk.
+"""The values that users see: a record, a gap, a lag. And `Losses`, the total of several gaps.
 
-A record is what Kafka calls one, so nothing is lost on the way there. Ranges of addresses
-are `[begin, end)` everywhere.
+A record has the parts that Kafka's record has, so Kafka can store all of it. Ranges of addresses
+are `[begin, end)` everywhere. Nothing here depends on bytes on disk.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["Gap", "GapReason", "Headers", "Lag", "Record"]
+from aolog.errors import GapFound, counted
+
+__all__ = ["Gap", "GapReason", "Headers", "Lag", "Losses", "Record"]
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -18,9 +20,9 @@ GapReason: TypeAlias = Literal["torn", "corrupt", "torn_or_corrupt", "missing", 
 class Record(NamedTuple):
     """One record, as it was appended.
 
-    address: increasing, stable for ever, valid to seek to. timestamp: microseconds since the
-    epoch, UTC; None only in format 1, which has no place for it. topic: the destination's
-    name; None means the log's own default.
+    address: increases from record to record, never changes, valid for seek. timestamp:
+    microseconds since the epoch, UTC; None only in format 1, which does not store it. topic: the
+    destination's name; None means the log's default topic.
     """
 
     address: int
@@ -32,11 +34,12 @@ class Record(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Addresses `[begin, end)` that cannot be read, why, and how many records were lost there.
+    """Addresses `[begin, end)` that cannot be read, the reason, and the number of records lost.
 
-    reason: `torn` an unfinished end, never acknowledged as durable; `corrupt` it was whole
-    and no longer is; `torn_or_corrupt` nothing can tell; `missing` a slab is gone;
-    `foreign` a slab of another log is in its place; `pruned` retention removed it. records_lost: exact, or None where nothing later tells.
+    reason: `torn`: an unfinished end, never acknowledged as durable. `corrupt`: it was intact once
+    and is not now. `torn_or_corrupt`: either of the two. `missing`: a slab does not exist.
+    `foreign`: a slab of another log is in its place. `pruned`: retention removed it.
+    records_lost: exact, or None if nothing after the gap shows the number.
     """
 
     begin: int
@@ -46,14 +49,57 @@ class Gap(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """What lies between a position and the end of the log as it is now, and can still be read:
-    what retention has removed does not count.
+    """What a reader at a position has not read, up to the end of the log now. Records that retention
+    removed do not count.
 
-    records: exact, or None where the format does not count (format 1). bytes: of slab files,
-    headers and damage included. seconds: age of the oldest record not yet read; 0.0 if none,
-    None if it has no timestamp.
+    records: exact; None in format 1, which does not count records. bytes: of slab files, headers
+    and damage included. seconds: age of the oldest unread record; 0.0 if there is none, None if it
+    has no timestamp.
     """
 
     records: int | None
     bytes: int
     seconds: float | None
+
+
+class Losses:
+    """The total of the gaps that were reported: how many, the records lost, and the error to raise.
+
+    records: lost in gaps whose number of records is known. unknown: the number of other gaps."""
+
+    def __init__(self) -> None:
+        self.gaps = self.records = self.unknown = 0
+        self._reasons: dict[str, int] = {}
+
+    def add(self, gap: Gap) -> None:
+        """Counts one gap."""
+        self.gaps += 1
+        self.records += gap.records_lost or 0
+        self.unknown += gap.records_lost is None
+        self._reasons[gap.reason] = self._reasons.get(gap.reason, 0) + 1
+
+    def check(self, path: str, done: str) -> None:
+        """Raises GapFound if there was a gap. done: what happened to intact records, in one word."""
+        if not self.gaps:
+            return
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self._reasons.items()))
+        lost = f"{counted(self.records, 'record', ',')} lost"
+        if self.unknown:
+            lost = f"{lost} and " if self.records else ""
+            lost += f"an unknown number in {self.unknown} of them"
+        raise GapFound(
+            f"{counted(self.gaps, 'gap')} met ({reasons}): {lost}",
+            hint=f"intact records were {done}; {self._where_shown()}",
+            path=path,
+            gaps=self.gaps,
+            records_lost=None if self.unknown else self.records,
+        )
+
+    def _where_shown(self) -> str:
+        """`verify` cannot report pruned slabs."""
+        pruned = self._reasons.get("pruned", 0)
+        gone = "retention or `aolog prune` removed"
+        if pruned == self.gaps:
+            return f"{gone} the missing records"
+        shown = "`aolog verify` lists all gaps"
+        return f"{shown} except what {gone}" if pruned else shown

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.errors import AologError, UsageError
-from aolog.notices import counted
+from aolog.errors import AologError, UsageError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -139,7 +139,7 @@ def _by_spark(plan: Plan, master: str, jobs: int | None, progress: _Progress) ->
 
 
 def _atheris(seed: int, seconds: float, corpus: Path) -> None:
-    from aolog.extras import install_command
+    from aolog.errors import install_command
     from fuzz.engine import run_atheris
 
     try:

@@ -17,7 +17,7 @@ import aolog.log.walk
 import aolog.read.scan
 import aolog.write.opening
 from aolog.format.frame import FRAME_HEADER_LEN, Frame, decode_header
-from aolog.storage.files import File
+from aolog.storage.file import File
 from fuzz.disk import Disk
 from fuzz.shapes import quiet
 from fuzz.target import draw

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import random
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any
 
 __all__ = ["run_atheris"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from fuzz.shapes import abandon
 

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
 from aolog.record import Gap, Record
-from aolog.storage.files import File, Inside, Storage
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
+
+    from aolog.storage.directory import Inside
 
 __all__ = ["WAYS", "CountingStorage", "Seen", "read_split"]
 

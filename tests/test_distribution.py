@@ -15,7 +15,7 @@ import pytest
 
 import aolog
 import aolog.cli
-import aolog.extras
+import aolog.errors
 import bridge.cli
 
 ROOT = Path(__file__).parent.parent
@@ -31,26 +31,26 @@ def requirement_names(requirements: list[str]) -> set[str]:
 
 
 def test_a_hint_names_this_distribution_and_an_extra_that_brings_the_library():
-    assert PROJECT["name"] == aolog.extras.DISTRIBUTION
+    assert PROJECT["name"] == aolog.errors.DISTRIBUTION
     of_package = packages_distributions()
-    for package, extra in aolog.extras.EXTRA_OF.items():
+    for package, extra in aolog.errors.EXTRA_OF.items():
         names = requirement_names(PROJECT["optional-dependencies"][extra])
         assert names & requirement_names(of_package[package]), package
-        error = aolog.extras.library_missing(ModuleNotFoundError(name=f"{package}.part"))
+        error = aolog.errors.library_missing(ModuleNotFoundError(name=f"{package}.part"))
         assert f"pip install '{PROJECT['name']}[{extra}]'" in str(error)
 
 
 def test_every_library_of_the_extras_that_users_install_has_a_hint():
     of_package = packages_distributions()
-    known = requirement_names([n for each in aolog.extras.EXTRA_OF for n in of_package[each]])
+    known = requirement_names([n for each in aolog.errors.EXTRA_OF for n in of_package[each]])
     for extra in ("arrow", "compression", "bridge", "spark", "java"):
         names = requirement_names(PROJECT["optional-dependencies"][extra])
         assert names - {PROJECT["name"]} <= known, extra
 
 
 def test_a_module_that_no_extra_brings_has_no_hint():
-    assert aolog.extras.library_missing(ModuleNotFoundError(name="nonsense")) is None
-    assert aolog.extras.library_missing(ModuleNotFoundError()) is None
+    assert aolog.errors.library_missing(ModuleNotFoundError(name="nonsense")) is None
+    assert aolog.errors.library_missing(ModuleNotFoundError()) is None
 
 
 # --- another distribution with the same import name -----------------------------------------

@@ -35,7 +35,7 @@ from aolog.errors import (
 from aolog.log.directory import Log
 from aolog.log.pruned import pruned_to_json
 from aolog.log.retention import Retention
-from aolog.storage.files import DIRECTORY_MODE, Storage
+from aolog.storage.storage import DIRECTORY_MODE, Storage
 from aolog.write.appending import BATCH_BYTES
 from aolog.write.writer import MAX_RECORD_BYTES, SLAB_BYTES, Writer
 

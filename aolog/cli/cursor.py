@@ -19,14 +19,15 @@ from aolog.errors import (
     CursorCorrupt,
     CursorDiverged,
     CursorForeign,
-    CursorLocked,
     NoSuchCursor,
     UsageError,
 )
-from aolog.log.cursor_file import cursor_names, cursor_path, read_position
-from aolog.log.directory import CURSOR_DIRECTORY
+from aolog.log.cursor_file import cursor_names, read_position
+from aolog.log.lock import lock_cursor
+from aolog.log.names import CURSOR_DIRECTORY, cursor_path
 from aolog.read.reader import Reader
-from aolog.storage.files import Inside, Storage
+from aolog.storage.directory import Inside
+from aolog.storage.storage import Storage
 
 __all__ = ["cursor"]
 
@@ -165,17 +166,11 @@ def _confirmed(found: Standing) -> bool:
 
 def _remove(log: str, name: str) -> None:
     """Removes the file; durable on return. Raises CursorLocked while a reader has it."""
-    storage, path = Storage(), cursor_path(log, name)
+    storage = Storage()
     try:
-        file = storage.open_write(path)
+        file = lock_cursor(log, name, storage)
     except FileNotFoundError:
         raise NoSuchCursor(f"no cursor {name!r}", path=log) from None
-    try:
-        if not file.try_lock():
-            raise CursorLocked(
-                f"cursor {name!r} is in use by a reader", hint="wait for it to end", path=log
-            )
-        storage.unlink(path)
+    with file:
+        storage.unlink(cursor_path(log, name))
         storage.sync_directory(Inside(log, CURSOR_DIRECTORY))
-    finally:
-        file.close()

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from aolog.extras import conflict
-from aolog.notices import warn
+from aolog.errors import conflict, warn
 
 __all__ = ["warn_of_conflict"]
 

@@ -24,9 +24,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aolog.cli.output import OutputClosed, out, silence_stdout, to_json, to_stderr
-from aolog.errors import AologError, StorageError, UsageError
-from aolog.extras import library_missing
-from aolog.notices import escape_controls
+from aolog.errors import AologError, StorageError, UsageError, escape_controls, library_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

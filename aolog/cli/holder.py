@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aolog.log.directory import Log
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 __all__ = ["Holder", "Holders", "require_log"]
 
@@ -23,13 +23,10 @@ _PROBE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe ha
 def require_log(log: str) -> str:
     """The path of the log's first slab. Raises NotALog, NewerFormat: what is unknown is not
     touched, though names alone would do."""
-    listed = Log(log, Storage())
-    try:
+    with Log(log, Storage()) as listed:
         listed.require_slabs()
         listed.slab(len(listed.bases) - 1)
         return listed.slab_path(listed.bases[0])
-    finally:
-        listed.close()
 
 
 class Holder(NamedTuple):

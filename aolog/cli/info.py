@@ -17,16 +17,18 @@ from aolog.cli.parse import log_argument
 from aolog.cli.positions import HEAD, Standing, row, standings
 from aolog.errors import AddressPruned, CodecUnavailable
 from aolog.format.slab import NO_TIMESTAMP
-from aolog.log.directory import ASIDE_DIRECTORY, Log, Slab
+from aolog.log.directory import Log
+from aolog.log.names import ASIDE_DIRECTORY
 from aolog.maintenance.verify import find_leftovers
 from aolog.read import seek
 from aolog.read.reader import Reader
-from aolog.storage.files import Storage
 from aolog.storage.mounts import limits_of
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.cli.holder import Holder
     from aolog.format.slab import SlabHeader
+    from aolog.log.slab_file import Slab
     from aolog.record import Record
 
 __all__ = ["info"]
@@ -89,7 +91,7 @@ def _look(log: Log) -> _Info:
     greatest_us = NO_TIMESTAMP
     slab = log.slab(count - 1)
     if slab.header is not None:
-        greatest_us = max(slab.header.greatest_before_us, slab.end_of_frames()[2])
+        greatest_us = max(slab.header.greatest_before_us, slab.end().greatest_before_us)
     first_us = last_us = None
     if end.ordinal:
         with Reader(log.path) as reader:
@@ -185,12 +187,9 @@ def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click
     Reads headers and the last slab's, not the log.
     """
     warn_of_conflict()
-    listed = Log(log, Storage())
-    try:
+    with Log(log, Storage()) as listed:
         found, rows = listed.listed(lambda: _look_with_slabs(listed, slabs=slabs))
         holders = Holders(listed.slab_path(listed.bases[0]))
-    finally:
-        listed.close()
     standing = standings(log, holders)
     writer = holders.of(log)
     fields = _fields(log, found, writer)

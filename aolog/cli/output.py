@@ -21,8 +21,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aolog.errors import StorageError
-from aolog.notices import as_utf8, counted, escape_controls, one_line, records_lost, to_json
+from aolog.errors import (
+    StorageError,
+    as_utf8,
+    counted,
+    escape_controls,
+    one_line,
+    records_lost,
+    to_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -14,10 +14,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from aolog.errors import AologError, UsageError
-from aolog.log.cursor_file import check_name, cursor_names
+from aolog.log.cursor_file import cursor_names
+from aolog.log.names import check_cursor_name
 from aolog.log.quantity import duration_seconds, size_bytes
 from aolog.read.reader import Reader
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.write.validate import read_mode
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class _CursorName(ParamType):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
         try:
-            check_name(value)
+            check_cursor_name(value)
         except AologError as error:
             self.fail(str(error), param, ctx)
         return str(value)

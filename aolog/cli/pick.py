@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aolog.cli.parse import ParamType
-from aolog.epoch import microseconds
+from aolog.read.seek import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

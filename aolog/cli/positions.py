@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.cli.output import human_bytes, human_seconds, iso_time
-from aolog.errors import AologError
-from aolog.log.cursor_file import cursor_names, cursor_path, read_position
-from aolog.notices import records_lost
+from aolog.errors import AologError, records_lost
+from aolog.log.cursor_file import cursor_names, read_position
+from aolog.log.names import cursor_path
 from aolog.read.reader import Reader, resume_at
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.cli.holder import Holders

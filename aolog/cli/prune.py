@@ -14,7 +14,7 @@ from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.pruned import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.log.retention import prune as prune_log
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.log.retention import Pruned

@@ -22,10 +22,10 @@ from aolog.cli.parse import CURSOR_NAME, WHERE, Where, log_argument
 from aolog.errors import AddressPruned
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.directory import Log
-from aolog.losses import Losses
 from aolog.read import seek
 from aolog.read.reader import Reader, resume_at
-from aolog.storage.files import Storage
+from aolog.record import Losses
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -281,13 +281,10 @@ def tail(
 
 def _open_before_end(log: str, records: int, gaps: _Gaps) -> tuple[Reader, Iterable[Record]]:
     """A reader, and the last records up to the end that it then stands at."""
-    listed = Log(log, Storage())
-    try:
+    with Log(log, Storage()) as listed:
         listed.require_slabs()
         end = listed.listed(lambda: seek.latest(listed))
         bases = listed.bases
-    finally:
-        listed.close()
     if not records:
         return Reader(log, "latest", on_gap=gaps.met), ()
     if end.ordinal is None:

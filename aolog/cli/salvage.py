@@ -14,7 +14,7 @@ from aolog.cli.verify import total_bytes
 from aolog.log.directory import Log
 from aolog.maintenance.audit import audit
 from aolog.maintenance.salvage import salvage_slab
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.maintenance.salvage import Salvaged

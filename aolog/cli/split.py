@@ -11,8 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from aolog.cli.failing import InputTruncated
-from aolog.errors import RecordTooLarge
-from aolog.notices import counted
+from aolog.errors import RecordTooLarge, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

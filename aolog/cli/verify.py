@@ -14,7 +14,7 @@ from aolog.errors import CorruptionError, UsageError
 from aolog.log.directory import Log
 from aolog.maintenance.baseline import parse_baseline
 from aolog.maintenance.verify import GAP_CAUSES
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.maintenance.baseline import Baseline, News

@@ -24,8 +24,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from aolog.errors import CodecUnavailable, UsageError
-from aolog.extras import install_command
+from aolog.errors import CodecUnavailable, UsageError, install_command
 from aolog.format.frame import CODEC_SHIFT, FRAME_HEADER_LEN, Buffer
 
 if TYPE_CHECKING:

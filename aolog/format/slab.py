@@ -45,8 +45,6 @@ __all__ = [
     "decode_slab_header",
     "decode_trailer",
     "encode_seal",
-    "slab_base",
-    "slab_name",
 ]
 
 VERSION = 3  # the highest that is read, and written where bodies may be compressed
@@ -71,7 +69,6 @@ FLAG_ORDINAL_UNSURE = 0x2  # the predecessor was lost whole: base_ordinal is a l
 
 INDEX_SPACING = 16 << 10  # bytes of slab an index entry: a seek reads no more than this
 
-_BASE_DIGITS = 20  # one more than 2^63 needs
 _HEADER = struct.Struct(
     "<"
     "8s"  # magic
@@ -203,20 +200,6 @@ def decode_slab_header(copy: bytes) -> SlabHeader | NewerVersion | None:
         topic=topic or None,
         compressed=version == VERSION,
     )
-
-
-def slab_name(base: int) -> str:
-    """The file's name."""
-    return f"{base:0{_BASE_DIGITS}d}.slab"
-
-
-def slab_base(name: str) -> int | None:
-    """The address that a file's name says; None if it is no slab's name."""
-    digits = name[:_BASE_DIGITS]
-    if name[_BASE_DIGITS:] != ".slab" or not (digits.isascii() and digits.isdigit()):
-        return None  # without a regular expression: a log may have 100,000 names
-    base = int(digits)
-    return base if base < ADDRESS_END else None
 
 
 # --- index ----------------------------------------------------------------------------------

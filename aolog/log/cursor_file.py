@@ -1,62 +1,59 @@
-"""The cursor: the durable position of a reader, in two pre-allocated copies.
+"""The cursor file: the durable position of a reader, in two pre-allocated copies.
 
     LOG/cursors/NAME.cursor, 8192 bytes, a copy at 0 and one at 4096, written in turn
 
-A commit writes the older copy in place and syncs: it needs no free block, so a log on a full
-disk can still drain and free itself, and a commit that is cut off leaves the copy before it.
+A commit overwrites the older copy in place and syncs. It needs no free block, so a reader can commit
+on a full disk, which lets retention free space. An interrupted commit leaves the other copy.
 
-The cursor carries the log's UUID and epoch. It belongs to one log, and where the log took
-another course below it (restored from a backup, then written) it says so instead of reading on.
-In format 1, which has no UUID, it is bound to its directory and to the first slab's first frame.
+The cursor stores the log's UUID and epoch. It belongs to one log; if that log's history below the
+cursor changed (it was restored from a backup, then written), resuming raises an error. Format 1 has
+no UUID: there the cursor is bound to its directory and to the first slab's first frame.
 """
 
 from __future__ import annotations
 
-import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import xxhash
 
 from aolog.errors import (
     CursorCorrupt,
-    CursorLocked,
     LogClosed,
     NoSuchCursor,
     StorageError,
-    UsageError,
 )
-from aolog.log.directory import CURSOR_DIRECTORY
+from aolog.log.lock import lock_cursor, lock_directory
+from aolog.log.names import CURSOR_DIRECTORY, cursor_name, cursor_path
 from aolog.storage import clock
-from aolog.storage.files import Inside
+from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
     from aolog.record import Gap, Lag
-    from aolog.storage.files import File, Storage
+    from aolog.storage.file import File
+    from aolog.storage.storage import Storage
 
 __all__ = [
-    "NOTES_SUFFIX",
     "Cursor",
     "CursorFile",
     "Position",
     "cursor_names",
-    "cursor_path",
     "encode_copies",
     "position_in",
     "read_copies",
     "read_position",
 ]
 
-COPIES = (0, 4096)  # a sector each, whatever the device's sector is
+COPIES = (0, 4096)  # in different sectors on any device
 _MAGIC = b"AOCURSOR"
 _COPY = struct.Struct(
     "<"
     "8s"  # magic
     "H"  # version, 1
     "H"  # flags: bit 0 protects from retention; bit 1 ordinal is unknown
-    "I"  # epoch of the slab that holds the address
+    "I"  # epoch of the slab that contains the address
     "Q"  # sequence: the higher of the two copies counts
-    "16s"  # topic UUID, or what stands for it in format 1
+    "16s"  # topic UUID, or its replacement in format 1
     "Q"  # address of the next record to be read
     "Q"  # ordinal of that record
     "q"  # committed_us
@@ -65,13 +62,10 @@ _COPY = struct.Struct(
 _HASHED_LEN = _COPY.size - 4
 _FLAG_PROTECTS = 0x1
 _FLAG_NO_ORDINAL = 0x2
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_SUFFIX = ".cursor"
-NOTES_SUFFIX = ".lanes"  # of what the bridge keeps beside a cursor: no part of the log
 
 
 class Position(NamedTuple):
-    """What a cursor says. ordinal: None in format 1."""
+    """What a cursor stores. ordinal: None in format 1."""
 
     address: int
     ordinal: int | None
@@ -84,9 +78,9 @@ class Position(NamedTuple):
 class Cursor(NamedTuple):
     """A cursor as `aolog.cursors` lists it. lag: up to the log's end at the time of the call.
 
-    address: of the next record to be read. ordinal: records of the log before it, None in
-    format 1. protects: whether retention keeps what it has not passed. pruned: the unread records
-    that retention removed all the same, as the gap that its reader will meet; None if it lost none.
+    address: of the next record to read. ordinal: records of the log before it; None in format 1.
+    protects: whether retention keeps the records after it. pruned: unread records that retention
+    removed nevertheless, as the gap that its reader will report; None if there are none.
     """
 
     name: str
@@ -97,28 +91,13 @@ class Cursor(NamedTuple):
     pruned: Gap | None = None
 
 
-def check_name(name: str) -> None:
-    """Raises UsageError if it is no name for a cursor."""
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{name!r} is no name for a cursor",
-            hint="use up to 128 letters, digits, '.', '_' and '-', not beginning with '.' or '-'",
-        )
-
-
-def cursor_path(log_path: str, name: str, suffix: str = _SUFFIX) -> Inside:
-    """Where the cursor's file is."""
-    check_name(name)
-    return Inside(log_path, CURSOR_DIRECTORY, name + suffix)
-
-
 def cursor_names(log_path: str, storage: Storage) -> list[str]:
-    """Names of the log's cursors, sorted."""
+    """The names of the log's cursors, sorted."""
     directory = Inside(log_path, CURSOR_DIRECTORY)
     if not storage.exists(directory):
         return []
-    names = (n.removesuffix(_SUFFIX) for n in storage.list_names(directory) if n.endswith(_SUFFIX))
-    return sorted(filter(_NAME.fullmatch, names))  # a file of another kind of name is none of ours
+    found = map(cursor_name, storage.list_names(directory))
+    return sorted(name for name in found if name is not None)
 
 
 def _encode(position: Position, sequence: int) -> bytes:
@@ -174,23 +153,20 @@ def _read(file: File) -> tuple[int, Position]:
     if found is None:
         raise CursorCorrupt(
             "both copies of the cursor are damaged",
-            hint="set it anew with `aolog cursor set`",
+            hint="set it again with `aolog cursor set`",
             path=file.path,
         )
     return found
 
 
 def read_copies(log_path: str, name: str, storage: Storage) -> list[tuple[int, Position] | None]:
-    """Sequence and position of the copies that were written, in their order, None where one is
-    damaged. Raises FileNotFoundError."""
-    file = storage.open_read(cursor_path(log_path, name))
-    try:
+    """Sequence and position of each copy that was written, in their order in the file; None for a
+    damaged copy. Raises FileNotFoundError."""
+    with storage.open_read(cursor_path(log_path, name)) as file:
         raw = [file.pread(_COPY.size, at) for at in COPIES]
-    finally:
-        file.close()
     first, second = map(_decode, raw)
     if first is not None and first[0] == 0 and _is_blank(raw[1]):
-        return [first]  # its turn comes with the second commit
+        return [first]  # the second commit writes the other copy
     return [first, second]
 
 
@@ -199,30 +175,26 @@ def _is_blank(data: bytes) -> bool:
 
 
 def read_position(log_path: str, name: str, storage: Storage, *, durable: bool = False) -> Position:
-    """What the cursor says, without opening it for commits.
+    """The cursor's position, without opening the cursor for commits.
 
-    durable: makes what is read durable first, as whoever prunes by it must. Raises
+    durable: sync the file first. A caller that prunes by the position needs that. Raises
     NoSuchCursor, CursorCorrupt.
     """
-    path = cursor_path(log_path, name)
     try:
-        file = storage.open_read(path)
+        with storage.open_read(cursor_path(log_path, name)) as file:
+            if durable:
+                file.datasync()
+            return _read(file)[1]
     except FileNotFoundError:
         raise NoSuchCursor(
-            f"no cursor {name!r}", hint="`aolog cursor list` shows which there are", path=log_path
+            f"no cursor {name!r}", hint="`aolog cursor list` lists the cursors", path=log_path
         ) from None
-    try:
-        if durable:
-            file.datasync()
-        return _read(file)[1]
-    finally:
-        file.close()
 
 
 class CursorFile:
-    """A cursor open for commits: held by one reader at a time, by flock on its file.
+    """A cursor open for commits. One reader at a time holds the lock of its file.
 
-    Not thread-safe. Raises CursorLocked while another reader has it, and PermissionDenied for root
+    Not thread-safe. Raises CursorLocked while another reader holds it, and PermissionDenied for root
     in another user's log.
     """
 
@@ -234,53 +206,42 @@ class CursorFile:
         self._file: File | None = None
         self._closed = False
         self._sequence = 0
-        # Whether what was found is durable, the name too: whoever wrote it may have been killed.
+        # Whether the position and the file's name are durable: its writer may have been killed.
         self._settled = False
         try:
             self._open()
         except FileNotFoundError:
-            self.position: Position | None = None  # created by the first commit
-            directory = storage.open_directory(log_path)
-            try:
+            self.position: Position | None = None  # the first commit creates the file
+            with storage.open_directory(log_path) as directory:
                 storage.refuse_root(directory)
-            finally:
-                directory.close()
 
     def _open(self) -> None:
-        file = self._storage.open_write(self.path)
+        file = lock_cursor(self._log_path, self.name, self._storage)
         try:
-            if not file.try_lock():
-                raise CursorLocked(
-                    f"cursor {self.name!r} is in use by another reader",
-                    hint="wait for it to end, or use another name",
-                    path=self._log_path,
-                )
             self._sequence, self.position = _read(file)
-            if not self._storage.leads_to(self.path, file):
-                raise FileNotFoundError(self.path)  # deleted or replaced since it was opened
         except BaseException:
             file.close()
             raise
         self._file = file
-        if self._closed:  # meanwhile, by another thread, which found no file yet
+        if self._closed:  # meanwhile, by another thread, which found no file to close
             self.close()
             self._refuse_closed()
 
     def commit(self, position: Position) -> None:
-        """The position is durable on return. Nothing is written if it is the same already. Raises
-        LogClosed behind `close`, which may come from another thread, in the middle of this too."""
+        """The position is durable on return. Writes nothing if it did not change. Raises LogClosed
+        after `close`, which another thread may call, even during a commit."""
         try:
             self._refuse_closed()
             self._commit(position)
-        except (StorageError, ValueError):  # of a file that was closed meanwhile
+        except (StorageError, ValueError):  # the file was closed meanwhile
             self._refuse_closed()
             raise
 
     def _refuse_closed(self) -> None:
-        if self._closed:  # no file, as where none was created yet
+        if self._closed:  # then there is no file, as before the first commit
             raise LogClosed(
                 "the reader of the cursor is closed",
-                hint="commit before it is",
+                hint="commit before you close it",
                 path=self._log_path,
             )
 
@@ -293,7 +254,7 @@ class CursorFile:
         if file is None:
             self._create(position)
             return
-        if not self._settled:  # before the other copy is written over, which may be the durable one
+        if not self._settled:  # before overwriting the other copy, which may be the durable one
             self._storage.sync_directory(Inside(self._log_path, CURSOR_DIRECTORY))
             file.datasync()
             self._settled = True
@@ -307,20 +268,22 @@ class CursorFile:
     def _create(self, position: Position) -> None:
         parent = Inside(self._log_path, CURSOR_DIRECTORY)
         self._storage.make_directory(parent)
-        directory = self._storage.open_directory(parent)
-        try:
-            directory.lock()  # two that create it at once: the second finds the first's
+        with lock_directory(parent, self._storage):  # of two creators the second finds the file
             if not self._storage.exists(self.path):
                 self._storage.write_file(self.path, encode_copies(position))
                 self._settled = True
             self._open()
-        finally:
-            directory.close()
         self._commit(position)
 
     def close(self) -> None:
-        """Idempotent; gives the cursor to the next reader."""
-        self._closed = True  # first: who opens the file just now looks at it behind that
+        """Releases the cursor for the next reader. Idempotent."""
+        self._closed = True  # first: `_open` in another thread checks it after opening the file
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,40 +1,55 @@
-"""What the parts of a log say of the log: whose slabs these are, and of which format.
+"""What the parts of a log show: to which log its slabs belong, and which format it has.
 
-A damaged header, cursor, manifest or directory says nothing; it is no error here. Reads only.
-identity.py decides on the log's UUID; log.py decides on the format.
+A damaged header, cursor, manifest or directory shows nothing; here it is no error. Reads only.
+identity.py decides the log's UUID; directory.py decides the format.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aolog.errors import AologError, IdentityUnclear, NewerFormat, StorageError
-from aolog.format.slab import slab_name
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.directory import Slab
 from aolog.log.identity import decide_uuid
 from aolog.log.manifest import names_log
+from aolog.log.names import slab_name
+from aolog.log.slab_file import Slab
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aolog.log.directory import Log
-    from aolog.storage.files import Storage
+    from aolog.storage.directory import Directory
+    from aolog.storage.file import File
+    from aolog.storage.storage import Storage
 
 __all__ = ["Headers", "cursor_uuids", "is_format_2", "log_uuid"]
 
-_NAMED_MAX = 3  # slabs and cursors of each UUID that an error names
+_NAMED_MAX = 3  # slabs and cursors of each UUID that the error lists
+
+
+class Listed(Protocol):
+    """A log as far as it is listed: `Log` is one."""
+
+    path: str
+    storage: Storage
+    directory: Directory
+    bases: list[int]
+    unborn: list[str]
+    has_pending: bool
+
+    def open_file(self, base: int, /) -> File: ...
+    def limit(self, i: int, /) -> int | None: ...
 
 
 class Headers:
-    """The UUID in the header of each listed slab: of the first copy that is intact and the slab's
-    own. Each is looked at once, when it is asked for. known: what is known already, by the slab's
-    place in the listing. opened: where one was opened for that."""
+    """The UUID in the header of each listed slab: from the first copy that is intact and the slab's
+    own. Each header is read once, when it is needed. known: UUIDs known before, by index in the
+    listing. opened: called with each slab that was opened, which it keeps or closes."""
 
     def __init__(
         self,
-        log: Log,
+        log: Listed,
         known: dict[int, bytes | None] | None = None,
         opened: Callable[[Slab], None] | None = None,
     ) -> None:
@@ -54,7 +69,7 @@ class Headers:
         base = self._log.bases[i]
         try:
             file = self._log.open_file(base)
-        except (FileNotFoundError, StorageError):  # pruned since the listing, or not to be read
+        except (FileNotFoundError, StorageError):  # pruned since the listing, or unreadable
             return None
         try:
             slab = Slab(file, base, limit=self._log.limit(i), log_format=lambda: 2)
@@ -74,15 +89,15 @@ class Headers:
         return slab.header.topic_uuid
 
 
-def log_uuid(log: Log, slabs: Headers, *, to_write: bool = False) -> bytes | None:
-    """The log's UUID; None where no slab has a header. Raises IdentityUnclear."""
+def log_uuid(log: Listed, slabs: Headers, *, to_write: bool = False) -> bytes | None:
+    """The log's UUID; None if no slab has a header. Raises IdentityUnclear."""
     if not any(slabs[i] is not None for i in range(len(slabs))):
         return None
     cursors = partial(cursor_uuids, log.path, log.storage)
     decided = decide_uuid(slabs, lambda: (uuid for _, uuid in cursors()), to_write=to_write)
     if decided is None:
         raise IdentityUnclear(
-            "its parts belong to different logs, and nothing says which log this is: "
+            "its parts belong to different logs, and nothing shows which log this is: "
             + _listed(log, slabs),
             hint="move the other log's slabs elsewhere, or delete its cursors with `aolog cursor "
             "delete`; nothing was changed",
@@ -91,8 +106,8 @@ def log_uuid(log: Log, slabs: Headers, *, to_write: bool = False) -> bytes | Non
     return decided
 
 
-def _listed(log: Log, slabs: Headers) -> str:
-    """Each UUID, and the slabs and cursors that name it."""
+def _listed(log: Listed, slabs: Headers) -> str:
+    """Each UUID, with the slabs and cursors that have it."""
     found: dict[bytes, list[str]] = {}
     for i, base in enumerate(log.bases):
         if (uuid := slabs[i]) is not None:
@@ -108,8 +123,8 @@ def _listed(log: Log, slabs: Headers) -> str:
 
 
 def cursor_uuids(path: str, storage: Storage) -> Iterator[tuple[str, bytes]]:
-    """(name, log UUID) of each cursor that has one. Epochs begin at 1: a cursor of epoch 0 belongs
-    to a log of format 1, or was committed where no header was intact."""
+    """(name, log UUID) of each cursor that has a UUID. Epochs begin at 1: a cursor of epoch 0 belongs
+    to a log of format 1, or no header was intact at its commit."""
     try:
         names = cursor_names(path, storage)
     except AologError:
@@ -123,10 +138,10 @@ def cursor_uuids(path: str, storage: Storage) -> Iterator[tuple[str, bytes]]:
             yield name, position.topic_uuid
 
 
-def is_format_2(log: Log) -> bool:
-    """Whether anything beside the slabs is found only beside slabs of format 2."""
+def is_format_2(log: Listed) -> bool:
+    """Whether the directory has something that only a log of format 2 has."""
     return (
-        bool(log.unborn)  # slabs of format 1 are made under their own names
+        bool(log.unborn)  # a slab of format 1 never has a temporary name
         or log.has_pending
         or any(cursor_uuids(log.path, log.storage))
         or names_log(log.path, log.storage)

@@ -1,11 +1,13 @@
-"""A publication that was killed behind its commit point: whoever takes the log next finishes it."""
+"""Rolling forward: a publication was killed after its commit point; the next owner of the log's lock
+completes it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.format.slab import slab_name
 from aolog.log.manifest import sync_roots
+from aolog.log.names import slab_name
 
 if TYPE_CHECKING:
     from aolog.log.directory import Log
@@ -14,11 +16,12 @@ __all__ = ["roll_forward"]
 
 
 def roll_forward(log: Log) -> None:
-    """Published slabs get their own names; durable on return. The caller holds the writer's lock.
-    Idempotent, and may be killed. The manifest goes on naming them until the next publication.
-    Raises StorageError."""
+    """Renames published slabs from their pending names; durable on return. The caller holds the
+    writer's lock. Idempotent; the process may be killed at any point. The manifest lists them until
+    the next publication. Raises StorageError."""
     storage = log.storage
-    sync_roots(log.path, log.published.values(), storage)  # else a power cut takes back the others
+    # First, so that a power cut cannot undo the publication in the other logs.
+    sync_roots(log.path, log.published.values(), storage)
     for base, name in sorted(log.published.items()):
         storage.rename(log.directory / name, log.directory / slab_name(base))
     storage.sync_directory(log.directory)

@@ -1,4 +1,4 @@
-"""Which UUID is the log's. Pure: what slabs and cursors say in, a decision out.
+"""Which UUID is the log's. Pure: from the UUIDs in slabs and cursors to a decision.
 
     row               slabs that have a header       cursors that name a UUID      the log's UUID
     @1 agree          first and last say the same    not asked                     that one
@@ -14,13 +14,13 @@
     @7 tied_disputed  as @6                          otherwise                     undecided
 
 A slab with another UUID than the log's is *foreign*: somebody copied it there. Its records were not
-appended to this log, and nobody returns them. Where the evidence conflicts, nothing is decided, and
-the log is neither read nor written until the other log's parts are moved out. A gap instead could
-hide the log's own records from a consumer, which would go on and lose them.
+appended to this log, and no reader returns them. If the evidence conflicts, nothing is decided: the
+log is neither read nor written until the other log's parts are moved out. A gap instead could hide
+the log's own records from a consumer, which would continue and lose them.
 
-The first and the last slab are asked first, so that a log of any length is opened with two headers.
-Only if they differ are all asked. One slab cannot disagree with another, and a cursor that does is
-refused by itself; but a writer would go on in what may be another log.
+The headers of the first and the last slab are read first, so that opening a log of any length takes
+two headers. The others are read only if these differ. With a single slab there is nothing to compare
+for a reader, and a foreign cursor is rejected on its own; a writer might extend another log.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ __all__ = ["SlabUuids", "decide_uuid"]
 
 
 class SlabUuids(Protocol):
-    """The UUID that each slab's header says, in the order of the log; None where no header is
-    intact. To look at one may cost a system call."""
+    """The UUID in each slab's header, in the order of the log; None if no header is intact. Reading
+    an item may cost a system call."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, i: int, /) -> bytes | None: ...
@@ -45,8 +45,8 @@ class SlabUuids(Protocol):
 def decide_uuid(
     slabs: SlabUuids, cursors: Callable[[], Iterable[bytes]], *, to_write: bool
 ) -> bytes | None:
-    """The log's UUID by the table above; None: undecided. At least one slab has a header. cursors:
-    called where they are asked, for the UUIDs that they name; no more are taken than needed."""
+    """The log's UUID by the table above; None: undecided. At least one slab must have a header.
+    cursors: called only if the cursors' UUIDs are needed, and read only as far as needed."""
     first = next(i for i in range(len(slabs)) if slabs[i] is not None)
     last = next(i for i in reversed(range(len(slabs))) if slabs[i] is not None)
     if slabs[first] == slabs[last] and (first < last or not to_write):

@@ -12,8 +12,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from aolog.errors import AologError
-from aolog.notices import fault
+from aolog.errors import AologError, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,9 +1,9 @@
-"""What a log's directory holds: slabs by their names, and pending ones that were published.
+"""Which slabs a log's directory has: by their names, and published ones that are still pending.
 
-A slab is published while it still has its pending name (manifest.py), and is renamed then. Names
-without that suffix, which is nearly always all of them, cost nothing more. With it, the manifest is
-read after the names were: a name that it does not know, and that is still there afterwards, was
-not published when the manifest was read.
+A slab may be published while it has its pending name (manifest.py); it is renamed later. A log
+without pending names, which is nearly every log, costs one listing and nothing more. Otherwise the
+manifest is read after the names. A pending name that the manifest lacks, and that still exists
+afterwards, was not published when the manifest was read.
 """
 
 from __future__ import annotations
@@ -11,24 +11,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import CorruptionError
-from aolog.format.slab import slab_base, slab_name
-from aolog.storage.inside import Inside
+from aolog.log.names import PENDING_SUFFIX, UNBORN_SUFFIX, slab_base, slab_name
+from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aolog.storage.files import Directory, Storage
+    from aolog.storage.directory import Directory
+    from aolog.storage.storage import Storage
 
-__all__ = ["PENDING_SUFFIX", "UNBORN_SUFFIX", "Listing", "holds_slabs", "is_log", "list_slabs"]
-
-UNBORN_SUFFIX = ".slab.tmp"
-PENDING_SUFFIX = ".pending"
+__all__ = ["Listing", "holds_slabs", "is_log", "list_slabs"]
 
 
 class Listing(NamedTuple):
-    """bases: of all slabs that count, sorted. unborn: names of slabs that a dead writer began and
-    never named. pending: names of pending slabs. published: the pending names that slabs which
-    count still have, by their bases."""
+    """bases: of all slabs of the log, sorted. unborn: temporary names of slabs that a dead writer began.
+    pending: names of pending slabs. published: by base, the pending names of published slabs."""
 
     bases: list[int]
     unborn: list[str]
@@ -37,15 +34,15 @@ class Listing(NamedTuple):
 
 
 def list_slabs(path: str | Directory, storage: Storage, known: Iterable[int] = ()) -> Listing:
-    """known: bases of slabs that were seen under pending names. One that is renamed just while
-    the names are read may be missing from them. Raises NotALog, CorruptionError, StorageError."""
+    """Lists the slabs. known: bases of slabs that had pending names before: a slab that is renamed
+    during the listing may be missing from it. Raises NotALog, CorruptionError, StorageError."""
     where = path if isinstance(path, str) else path.path
     while True:
         bases: list[int] = []
         unborn: list[str] = []
         pending: list[str] = []
         published: dict[int, str] = {}
-        for name in storage.list_names(path):  # one pass, and nothing else that grows
+        for name in storage.list_names(path):  # one pass, with no other work per name
             base = slab_base(name)
             if base is not None:
                 bases.append(base)
@@ -65,12 +62,12 @@ def list_slabs(path: str | Directory, storage: Storage, known: Iterable[int] = (
     for base in set(published).intersection(listed):
         if storage.exists(Inside(path, published[base])):
             raise CorruptionError(
-                f"{published[base]} was published at the address of {slab_name(base)}: somebody "
-                "appended to the log by another path, from which its root is not seen",
-                hint="move one of the two elsewhere; both are whole slabs",
+                f"{published[base]} was published at the address of {slab_name(base)}: a writer "
+                "opened the log by another path, which does not show its root",
+                hint="move one of the two elsewhere; both are intact slabs",
                 path=where,
             )
-        del published[base]  # renamed between the two
+        del published[base]  # renamed meanwhile
     bases += published
     listed.update(published)
     for base in known:
@@ -96,5 +93,5 @@ def holds_slabs(path: str, names: Iterable[str], storage: Storage) -> bool:
 
 
 def is_log(path: str, storage: Storage) -> bool:
-    """Whether there is a log. Raises CorruptionError, StorageError."""
+    """Whether the path is a log. Raises CorruptionError, StorageError."""
     return storage.exists(path) and holds_slabs(path, storage.list_names(path), storage)

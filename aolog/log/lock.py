@@ -1,40 +1,33 @@
-"""Taking a log for oneself: its lock, the proof that the directory is a log or may become one, and
-what its file system does not keep.
+"""The locks of a log. Each is an exclusive flock, and closing the file or directory releases it.
 
-For whoever adds slabs: a writer (rolling.py), and a job that publishes slabs which were written
-before their place was known (publish/).
+    writer's lock    the log's directory    one writer; a repair; a publication
+    root's lock      the root's directory   one publication; a view of many logs (snapshot.py)
+    retention lock   LOG/retention.lock     one process that prunes
+    cursor's lock    the cursor's file      one reader that commits, or a command that changes it
+
+The root's lock of a root that is itself a log is the writer's lock of that log.
 """
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from aolog.errors import LogLocked, NotALog, StorageError, UsageError
-from aolog.format.slab import slab_base
-from aolog.log.directory import ASIDE_DIRECTORY, CURSOR_DIRECTORY, MANIFEST_NAME, RETENTION_LOCK
-from aolog.log.listing import PENDING_SUFFIX, UNBORN_SUFFIX
-from aolog.notices import warn
-from aolog.storage.files import DIRECTORY_MODE
-from aolog.storage.mounts import limits_of
+from aolog.errors import CursorLocked, LogLocked
+from aolog.log.names import RETENTION_LOCK, cursor_path
+from aolog.storage.directory import Inside
+from aolog.storage.storage import DIRECTORY_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from aolog.storage.directory import Directory
+    from aolog.storage.file import File
+    from aolog.storage.storage import Storage
 
-    from aolog.log.directory import Log
-    from aolog.storage.files import Directory, Inside, Storage
-
-__all__ = ["give_modes", "lock_log", "refuse_foreign", "warn_of_limits"]
-
-_OUR_NAMES = {
-    CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, MANIFEST_NAME, f"{MANIFEST_NAME}.tmp",
-    "lost+found",
-}  # fmt: skip  # a set
+__all__ = ["lock_cursor", "lock_directory", "lock_log", "lock_retention"]
 
 
 def lock_log(path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> Directory:
-    """The log's directory, and the one writer's lock on it, held until it is closed. mode: if it is
-    created. Raises LogLocked, PermissionDenied for root in another user's log, StorageError."""
+    """Takes the writer's lock of a log, whose directory is created if it does not exist. mode: for
+    that. Raises LogLocked, PermissionDenied for root in another user's log, StorageError."""
     storage.make_directory(path, mode)
     directory = storage.open_directory(path)
     try:
@@ -51,75 +44,44 @@ def lock_log(path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> Directo
     return directory
 
 
-def refuse_foreign(log: Log, *, format_1: bool) -> None:
-    """Raises NotALog if the directory holds something else, UsageError if its format is another;
-    where nothing says which it has, that is the writer's."""
-    if not log.bases:
-        foreign = [
-            name
-            for name in log.storage.list_names(log.directory)
-            if not name.startswith(".")
-            and name not in _OUR_NAMES
-            and not name.endswith((UNBORN_SUFFIX, PENDING_SUFFIX))
-        ]
-        if foreign:
-            raise NotALog(
-                f"holds other files ({foreign[0]!r}) and no slab",
-                hint="name a directory of its own",
-                path=log.path,
-            )
-    elif format_1 and not log.says_format:
-        log.take_for_format_1()  # a power cut may take the first bytes of its first slab
-    elif (log.format == 1) != format_1:
-        its = "queuefka" if log.format == 1 else "aolog"
-        raise UsageError(
-            f"{log.path}: the log is of format {log.format}",
-            hint=f'open it with format="{its}"',
-        )
-
-
-def give_modes(log: Log) -> None:
-    """The files that are there get their directory's bits, as new ones do: so chmod of the directory
-    shares all of the log. Looked for where the last slab's differ. What is another user's stays."""
-    if not log.bases:
-        return
-    last, mode = log.open_file(log.bases[-1]), log.directory.mode()
+def lock_directory(path: str, storage: Storage) -> Directory:
+    """Waits for the lock of a root, or of a log's directory of cursors, in which readers create
+    cursors one at a time. Raises StorageError."""
+    directory = storage.open_directory(path)
     try:
-        is_given = not (last.mode() ^ mode) & 0o666
-    finally:
-        last.close()
-    if is_given:
-        return
-    names = [
-        name
-        for name in log.storage.list_names(log.directory)
-        if name in _OUR_NAMES or slab_base(name.removesuffix(".tmp")) is not None
-    ]
-    _give_modes([log.directory / name for name in names], mode, log.storage)
+        directory.lock()
+    except BaseException:
+        directory.close()
+        raise
+    return directory
 
 
-def _give_modes(paths: Iterable[Inside], mode: int, storage: Storage) -> None:
-    for path in paths:
-        entry = storage.entry(path)
-        with suppress(FileNotFoundError, StorageError):  # removed meanwhile, or not ours
-            if entry is not None and entry.kind == "file":
-                with closing(storage.open_read(path)) as file:
-                    file.set_mode(mode & 0o666)
-            elif entry is not None and entry.kind == "directory":
-                with closing(storage.open_directory(path)) as directory:
-                    directory.set_mode(mode)
-                    inner = [directory / name for name in storage.list_names(directory)]
-                    _give_modes(inner, mode, storage)
+def lock_retention(log_path: str | Directory, storage: Storage) -> File:
+    """Waits for the retention lock of a log. Raises StorageError."""
+    file = storage.open_lock(Inside(log_path, RETENTION_LOCK))
+    try:
+        file.lock()
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
-_warned: set[str] = set()  # mount points
-
-
-def warn_of_limits(path: str, storage: Storage) -> None:
-    """Tells once, where locks or syncs are asked for that the file system is known not to keep."""
-    mount = storage.mount_of(path)
-    if mount is None or mount.point in _warned:
-        return
-    for limit in limits_of(mount):
-        _warned.add(mount.point)
-        warn("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)
+def lock_cursor(log_path: str, name: str, storage: Storage) -> File:
+    """Takes the lock of a cursor's file, open for reading and writing. Raises FileNotFoundError if
+    there is no such cursor, CursorLocked, StorageError."""
+    path = cursor_path(log_path, name)
+    file = storage.open_write(path)
+    try:
+        if not file.try_lock():
+            raise CursorLocked(
+                f"cursor {name!r} is in use by another reader",
+                hint="wait for it to end, or use another name",
+                path=log_path,
+            )
+        if not storage.leads_to(path, file):
+            raise FileNotFoundError(path)  # deleted or replaced since it was opened
+    except BaseException:
+        file.close()
+        raise
+    return file

@@ -1,124 +1,83 @@
 """ROOT/published.jsonl: which pending slabs are published, and the transactions that published them.
 
-A slab that was written before its place was known lies in its log's directory under a pending
-name, and that name is not a slab's (FORMAT.md, *Pending slabs and the manifest*). One manifest for
-all logs below a root says which of them count, and at which address each begins. It is replaced as
-a whole, by one rename: that rename publishes all slabs of a job, in all of its logs, at once.
+A slab that is written before its address is known gets a pending name in its log's directory, which
+is not a slab's name (FORMAT.md, *Pending slabs and the manifest*). One manifest for all logs below a
+root lists the published ones, with the address at which each begins. It is always replaced as a
+whole: that one rename publishes all slabs of a job, in all of its logs, at once.
 
     {"aolog_manifest": 1}
-    {"transaction": ID, "version": N}                    the last of each; kept for ever
+    {"transaction": ID, "version": N}                    the last of each ID; never removed
     {"slab": PENDING NAME, "log": NAME, "base": ADDRESS}  until its rename is durable
-    {"xxh3": HEX}                                         the last: of all bytes before this line
+    {"xxh3": HEX}                                         hash of all bytes before this line
 
-Nothing is written here but by publish/publication.py.
+Only publish/publication.py writes it.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
-from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import xxhash
 
 from aolog.errors import AologError, CorruptionError, NewerFormat
 from aolog.format.slab import ADDRESS_END
-from aolog.log.directory import MANIFEST_NAME
-from aolog.log.listing import PENDING_SUFFIX, is_log
-from aolog.storage.files import Inside, absolute, parent_of
+from aolog.log.names import MANIFEST_NAME, root_of
+from aolog.storage.directory import Inside
+from aolog.storage.storage import absolute, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from aolog.storage.files import Directory, Storage
+    from aolog.storage.storage import Storage
 
 __all__ = [
     "Manifest",
     "Place",
     "Transaction",
     "encode_manifest",
-    "job_of",
-    "lock_root",
+    "manifest_content",
     "names_log",
-    "pending_name",
     "read_manifest",
     "resolve",
-    "root_of",
-    "steadily",
     "sync_roots",
 ]
 
-_T = TypeVar("_T")
-_LOOKS = 5  # in vain, before publications are made to wait
 
 VERSION = 1
 BYTES_MAX = 1 << 30  # of a file that is taken for a manifest: millions of lines
-DEPTH_MAX = 99  # directories from a log up to its root; two digits in a name
 
 
 class Transaction(NamedTuple):
-    """What makes a commit happen once. id: of an application or a streaming query. version: grows
-    with each commit of that id; one that is not above the last is a repetition."""
+    """Makes a commit happen once. id: of an application or a streaming query. version: grows with each
+    commit of that id; a version that is not greater than the last one is a repetition."""
 
     id: str
     version: int
 
 
 class Place(NamedTuple):
-    """Where a pending slab was published. log: its name below the root."""
+    """The place of a published slab. log: the log's name below the root."""
 
     log: str
     base: int
 
 
 class Manifest(NamedTuple):
-    """versions: the last of each transaction's id. slabs: by their pending names; those whose
-    rename is durable may be left out."""
+    """versions: the last version of each transaction's id. slabs: places by pending name; slabs whose
+    rename is durable may be missing."""
 
     versions: dict[str, int]
     slabs: dict[str, Place]
 
     def has(self, transaction: Transaction) -> bool:
-        """Whether it was committed."""
+        """Whether the transaction was committed."""
         return self.versions.get(transaction.id, -1) >= transaction.version
 
 
-def pending_name(job: str, unique: str, depth: int) -> str:
-    """Of a slab whose log lies `depth` directories below the root. job, unique: 32 hex digits."""
-    return f"{job}.{unique}.{depth}{PENDING_SUFFIX}"
-
-
-def _parts(name: str) -> tuple[str, int] | None:
-    """(job, depth) of a pending name; None if it is none."""
-    parts = name.split(".")
-    if len(parts) != 4 or parts[3] != PENDING_SUFFIX[1:] or len(parts[0]) != 32:
-        return None
-    if not (parts[2].isascii() and parts[2].isdigit() and int(parts[2]) <= DEPTH_MAX):
-        return None
-    return parts[0], int(parts[2])
-
-
-def job_of(name: str) -> str | None:
-    """The job that wrote a pending slab; None if that is no pending name."""
-    parts = _parts(name)
-    return None if parts is None else parts[0]
-
-
-def root_of(log_path: str, name: str) -> str | None:
-    """The root whose manifest speaks of a pending slab; None if that is no pending name."""
-    parts = _parts(name)
-    if parts is None:
-        return None
-    root = absolute(log_path)
-    for _ in range(parts[1]):
-        root = parent_of(root)
-    return root
-
-
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The file."""
+    """The content of the file."""
     lines: list[dict[str, object]] = [{"aolog_manifest": VERSION}]
     lines += [{"transaction": id_, "version": n} for id_, n in sorted(manifest.versions.items())]
     lines += [
@@ -130,7 +89,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def _is_base(base: int) -> bool:
-    """Whether a slab may begin there. Under another name it would be none, and its records lost."""
+    """Whether a slab may begin there. A slab with another name is not found: its records are lost."""
     return not isinstance(base, bool) and 0 <= base < ADDRESS_END
 
 
@@ -163,20 +122,20 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
 def _damaged(why: str, path: str) -> CorruptionError:
     return CorruptionError(
         f"the manifest is damaged: {why}",
-        hint="restore it: it says which pending slabs are published, and what was committed",
+        hint="restore it: it lists which pending slabs are published, and what was committed",
         path=path,
     )
 
 
-# What each storage was last asked for, with its bytes: a manifest is as long as a job has slabs, and
-# each log with pending names asks for it.
+# The last manifest read through each storage, with its bytes. A manifest has a line for each slab of a
+# job, and each log with pending names reads it.
 _last_read: WeakKeyDictionary[Storage, tuple[bytes, Manifest]] = WeakKeyDictionary()
 
 
 def read_manifest(root: str, storage: Storage) -> Manifest:
-    """As it is now; empty if there is none. Not to be changed. Raises CorruptionError, NewerFormat,
+    """The manifest now; empty if there is none. Do not change it. Raises CorruptionError, NewerFormat,
     StorageError."""
-    data = _content(root, storage)
+    data = manifest_content(root, storage)
     if data is None:
         return Manifest({}, {})
     known = _last_read.get(storage)
@@ -186,65 +145,22 @@ def read_manifest(root: str, storage: Storage) -> Manifest:
     return known[1]
 
 
-def steadily(roots: Iterable[str], look: Callable[[], _T], storage: Storage) -> _T:
-    """What `look` finds in the logs below these roots: all of each publication there, or nothing of
-    it. It looks again if there was one meanwhile; where there always is, the roots are locked, and
-    publications wait for a look. A root that is a log is not: its lock is the writer's, and who
-    looks at one log sees all of a publication or nothing. Raises what `look` raises, StorageError."""
-    watched = sorted(set(roots))  # locked in this order: two that look never wait for each other
-    with ExitStack() as held:
-        before = _contents(watched, storage)
-        for looks in count(1):
-            found, behind = look(), _contents(watched, storage)
-            if behind == before:
-                break
-            if looks >= _LOOKS:
-                held.close()
-                watched = [root for root in watched if not is_log(root, storage)]
-                for root in [root for root in watched if root in behind]:
-                    held.callback(lock_root(root, storage).close)
-                behind = _contents(watched, storage)
-            before = behind
-    return found
-
-
-def lock_root(root: str, storage: Storage) -> Directory:
-    """The lock of a root that is no log, held until it is closed: nobody publishes there meanwhile.
-    Waits for who does. Raises StorageError."""
-    directory = storage.open_directory(root)
+def manifest_content(root: str, storage: Storage) -> bytes | None:
+    """The bytes of the manifest; None if there is none. No two manifests are equal, as each has other
+    pending slabs or versions. Raises CorruptionError."""
     try:
-        directory.lock()
-    except BaseException:
-        directory.close()
-        raise
-    return directory
-
-
-def _contents(roots: Iterable[str], storage: Storage) -> dict[str, bytes]:
-    """Of those that there are."""
-    found = ((root, _content(root, storage)) for root in roots)
-    return {root: data for root, data in found if data is not None}
-
-
-def _content(root: str, storage: Storage) -> bytes | None:
-    """Of the manifest; never the same twice, as each names other pending slabs or versions. Raises
-    CorruptionError."""
-    try:
-        file = storage.open_read(Inside(root, MANIFEST_NAME))
+        with storage.open_read(Inside(root, MANIFEST_NAME)) as file:
+            size = file.stat().size
+            if size > BYTES_MAX:  # before any of it is in memory
+                raise _damaged(f"it has {size} bytes", file.path)
+            return file.pread(size, 0)
     except FileNotFoundError:
         return None
-    try:
-        size = file.stat().size
-        if size > BYTES_MAX:  # said before any of it is in memory
-            raise _damaged(f"it has {size} bytes", file.path)
-        return file.pread(size, 0)
-    finally:
-        file.close()
 
 
 def _roots(log_path: str, names: Iterable[str], storage: Storage) -> dict[str, list[str]]:
-    """Where manifests that speak of these pending slabs may be: above the log by the path that
-    leads to it, and, where links are on that path, by the one that it stands at."""
+    """The directories whose manifests may publish these pending slabs: above the log on the given
+    path, and on the real path if the given one leads through links."""
     real = storage.real_path(absolute(log_path))
     found = {}
     for name in names:
@@ -254,15 +170,15 @@ def _roots(log_path: str, names: Iterable[str], storage: Storage) -> dict[str, l
 
 
 def sync_roots(log_path: str, names: Iterable[str], storage: Storage) -> None:
-    """The manifests that published these pending slabs are durable on return. Whoever replaced one
-    may have been killed before that; and what others rely on must not be taken back."""
+    """Makes the manifests that published these pending slabs durable. The process that replaced one may
+    have been killed before its sync, and a power cut must not undo what others rely on."""
     for root in {root for roots in _roots(log_path, names, storage).values() for root in roots}:
         if storage.exists(Inside(root, MANIFEST_NAME)):
             storage.sync_directory(root)
 
 
 def resolve(log_path: str, names: Iterable[str], storage: Storage) -> dict[int, str]:
-    """Those of a log's pending names that are published, by the address at which each begins."""
+    """The published ones of a log's pending names, by the address at which each begins."""
     manifests: dict[str, Manifest] = {}
     found = {}
     for name, roots in _roots(log_path, names, storage).items():
@@ -276,8 +192,8 @@ def resolve(log_path: str, names: Iterable[str], storage: Storage) -> dict[int, 
 
 
 def names_log(log_path: str, storage: Storage) -> bool:
-    """Whether the manifest of the log's directory, or of one above it, names a slab of the log. A
-    manifest that cannot be read names none."""
+    """Whether the manifest in the log's directory, or in one above it, lists a slab of the log. An
+    unreadable manifest lists none."""
     path = root = absolute(log_path)
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Unread records that retention removed: what lies between a position and the log's first slab.
+"""Unread records that retention removed: the records between a position and the log's first slab.
 
-Derived, never stored. A position says how many records of the log are before it; the header of
-the first slab says how many are before that slab. The difference is the loss. Lag, the list of
-cursors, the writer's warning and the bridge all ask here, so they all say the same number.
+Computed, never stored. A position has the number of the log's records before it; the header of the
+first slab has the number before that slab. The difference is the loss. Lag, the list of cursors, the
+writer's warning and the bridge all use this module, so they report the same number.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from aolog import notices
+from aolog import errors
 from aolog.format.slab import NO_PREDECESSOR
 from aolog.record import Gap
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 __all__ = ["WARN_EVERY_S", "PrunedUnread", "both", "pruned_before", "pruned_to_json"]
 
-WARN_EVERY_S = 60.0  # a full log may lose a slab many times a second: one line a minute says it
+WARN_EVERY_S = 60.0  # a full log may lose many slabs a second: log one line a minute
 _NEVER_S = float("inf")
 
 
 def pruned_before(log: Log, address: int, ordinal: int | None, *, first: int = 0) -> Gap | None:
-    """The unread records that are gone: a gap from the position to the log's first slab, with
-    reason "pruned". None if no record is gone.
+    """The unread records that were removed: a gap from the position to the log's first slab, with
+    reason "pruned". None if no record was removed.
 
-    ordinal: records of the log before the position, None if unknown. first: index of the slab that
-    counts as the log's first, to ask what a removal costs before it is done. The count is exact;
-    it is None in format 1, after damage that nothing counts, and where the first slab's header is
-    lost. Raises FileNotFoundError if a slab is pruned meanwhile.
+    ordinal: records of the log before the position; None if unknown. first: index of the slab to
+    treat as the log's first, to compute a loss before the removal. The count is exact; it is None in
+    format 1, after damage whose records cannot be counted, and if the first slab's header is lost.
+    Raises FileNotFoundError if a slab is pruned meanwhile.
     """
     begin = log.bases[first]
     if address >= begin:
         return None
     header = log.slab(first).header
     if header is not None and header.predecessor_base == NO_PREDECESSOR:
-        return None  # the log never had anything before this slab
+        return None  # the log never had a slab before this one
     lost = None
     if header is not None and ordinal is not None and not header.ordinal_unsure:
         lost = max(0, header.base_ordinal - ordinal)
@@ -47,7 +47,7 @@ def pruned_before(log: Log, address: int, ordinal: int | None, *, first: int = 0
 
 
 def both(one: Gap | None, other: Gap) -> Gap:
-    """Two losses of one cursor, the first the earlier, as one."""
+    """Two losses of one cursor as one gap. one: the earlier loss."""
     if one is None:
         return other
     known = one.records_lost is not None and other.records_lost is not None
@@ -56,42 +56,42 @@ def both(one: Gap | None, other: Gap) -> Gap:
 
 
 class PrunedUnread:
-    """The unread records that a writer's retention has removed. Warns of them at once, then at most
-    once a minute with what was removed since. `add` and `warn` need the writer's lock.
+    """The unread records that a writer's retention removed. Logs a warning at once, then at most one
+    a minute with the losses since. Call `add` and `warn` under the writer's lock.
 
-    total: since the writer was opened, by cursor; replaced, never changed. due_s: when `warn` has
-    something to say, by `time.monotonic`.
+    total: by cursor, since the writer was opened; replaced, never changed. due_s: when the next
+    warning is due, by `time.monotonic`.
     """
 
     def __init__(self, path: str) -> None:
         self.total: Mapping[str, Gap] = {}
         self.due_s = _NEVER_S
         self._path = path
-        self._unsaid: dict[str, Gap] = {}
+        self._unlogged: dict[str, Gap] = {}
         self._quiet_until_s = 0.0
 
     def add(self, unread: Mapping[str, Gap]) -> None:
-        """What one pruning removed, by cursor."""
+        """Adds what one pruning removed, by cursor."""
         if not unread:
             return
         self.total = {**self.total, **_sum(self.total, unread)}
-        self._unsaid |= _sum(self._unsaid, unread)
+        self._unlogged |= _sum(self._unlogged, unread)
         self.due_s = max(time.monotonic(), self._quiet_until_s)
         self.warn()
 
     def warn(self, *, at_once: bool = False) -> None:
-        """Logs what was not said yet, if that is due."""
+        """Logs the losses that were not logged yet, if a warning is due."""
         now_s = time.monotonic()
         if now_s < self.due_s and not at_once:
             return
-        unsaid, self._unsaid, self.due_s = self._unsaid, {}, _NEVER_S
+        unlogged, self._unlogged, self.due_s = self._unlogged, {}, _NEVER_S
         self._quiet_until_s = now_s + WARN_EVERY_S
-        for name, lost in unsaid.items():
-            notices.warn(
+        for name, lost in unlogged.items():
+            errors.warn(
                 "%s: retention removed %s that cursor %r had not read, addresses %d to %d; to keep "
                 'unread records, raise max_bytes or set when_full to "block" or "error"',
                 self._path,
-                notices.records_lost(lost.records_lost),
+                errors.records_lost(lost.records_lost),
                 name,
                 lost.begin,
                 lost.end,

@@ -1,10 +1,10 @@
-"""Which slabs may go. `plan` is pure; `prune` carries a plan out under the log's retention lock.
+"""Which slabs are pruned. `plan` is pure; `prune` carries out a plan under the log's retention lock.
 
-Slabs go from the front, whole, and never the one that is being written. Age and count never
-take what a protecting cursor has not passed; the total does only where `when_full` says so, and
-then the outcome names each cursor that lost unread records, and how many.
-A cursor is made durable before the slab that it frees is unlinked; each unlink is durable
-before the next, so that what is left has no hole.
+Whole slabs are removed from the front, and never the last one. Age and count never remove records
+that a protecting cursor has not passed. The total size removes them only if `when_full` is "prune";
+then the result has, for each cursor, the unread records that it lost. A cursor is made durable
+before the slab that it releases is unlinked. Each unlink is durable before the next one, so that
+the remaining slabs have no hole.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from aolog.errors import NoSuchCursor, UsageError
-from aolog.format.slab import slab_name
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.directory import RETENTION_LOCK, Log
+from aolog.log.directory import Log
 from aolog.log.listing import list_slabs
+from aolog.log.lock import lock_retention
+from aolog.log.names import slab_name
 from aolog.log.pruned import pruned_before
 from aolog.record import Gap
-from aolog.storage.inside import Inside
+from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
     from types import UnionType
 
     from aolog.log.cursor_file import Position
-    from aolog.storage.files import Storage
+    from aolog.storage.storage import Storage
 
 __all__ = [
     "Known",
@@ -47,16 +48,16 @@ class _Bounds(NamedTuple):
 
 
 class Retention(_Bounds):
-    """What a log keeps. All bounds are off by default.
+    """How much a log keeps. All bounds are off by default.
 
-    max_bytes: of all slab files together, a number or text such as "1GB" or "64M"; a writer begins
-    no slab that would pass it.
-    max_age_s: since a slab was last written. max_slabs: how many, the open one included.
+    max_bytes: of all slab files together, a number or text such as "1GB" or "64M"; a writer does not
+    begin a slab that would exceed it.
+    max_age_s: since the last write to a slab. max_slabs: their number, with the open one.
     when_full: what happens when max_bytes is reached and protecting cursors still need the
     oldest slab. "prune" (the default) deletes it: UNREAD RECORDS ARE LOST. The writer logs a
     warning with their number at once, then once a minute; `Writer.pruned_unread` and `aolog cursor
-    list` say the same; readers get a gap with the count. "block" makes appends wait until the
-    cursors have passed it, "error" makes them raise RetentionFull: these two lose nothing.
+    list` report the same number; readers get a gap with it. "block" makes appends wait until the
+    cursors have passed the slab, "error" makes them raise RetentionFull: these two lose nothing.
     """
 
     __slots__ = ()
@@ -68,7 +69,7 @@ class Retention(_Bounds):
         max_slabs: int | None = None,
         when_full: Literal["prune", "block", "error"] = "prune",
     ) -> Self:
-        """Raises UsageError for a bound that nothing could keep."""
+        """Raises UsageError for an invalid bound."""
         size = max_bytes
         if isinstance(size, str):
             from aolog.log.quantity import size_bytes
@@ -88,12 +89,12 @@ class Retention(_Bounds):
 
     @property
     def bounded(self) -> bool:
-        """Whether anything ever goes."""
+        """Whether there is any bound."""
         return not (self.max_bytes is self.max_age_s is self.max_slabs is None)
 
 
 def _is_bound(value: Any, kind: type | UnionType) -> bool:
-    """Whether a bound is none, or a positive number of this kind."""
+    """Whether a bound is None or a positive number of this type."""
     is_number = isinstance(value, kind)
     return value is None or (is_number and value > 0)
 
@@ -103,7 +104,7 @@ def _refused(name: str, value: object, hint: str) -> UsageError:
 
 
 def check_retention(retention: object) -> Retention:
-    """The argument `retention`, which None leaves without bounds. Raises UsageError."""
+    """The argument `retention`; None means no bounds. Raises UsageError."""
     if retention is None:
         return Retention()
     if isinstance(retention, Retention):
@@ -115,8 +116,8 @@ def check_retention(retention: object) -> Retention:
 
 
 class SlabSize(NamedTuple):
-    """A slab as retention sees it. end: where its successor begins; the last has none, and is
-    never asked."""
+    """What retention needs of a slab. end: the address at which its successor begins; not used for the
+    last slab."""
 
     base: int
     end: int
@@ -125,15 +126,15 @@ class SlabSize(NamedTuple):
 
 
 class Slabs(Protocol):
-    """A log's slabs in order. Looking at one may cost a system call."""
+    """A log's slabs in order. Reading an item may cost a system call."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, i: int, /) -> SlabSize: ...
 
 
 class Plan(NamedTuple):
-    """drop: how many slabs go from the front. room: False if protecting cursors hold slabs that
-    would have to go for the total's sake."""
+    """drop: how many slabs to remove from the front. room: False if protecting cursors still need
+    slabs that exceed max_bytes."""
 
     drop: int
     room: bool
@@ -147,10 +148,10 @@ def plan(
     now_s: float,
     needed: int = 0,
 ) -> Plan:
-    """How many slabs go, oldest first; never the last. Looks at all of them only for the total.
+    """How many slabs to remove, oldest first, never the last. Reads all of them only for max_bytes.
 
-    protected_from: the least address that a protecting cursor still needs. needed: bytes that a
-    slab about to begin may take; 0 if none is.
+    protected_from: the least address that a protecting cursor still needs. needed: the maximum bytes
+    of a slab that is about to begin; 0 if none is.
     """
     drop = 0
     total = needed
@@ -176,8 +177,8 @@ def plan(
 
 
 class Pruned(NamedTuple):
-    """What went. room: as in Plan. end: address before which everything is gone. unread: by
-    protecting cursor, the records that went and that it had not read; as a gap of reason "pruned"."""
+    """What was removed. room: as in Plan. end: everything before this address is removed. unread: by
+    protecting cursor, the removed records that it had not read, as a gap of reason "pruned"."""
 
     slabs: int
     bytes: int
@@ -187,8 +188,8 @@ class Pruned(NamedTuple):
 
 
 def protecting(path: str, storage: Storage) -> dict[str, Position]:
-    """The protecting cursors by name, durable. A damaged cursor raises: nothing may go that it
-    might need."""
+    """The protecting cursors by name, made durable. Raises CursorCorrupt for a damaged cursor: it may
+    need any record."""
     found = {}
     for name in cursor_names(path, storage):
         try:
@@ -212,21 +213,19 @@ def prune(
     dry_run: bool = False,
     known: Known | None = None,
 ) -> Pruned:
-    """Removes what retention lets go, under the retention lock; durable on return.
+    """Removes slabs as `retention` demands, under the retention lock; durable on return.
 
-    Any process may call it, beside a writer and readers: the last slab stays. dry_run: only says
-    what would go, and touches nothing. known: slabs by their base, filled and used by each call of
-    one writer, whose lock keeps repair away: so each slab is looked at once, however often the
-    writer rolls. Without it each call looks at all, if there is a total.
+    Any process may call it while others write and read: the last slab stays. dry_run: only return
+    what would be removed. known: a cache of slabs by base, for the calls of one writer, whose lock
+    excludes repair: each slab is read once, however often the writer rolls. Without it each call
+    reads all slabs if there is a max_bytes.
     """
     known = {} if known is None else known
     if dry_run:
         return _decide(path, storage, retention, needed, known)[1]
-    lock = storage.open_lock(Inside(path, RETENTION_LOCK))
-    try:
-        lock.lock()
+    with lock_retention(path, storage):
         going, pruned = _decide(path, storage, retention, needed, known)
-        if going:  # whoever removed the one before may have been killed before it was durable
+        if going:  # the process that removed the slab before may have been killed before its sync
             storage.sync_directory(path)
         published = list_slabs(path, storage).published if going else {}
         if published:
@@ -234,18 +233,16 @@ def prune(
 
             sync_roots(path, published.values(), storage)
         for slab in going:
-            if slab.base in published:  # first under the name that it has, or had just now
+            if slab.base in published:  # first its pending name, which may just have been renamed
                 storage.unlink(Inside(path, published[slab.base]))
             storage.unlink(Inside(path, slab_name(slab.base)))
             storage.sync_directory(path)
-    finally:
-        lock.close()
     return pruned
 
 
 class _Listed:
-    """The listed slabs, each looked at when it is asked for. One that has a successor does not
-    change, and is known from then on."""
+    """The listed slabs, each read when it is needed. A slab with a successor does not change, so it is
+    cached."""
 
     def __init__(self, log: Log, known: Known) -> None:
         self._log = log
@@ -259,9 +256,8 @@ class _Listed:
         found = self._known.get(bases[i])
         if found is not None:
             return found
-        file = self._log.storage.open_read(self._log.slab_path(bases[i]))
-        stat = file.stat()
-        file.close()
+        with self._log.storage.open_read(self._log.slab_path(bases[i])) as file:
+            stat = file.stat()
         is_last = i + 1 == len(bases)
         end = 0 if is_last else bases[i + 1]
         found = SlabSize(bases[i], end, stat.size, stat.mtime_ns / 1e9)
@@ -271,8 +267,8 @@ class _Listed:
 
 
 def _newly_lost(log: Log, at: Position, drop: int) -> Gap | None:
-    """The unread records of the cursor in the first `drop` slabs: what it will have lost then, less
-    what it has lost already."""
+    """The cursor's unread records in the first `drop` slabs: its loss after their removal, minus its
+    loss before."""
     if not drop or (after := pruned_before(log, at.address, at.ordinal, first=drop)) is None:
         return None
     before = pruned_before(log, at.address, at.ordinal)
@@ -286,9 +282,8 @@ def _newly_lost(log: Log, at: Position, drop: int) -> Gap | None:
 def _decide(
     path: str, storage: Storage, retention: Retention, needed: int, known: Known
 ) -> tuple[list[SlabSize], Pruned]:
-    """Which slabs are to go, and what that comes to."""
-    log = Log(path, storage)
-    try:
+    """The slabs to remove, and the totals of that."""
+    with Log(path, storage) as log:
         slabs = _Listed(log, known)
         cursors = protecting(path, storage)
         needed_from = min((at.address for at in cursors.values()), default=None)
@@ -308,9 +303,7 @@ def _decide(
             }
             return going, Pruned(len(going), size, end, decided.room, unread)
 
-        going, pruned = log.listed(look)  # without the lock others may prune meanwhile
-    finally:
-        log.close()
-    for base in [base for base in known if base < pruned.end]:  # others prune too
+        going, pruned = log.listed(look)  # a dry run has no lock: others may prune meanwhile
+    for base in [base for base in known if base < pruned.end]:  # other processes prune too
         del known[base]
     return going, pruned

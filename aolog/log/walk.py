@@ -21,11 +21,9 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from aolog.format import format1
 from aolog.format.frame import (
     ALIGNMENT,
     FRAME_HEADER_LEN,
-    KIND_RECORDS,
     MAGIC_BYTES,
     Frame,
     FrameHeader,
@@ -38,15 +36,14 @@ from aolog.format.frame import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aolog.storage.files import File
+    from aolog.storage.file import File
 
-__all__ = ["Damage", "Outcome", "QueuefkaWalker", "Tail", "Walker"]
+__all__ = ["Damage", "Outcome", "Tail", "Walker"]
 
 # A read: 4 frames of 64 KiB, or one of 256, with their headers. Two of them and what is made of them
 # stay in a core's second cache: reads of 1 MiB took half as long again, the bytes and all behind.
 CHUNK_BYTES = (256 << 10) + (8 << 10)
 CHUNK_BYTES_MAX = 4 << 20  # a longer frame's header is read by itself, with a chunk
-_FORMAT_1_CHUNK_BYTES = 1 << 20  # what is begun there is read again
 _RUN_FRAMES_MAX = CHUNK_BYTES // FRAME_HEADER_LEN  # about what a read of the shortest frames holds
 FIRST_BYTES = 4 << 10  # the first read: who seeks wants a record; each further one is four times it
 HOP_BYTES = 32 << 10  # a read when only headers are wanted: two index entries' distance
@@ -292,164 +289,3 @@ def _headers(
             if header is not None:
                 yield offset, header
         i = chunk.find(MAGIC_BYTES, i + 1)
-
-
-class QueuefkaWalker:
-    """Frames of a format-1 slab from `offset` on, in the same terms: one record a frame.
-
-    A length that is altered is not caught by itself. Where a payload's hash is wrong the chain
-    is followed only if the frame behind it is right; else the rest of the slab is a tail, unless
-    `resync` allows a search, byte by byte, for the next frame that looks right. What it finds is
-    a guess (a payload may hold a frame), and its work is bounded by `RESYNC_BYTES_MAX`.
-    """
-
-    RESYNC_BYTES_MAX = 16 << 20  # hashed bytes a search: seconds, not hours, on hostile input
-
-    def __init__(
-        self, file: File, offset: int, *, limit: int | None = None, resync: bool = False
-    ) -> None:
-        self.offset = offset
-        self.limit = limit
-        self._file = file
-        self._resync = resync
-        self._chunk = b""
-        self._chunk_at = offset
-
-    def next(self) -> Outcome:
-        """As Walker.next."""
-        found = self._fresh_frame_at(self.offset)
-        if found is None:
-            return self._bad()
-        self.offset = found.end
-        return found
-
-    def _fresh_frame_at(self, offset: int) -> Frame | None:
-        """The frame at `offset`, read again if it is not intact in the bytes at hand."""
-        found = self._frame_at(offset)
-        if found is None and self._is_stale(offset):
-            self._chunk = b""
-            found = self._frame_at(offset)
-        return found
-
-    def run(self) -> list[Frame]:
-        """As Walker.run."""
-        frames = []
-        chunk, chunk_at = self._chunk, self._chunk_at
-        view, at, end = memoryview(chunk), self.offset - self._chunk_at, len(chunk)
-        while 0 <= at <= end - format1.FRAME_HEADER_LEN:
-            length, stored = format1.decode_at(chunk, at)
-            begin = at + format1.FRAME_HEADER_LEN
-            if not 0 < length <= end - begin:
-                break
-            body = view[begin : begin + length]
-            if not format1.payload_matches(stored, body):
-                break
-            header = FrameHeader(KIND_RECORDS, 0, length, stored, 0, 0, 1, 0)
-            frames.append(Frame(chunk_at + at, chunk_at + begin + length, header, body))
-            at = begin + length
-        self.offset = chunk_at + at
-        return frames
-
-    def _end(self) -> int:
-        size = self._file.stat().size
-        return size if self.limit is None else min(size, self.limit)
-
-    def _bytes(self, offset: int, size: int) -> memoryview | None:
-        """`size` bytes at `offset`; None if they are not there."""
-        at = offset - self._chunk_at
-        if not (at >= 0 and at + size <= len(self._chunk)):
-            if offset + size > self._end():
-                return None
-            want = max(size, _FORMAT_1_CHUNK_BYTES)
-            if self.limit is not None:
-                want = min(want, self.limit - offset)
-            self._chunk, self._chunk_at, at = self._file.pread(want, offset), offset, 0
-            if len(self._chunk) < size:
-                return None
-        return memoryview(self._chunk)[at : at + size]
-
-    def _is_stale(self, offset: int) -> bool:
-        """Whether the frame that stands at `offset` may be another than in the bytes at hand."""
-        claimed = self._claimed_end(offset)
-        at = offset - self._chunk_at
-        if claimed is None or at < 0 or claimed - self._chunk_at > len(self._chunk):
-            return True
-        bad = self._chunk[at : claimed - self._chunk_at]
-        return self._file.pread(len(bad), offset) != bad
-
-    def _claimed_end(self, offset: int) -> int | None:
-        """Where the frame at `offset` says that it ends; None if that is behind the end."""
-        head = self._bytes(offset, format1.FRAME_HEADER_LEN)
-        if head is None:
-            return None
-        end = offset + format1.FRAME_HEADER_LEN + format1.decode_at(head, 0)[0]
-        return end if end <= self._end() else None
-
-    def claims_more_than_there_is(self, offset: int) -> bool:
-        """Whether what stands at `offset` can be a frame whose end was not written. False where
-        the search for a frame behind it came to its bound: what may be intact is not cut."""
-        end = self._end()
-        if self._claimed_end(offset) is not None:
-            return False
-        return self._search(offset + 1, end) is None and self._searched_to_end
-
-    def _frame_at(self, offset: int) -> Frame | None:
-        head = self._bytes(offset, format1.FRAME_HEADER_LEN)
-        if head is None:
-            return None
-        length, stored = format1.decode_at(head, 0)
-        if not 0 < length <= format1.PAYLOAD_LEN_MAX:
-            return None
-        body = self._bytes(offset + format1.FRAME_HEADER_LEN, length)
-        if body is None or not format1.payload_matches(stored, body):
-            return None
-        header = FrameHeader(KIND_RECORDS, 0, length, stored, 0, 0, 1, 0)
-        return Frame(offset, offset + format1.FRAME_HEADER_LEN + length, header, body)
-
-    def _bad(self) -> Outcome:
-        begin, end = self.offset, self._end()
-        found = self._claimed_end(begin)
-        if found is not None and self._frame_at(found) is None:
-            found = None
-        if found is None and self._resync:
-            found = self._search(begin + 1, end)
-        if found is not None:
-            if (again := self._fresh_frame_at(begin)) is not None:  # finished since
-                self.offset = again.end
-                return again
-            self.offset = found
-            return Damage(begin, found, durable=False)
-        self._chunk = b""
-        return Tail(begin, max(begin, end), blank=False)
-
-    _searched_to_end = True  # whether the last search was not given up
-
-    def _search(self, begin: int, end: int) -> int | None:
-        work = 0
-        self._searched_to_end = True
-        for offset, claimed in self._claims(begin, end):
-            work += claimed
-            if work > self.RESYNC_BYTES_MAX:
-                self._searched_to_end = False
-                return None
-            if self._frame_at(offset) is not None:
-                return offset
-        return None
-
-    def _claims(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Offsets in [begin, end) at which a frame that ends before `end` may stand, and the
-        length that it would have. Most bytes are none, so numpy sifts them."""
-        import numpy as np
-
-        for at in range(begin, end - format1.FRAME_HEADER_LEN, CHUNK_BYTES):
-            octets = np.frombuffer(self._file.pread(CHUNK_BYTES + 3, at), np.uint8)
-            count = min(len(octets) - 3, end - format1.FRAME_HEADER_LEN - at)
-            if count <= 0:
-                return
-            lengths = np.zeros(count, np.int64)
-            for i in range(4):
-                lengths |= octets[i : i + count].astype(np.int64) << (8 * i)
-            room = end - format1.FRAME_HEADER_LEN - at - np.arange(count)
-            fitting = np.flatnonzero((lengths > 0) & (lengths <= room))
-            for i in fitting.tolist():
-                yield at + i, format1.FRAME_HEADER_LEN + int(lengths[i])

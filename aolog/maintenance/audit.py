@@ -34,16 +34,18 @@ from aolog.format.slab import (
     decode_trailer,
 )
 from aolog.read import seek
-from aolog.read.batch import RecordFrame
+from aolog.read.record_frame import RecordFrame
 from aolog.read.scan import Scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.format.columns import Columns
-    from aolog.log.directory import Log, Slab
+    from aolog.log.directory import Log
+    from aolog.log.slab_file import Slab
     from aolog.record import Gap
-    from aolog.storage.files import Inside, Stat
+    from aolog.storage.directory import Inside
+    from aolog.storage.file import Stat
 
 __all__ = ["Audit", "SlabAudit", "audit", "least_of"]
 

@@ -22,23 +22,18 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
 from aolog.format.frame import Frame
-from aolog.format.slab import DATA_BEGIN, MAGIC, decode_seal_body, encode_seal, slab_name
-from aolog.log.cursor_file import (
-    NOTES_SUFFIX,
-    cursor_names,
-    cursor_path,
-    encode_copies,
-    position_in,
-)
-from aolog.log.directory import CURSOR_DIRECTORY
+from aolog.format.slab import DATA_BEGIN, MAGIC, decode_seal_body, encode_seal
+from aolog.log.cursor_file import cursor_names, encode_copies, position_in
+from aolog.log.names import CURSOR_DIRECTORY, NOTES_SUFFIX, cursor_path, slab_name
 from aolog.log.walk import Walker
 
 if TYPE_CHECKING:
     from aolog.format.slab import SlabHeader
     from aolog.log.directory import Log
     from aolog.maintenance.audit import Audit, SlabAudit
-    from aolog.storage.files import Directory, File, Storage
-    from aolog.storage.inside import Inside
+    from aolog.storage.directory import Directory, Inside
+    from aolog.storage.file import File
+    from aolog.storage.storage import Storage
 
 __all__ = ["copied_bytes", "copy_cursors", "copy_file", "copy_slabs"]
 

@@ -26,20 +26,21 @@ from aolog.errors import (
     UsageError,
 )
 from aolog.log.cursor_file import cursor_names
-from aolog.log.directory import CURSOR_DIRECTORY, MANIFEST_NAME, Log
+from aolog.log.directory import Log
+from aolog.log.names import CURSOR_DIRECTORY, MANIFEST_NAME
 from aolog.maintenance.audit import audit
 from aolog.maintenance.copy import copied_bytes, copy_cursors, copy_file, copy_slabs
 from aolog.maintenance.verify import GAP_CAUSES, judge
-from aolog.storage.files import Storage, absolute, parent_of
-from aolog.storage.inside import beside
+from aolog.storage.directory import beside
+from aolog.storage.storage import Storage, absolute, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aolog.maintenance.audit import Audit, SlabAudit
     from aolog.record import Gap
-    from aolog.storage.files import Directory, File
-    from aolog.storage.inside import Inside
+    from aolog.storage.directory import Directory, Inside
+    from aolog.storage.file import File
 
 __all__ = ["Repaired", "repair"]
 

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aolog.maintenance.audit import SlabAudit
-    from aolog.storage.files import File, Storage
+    from aolog.storage.file import File
+    from aolog.storage.storage import Storage
 
 __all__ = ["Salvaged", "rescue", "salvage_slab"]
 

@@ -11,31 +11,28 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from aolog.errors import AologError, CursorDiverged, CursorForeign, NoSuchCursor
-from aolog.format.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader, slab_base
-from aolog.log.cursor_file import (
-    NOTES_SUFFIX,
-    Cursor,
-    cursor_names,
-    cursor_path,
-    read_copies,
-    read_position,
-)
-from aolog.log.directory import (
+from aolog.errors import AologError, CursorDiverged, CursorForeign, NoSuchCursor, counted
+from aolog.format.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader
+from aolog.log.cursor_file import Cursor, cursor_names, read_copies, read_position
+from aolog.log.directory import Log
+from aolog.log.listing import list_slabs
+from aolog.log.names import (
     ASIDE_DIRECTORY,
     CURSOR_DIRECTORY,
     MANIFEST_NAME,
+    NOTES_SUFFIX,
+    PENDING_SUFFIX,
     RETENTION_LOCK,
-    Log,
+    cursor_path,
+    slab_base,
 )
-from aolog.log.listing import PENDING_SUFFIX, list_slabs
 from aolog.maintenance.audit import audit
-from aolog.notices import counted
 from aolog.read import seek
 from aolog.read.cursor import check_course
 from aolog.read.reader import resume_at
 from aolog.record import Gap, Lag
-from aolog.storage.files import Inside, Storage
+from aolog.storage.directory import Inside
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,13 +14,14 @@ from aolog.format.slab import TRAILER_LEN, decode_seal_body, decode_trailer, enc
 from aolog.log.walk import Walker
 from aolog.publish.pending import log_path
 from aolog.storage import clock
-from aolog.storage.inside import Inside
+from aolog.storage.directory import Inside
 from aolog.write.opening import Predecessor, header_behind, reach_behind
 
 if TYPE_CHECKING:
     from aolog.format.slab import Seal
     from aolog.publish.pending import PendingSlab
-    from aolog.storage.files import File, Storage
+    from aolog.storage.file import File
+    from aolog.storage.storage import Storage
 
 __all__ = ["complete"]
 

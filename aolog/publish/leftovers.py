@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.log.listing import PENDING_SUFFIX, holds_slabs
-from aolog.log.manifest import job_of, read_manifest, root_of
+from aolog.log.listing import holds_slabs
+from aolog.log.manifest import read_manifest
+from aolog.log.names import PENDING_SUFFIX, job_of, root_of
 from aolog.publish.pending import log_path
 from aolog.storage import clock
-from aolog.storage.files import Inside, Storage, absolute
+from aolog.storage.directory import Inside
+from aolog.storage.storage import Storage, absolute
 
 if TYPE_CHECKING:
     import os
@@ -41,8 +43,7 @@ def abort(
     where = absolute(root)
     if not storage.exists(where):
         return 0
-    directory = storage.open_directory(where)
-    try:
+    with storage.open_directory(where) as directory:
         if not directory.try_lock():
             return 0
         published = read_manifest(where, storage).slabs.keys()
@@ -54,8 +55,6 @@ def abort(
         for path in going:
             storage.unlink(path)
         return len(going)
-    finally:
-        directory.close()
 
 
 def _directories(root: str, storage: Storage) -> list[str]:
@@ -98,10 +97,7 @@ def sweep(
 
 def _changed_ns(path: Inside, storage: Storage) -> int:
     try:
-        file = storage.open_read(path)
+        with storage.open_read(path) as file:
+            return file.stat().mtime_ns
     except FileNotFoundError:
         return 0
-    try:
-        return file.stat().mtime_ns
-    finally:
-        file.close()

@@ -10,15 +10,20 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from aolog.errors import StorageError, UsageError
+from aolog.errors import StorageError, UsageError, load_optional
 from aolog.format.compression import packer
-from aolog.format.slab import DATA_BEGIN, NO_BASE, SlabHeader, slab_base
-from aolog.log.directory import MANIFEST_NAME
-from aolog.log.listing import PENDING_SUFFIX, UNBORN_SUFFIX
-from aolog.log.manifest import DEPTH_MAX, pending_name
-from aolog.read.batch import load_arrow
+from aolog.format.slab import DATA_BEGIN, NO_BASE, SlabHeader
+from aolog.log.names import (
+    DEPTH_MAX,
+    MANIFEST_NAME,
+    PENDING_SUFFIX,
+    UNBORN_SUFFIX,
+    pending_name,
+    slab_base,
+)
 from aolog.storage import clock
-from aolog.storage.files import DIRECTORY_MODE, Inside, Storage, absolute
+from aolog.storage.directory import Inside
+from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.active_slab import FormatTwoSlab
 from aolog.write.opening import reach_behind
 from aolog.write.validate import check_mode, check_options
@@ -142,7 +147,9 @@ class PendingLog:
             self._add(batch.slice(at, step))
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        taken = load_arrow().from_arrow(batch, self._max_record_bytes, clock.now_us())
+        taken = load_optional("aolog.write.arrow").from_arrow(
+            batch, self._max_record_bytes, clock.now_us()
+        )
         codec, parts = self._pack(taken.records, taken.parts)
         if self._slab is not None and self._slab.offset >= self._slab.full_at:
             self._end()

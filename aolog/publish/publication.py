@@ -18,17 +18,19 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.errors import AologError, LogLocked, UsageError
-from aolog.log.directory import MANIFEST_NAME, Log
+from aolog.errors import AologError, LogLocked, UsageError, warn
+from aolog.log.admission import refuse_foreign
+from aolog.log.directory import Log
 from aolog.log.forward import roll_forward
 from aolog.log.listing import is_log, list_slabs
-from aolog.log.lock import lock_log, refuse_foreign
-from aolog.log.manifest import Manifest, Place, encode_manifest, lock_root, read_manifest
-from aolog.notices import warn
+from aolog.log.lock import lock_directory, lock_log
+from aolog.log.manifest import Manifest, Place, encode_manifest, read_manifest
+from aolog.log.names import MANIFEST_NAME
 from aolog.publish.completion import complete
 from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
 from aolog.publish.pending import log_path
-from aolog.storage.files import DIRECTORY_MODE, Inside, Storage, absolute, parent_of
+from aolog.storage.directory import Inside
+from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute, parent_of
 from aolog.write.opening import open_for_append
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from aolog.log.manifest import Transaction
     from aolog.publish.pending import PendingSlab
-    from aolog.storage.files import Directory
+    from aolog.storage.directory import Directory
 
 __all__ = ["Published", "check_free", "publish"]
 
@@ -133,11 +135,8 @@ def _check_log(path: str, storage: Storage, *, locked: bool) -> None:
         return
     if not locked:
         _lock_patiently(path, storage).close()
-    opened = Log(path, storage)
-    try:
+    with Log(path, storage) as opened:
         refuse_foreign(opened, format_1=False)
-    finally:
-        opened.close()
 
 
 def _try_to_write(root: str, storage: Storage) -> None:
@@ -152,7 +151,7 @@ def _lock_root(root: str, storage: Storage, *, is_log: bool) -> Directory:
     the root is a log, this is its writer's lock: then it waits a little, and raises LogLocked."""
     if is_log:
         return _lock_patiently(root, storage)
-    directory = lock_root(root, storage)
+    directory = lock_directory(root, storage)
     try:
         storage.refuse_root(directory)
     except BaseException:
@@ -206,12 +205,9 @@ def _settle(
         try:
             if log not in held and log != ".":
                 lock = lock_log(path, storage)
-            opened = Log(path, storage)
-            try:
+            with Log(path, storage) as opened:
                 roll_forward(opened)
                 kept |= _beyond(opened.bases, its)
-            finally:
-                opened.close()
         except LogLocked:  # a Writer: it rolled them forward, or is just about to
             if any(storage.exists(Inside(path, name)) for name in its):
                 kept |= its
@@ -233,8 +229,7 @@ def _beyond(bases: list[int], places: dict[str, Place]) -> dict[str, Place]:
 
 def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> dict[str, Place]:
     """Recovers the log, and completes its new slabs."""
-    opened = Log(log_path(root, log), storage)
-    try:
+    with Log(log_path(root, log), storage) as opened:
         refuse_foreign(opened, format_1=False)
         _, before, _ = open_for_append(
             opened,
@@ -244,8 +239,6 @@ def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> 
         )
         for name in opened.unborn:  # it holds no record
             storage.unlink(opened.directory / name)
-    finally:
-        opened.close()
     placed = {}
     for slab in slabs:
         placed[slab.name] = Place(log, before.next_base)
@@ -265,11 +258,8 @@ def _finish(
     the log's lock."""
     for log in logs:
         try:
-            opened = Log(log_path(root, log), storage)
-            try:
+            with Log(log_path(root, log), storage) as opened:
                 roll_forward(opened)
-            finally:
-                opened.close()
             sweep(root, opened.path, job, manifest.slabs.keys(), leftover_seconds, storage)
         except AologError as error:
             warn("%s: published, and left to be renamed: %s", log_path(root, log), error)

@@ -1,116 +1,30 @@
-"""Batch: the records of one or more intact frames, as views. Records and Arrow on demand.
+"""`Batch`: the records of one or more intact frames. Records and Arrow are made on demand.
 
-A batch keeps the bytes that were read and nothing else: one 64-KiB frame becomes Arrow without
-a copy; small frames are held together so that they become Arrow in one step.
+A batch keeps the bytes that were read and nothing else. A 64-KiB frame becomes Arrow without a
+copy; small frames are kept together, so that they become Arrow in one step.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from aolog.errors import UsageError
-from aolog.extras import install_command
-from aolog.format.columns import lone
-from aolog.format.native import speed
-from aolog.notices import counted
-from aolog.record import Record
+from aolog.errors import counted, load_optional
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from types import ModuleType
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
     import pyarrow as pa
 
-    from aolog.format.columns import Columns
+    from aolog.read.record_frame import RecordFrame
+    from aolog.record import Record
 
-__all__ = ["Batch", "FrameRecords", "RecordFrame", "load_arrow"]
-
-
-class RecordFrame(NamedTuple):
-    """An intact frame of records. address: of its record 0. skip: records before the reader's
-    position. timestamp_us: of records that have none of their own, None in format 1. ordinal:
-    records of the log before it, None in format 1. end: address of the next frame. size: bytes
-    that it takes in memory: as in its slab, or more where it is compressed there."""
-
-    address: int
-    end: int
-    size: int
-    skip: int
-    timestamp_us: int | None
-    ordinal: int | None
-    columns: Columns
-    epoch: int = 0  # of its slab; 0 in format 1
-
-    def records(self) -> speed.Rows:
-        """An iterator over its records from `skip` on, made as they are asked for."""
-        columns = self.columns
-        _, value, values, timestamps, keys, topic, topics, headers = columns
-        if values is None:
-            values = lone(value)
-        kinds = f"n{'cq'[timestamps is not None]}{'cb'[keys is not None]}b"
-        kinds += f"{'cp'[headers is not None]}{'ct'[topics is not None]}"
-        fields = (
-            self.address,
-            self.timestamp_us if timestamps is None else timestamps,
-            keys,
-            values,
-            () if headers is None else headers,
-            topic if topics is None else topics,
-        )
-        return speed.Rows(Record, kinds, fields, self.skip, columns.records)
-
-    def values(self) -> speed.Rows:
-        """As `records`, of their values alone."""
-        columns = self.columns
-        values = columns.values or lone(columns.value)
-        return speed.Rows(None, "b", (values,), self.skip, columns.records)
-
-
-class FrameRecords:
-    """A frame that is read record by record, and how far. rows: what is made of each."""
-
-    __slots__ = ("frame", "records", "rows")
-
-    def __init__(self, frame: RecordFrame, rows: Callable[[RecordFrame], speed.Rows]) -> None:
-        self.frame = frame
-        self.rows = rows
-        self.records = rows(frame)
-
-    @property
-    def address(self) -> int:
-        """Of the next record: behind the last, the next frame's."""
-        frame, read = self.frame, self.records.at
-        return frame.address + read if read < frame.columns.records else frame.end
-
-    @property
-    def ordinal(self) -> int | None:
-        """Records of the log before the next one."""
-        return None if self.frame.ordinal is None else self.frame.ordinal + self.records.at
-
-    def end(self) -> RecordFrame | None:
-        """What is left of it, if anything. Whoever iterates over `records` is at their end."""
-        read = self.records.at
-        self.records.stop()
-        return self.frame._replace(skip=read) if read < self.frame.columns.records else None
-
-
-@cache
-def load_arrow() -> ModuleType:
-    """Imported once: `from ... import` in the method costs 2 us a batch."""
-    try:
-        from aolog.read import arrow
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"Arrow needs the package {error.name}", hint=install_command("arrow")
-        ) from None
-    return arrow
+__all__ = ["Batch"]
 
 
 class Batch:
-    """Records in the order of the log. Views stay valid as long as the batch is kept.
+    """Records in the order of the log. Views are valid as long as the batch exists.
 
     `len(batch)`, iteration over Records, `addresses`, `to_arrow`.
     """
@@ -128,12 +42,12 @@ class Batch:
 
     @property
     def frames(self) -> list[RecordFrame]:
-        """What it is made of."""
+        """The frames that contain its records."""
         return self._frames
 
     @property
     def addresses(self) -> np.ndarray:
-        """Of each record, uint64."""
+        """The address of each record, uint64."""
         import numpy as np
 
         pieces = [
@@ -144,15 +58,15 @@ class Batch:
 
     @property
     def end(self) -> int:
-        """Address of the record after the last."""
+        """The address after its last record."""
         return self._frames[-1].end
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatch:
         """Columns `address` int64, `timestamp` timestamp[us, UTC], `key` binary, `value` binary,
-        `headers` list<struct<key: string, value: binary>>, `topic` string, or those named, in
-        the order named. Zero-copy from a single frame; pyarrow is imported here. Raises
-        UsageError for an unknown column, and where a column is over Arrow's 2 GiB."""
-        made: pa.RecordBatch = load_arrow().to_arrow(self._frames, columns)
+        `headers` list<struct<key: string, value: binary>>, `topic` string; or the given columns
+        in the given order. A single frame is not copied. Imports pyarrow. Raises UsageError for an
+        unknown column, and for a column that exceeds Arrow's 2 GiB."""
+        made: pa.RecordBatch = load_optional("aolog.read.arrow").to_arrow(self._frames, columns)
         return made
 
     def __repr__(self) -> str:

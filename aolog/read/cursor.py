@@ -1,8 +1,8 @@
-"""A cursor and its log: who a position belongs to, and where reading goes on; loudly, if the log
-is not the one that it was.
+"""A reader's cursor: whose position it is, where reading resumes, and how it is committed.
 
-A position names the topic and the epoch of the slab that it lies in. In format 1, which has
-neither, the first slab's base and the hash and length of its first frame stand in for them.
+A position names the topic UUID and the epoch of its slab. Format 1 has neither: there the base of
+the first slab, and the hash and length of its first frame, replace them. If the log is not the one
+that the cursor was committed with, resuming raises an error and does not guess.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from aolog.read import seek
 from aolog.read.scan import Place
 
 if TYPE_CHECKING:
-    from aolog.log.cursor_file import Position
-    from aolog.log.directory import Log
+    from collections.abc import Callable
 
-__all__ = ["check_course", "check_end", "identity", "resume"]
+    from aolog.log.cursor_file import CursorFile, Position
+    from aolog.log.directory import Log
+    from aolog.storage.file import File
+
+__all__ = ["Commits", "check_course", "check_end", "identity", "resume"]
 
 _HEAD_LEN = 8  # of format 1's first frame: length and hash
 
 
 def identity(log: Log, address: int) -> tuple[bytes, int]:
-    """(topic UUID, epoch) of the slab that a position at `address` is committed with."""
+    """(topic UUID, epoch) that a position at `address` is committed with: those of its slab."""
     if log.format == 1:
         return log.bases[0].to_bytes(8, "little") + _first_head(log, 0), 0
-    behind = max(log.position(address), 0) + 1
-    for i in chain(reversed(range(behind)), range(behind, len(log.bases))):  # headers may be lost
+    after = max(log.position(address), 0) + 1
+    for i in chain(reversed(range(after)), range(after, len(log.bases))):  # headers may be lost
         header = log.slab(i).header
         if header is not None:
             return header.topic_uuid, header.epoch
@@ -36,12 +39,12 @@ def identity(log: Log, address: int) -> tuple[bytes, int]:
 
 
 def resume(log: Log, position: Position) -> Place:
-    """Where reading goes on: at the record behind the cursor, or where what follows it stands.
-    Raises CursorForeign, CursorDiverged."""
+    """Where reading resumes: at the first record after the cursor. Raises CursorForeign,
+    CursorDiverged."""
     check_course(log, position)
     try:
         place = seek.at_address(log, position.address)
-    except AddressPruned:  # the scan tells, with the count, from where the cursor stood
+    except AddressPruned:  # the scan reports the gap and its count from there
         return Place(position.address, position.address, None, position.ordinal)
     except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above every cursor
         place = seek.latest(log)
@@ -49,7 +52,7 @@ def resume(log: Log, position: Position) -> Place:
 
 
 def check_course(log: Log, position: Position) -> None:
-    """Raises CursorForeign, or CursorDiverged if the log went another way below the position;
+    """Raises CursorForeign, CursorDiverged if the log has another history below the position, and
     FileNotFoundError if a slab is pruned meanwhile."""
     if log.format == 1:
         _check_format_1(log, position)
@@ -64,10 +67,10 @@ def check_course(log: Log, position: Position) -> None:
             break
         if header.base < position.address:
             raise CursorDiverged(
-                f"the cursor stands at {position.address} of epoch {position.epoch}, and the "
-                f"log went another way at {header.base} (epoch {header.epoch}): it was copied "
-                "or restored",
-                hint="look at both, then set the cursor with `aolog cursor set`",
+                f"the cursor is at {position.address} of epoch {position.epoch}, and the log "
+                f"has another history from {header.base} on (epoch {header.epoch}): it was "
+                "copied or restored",
+                hint="compare the two, then set the cursor with `aolog cursor set`",
                 path=log.path,
             )
     if uuid is not None and uuid != position.topic_uuid:
@@ -79,9 +82,9 @@ def check_course(log: Log, position: Position) -> None:
 
 
 def check_end(log: Log, position: Position) -> None:
-    """Of a position that was kept outside of the log, and did not go back with it: raises
-    CursorDiverged where the log ends before it and no power cut can have taken the rest, so that
-    what comes would get addresses, or has them already, that were passed."""
+    """Checks a position that was stored outside the log, so that a restore of the log did not restore
+    it. Raises CursorDiverged if the log ends before it and no power cut can be the reason: then new
+    records would get addresses, or have got addresses, that the cursor has passed."""
     slab = log.slab(len(log.bases) - 1)
     header = slab.header
     if header is None:
@@ -92,9 +95,9 @@ def check_end(log: Log, position: Position) -> None:
         if position.address <= end or cut_off:
             return
     raise CursorDiverged(
-        f"the cursor stands at {position.address} of epoch {position.epoch}, and the log ends at "
-        f"{end} (epoch {header.epoch}): it is a copy, or was restored from an older one",
-        hint="look at both, then set the cursor with `aolog cursor set`",
+        f"the cursor is at {position.address} of epoch {position.epoch}, and the log ends at {end} "
+        f"(epoch {header.epoch}): it is a copy, or was restored from an older one",
+        hint="compare the two, then set the cursor with `aolog cursor set`",
         path=log.path,
     )
 
@@ -103,10 +106,10 @@ def _check_format_1(log: Log, position: Position) -> None:
     base = int.from_bytes(position.topic_uuid[:8], "little")
     i = log.position(base)
     if i < 0 or log.bases[i] != base:
-        return  # pruned: nothing left to compare with
+        return  # pruned: nothing is left to compare
     if position.topic_uuid[8:] not in {_first_head(log, i), bytes(_HEAD_LEN)}:
         raise CursorForeign(
-            "the first frame is not the one that the cursor was committed with",
+            "the first frame differs from the one that the cursor was committed with",
             hint="remove it with `aolog cursor delete`, or restore its log",
             path=log.path,
         )
@@ -114,3 +117,63 @@ def _check_format_1(log: Log, position: Position) -> None:
 
 def _first_head(log: Log, i: int) -> bytes:
     return log.slab(i).file.pread(_HEAD_LEN, 0).ljust(_HEAD_LEN, b"\0")
+
+
+class Commits:
+    """Commits a reader's cursor, which it owns. Close it when no commit is running.
+
+    The log is durable up to a position before the cursor is: a cursor is never past what survives.
+    A disk may be slow, so a commit has two steps: `prepare` looks at the log, in the thread that
+    reads it; the call that it returns waits for the disk, in any thread.
+    """
+
+    def __init__(self, log: Log, cursor: CursorFile) -> None:
+        self._log = log
+        self._cursor = cursor
+        self._last: tuple[int, File] | None = None  # the last slab: its base, and a file of our own
+
+    @property
+    def position(self) -> Position | None:
+        """The committed position; None if there was no commit yet."""
+        return self._cursor.position
+
+    def prepare(self, position: Position) -> Callable[[], None]:
+        """Returns the call that makes the position durable. Make one call at a time, in order. It
+        raises LogClosed after `close`, CursorLocked if it is the cursor's first commit, and
+        StorageError. `prepare` raises StorageError."""
+        published = list(self._log.published.values())
+        last = self._last_slab(position.address)
+
+        def commit() -> None:
+            if published:  # by a job that may have been killed before its manifest was durable
+                from aolog.log.manifest import sync_roots
+
+                sync_roots(self._log.path, published, self._log.storage)
+            if last is not None:
+                last.datasync()
+            self._cursor.commit(position)
+
+        return commit
+
+    def _last_slab(self, address: int) -> File | None:
+        """The log's last slab, if the position is in it: the others are sealed and durable. None if
+        the writer does not sync. Format 1 does not record that, and counts as synced."""
+        log, last, self._last = self._log, self._last, None  # a removed slab would occupy space
+        i = log.position(address)
+        if i < 0 or i + 1 < len(log.bases):
+            return None
+        try:
+            slab = log.slab(i)
+            if slab.header is not None and not slab.header.synced:
+                return None
+            if last is None or last[0] != slab.base:
+                last = slab.base, log.open_file(slab.base)
+        except FileNotFoundError:  # pruned since it was listed
+            return None
+        self._last = last
+        return last[1]
+
+    def close(self) -> None:
+        """Releases the cursor for the next reader. Idempotent."""
+        self._last = None
+        self._cursor.close()

@@ -1,4 +1,4 @@
-"""What lies between a position and the end of a log, as it is now, and can still be read."""
+"""What a reader at a position has not read, up to the end of the log now."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from aolog.record import Lag
 
 if TYPE_CHECKING:
     from aolog.log.directory import Log
-    from aolog.read.batch import RecordFrame
+    from aolog.read.record_frame import RecordFrame
 
 __all__ = ["lag"]
 
 
 def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) -> Lag:
-    """See Lag. ordinal: records of the log before `address`, None if unknown. frame: that is at
-    hand and may hold it; else it is looked for. Raises FileNotFoundError if a slab is pruned
+    """See Lag. ordinal: records of the log before `address`; None if unknown. frame: a frame in memory
+    that may contain the address; otherwise it is read. Raises FileNotFoundError if a slab is pruned
     meanwhile."""
     end = seek.latest(log)
     here = max(address, log.bases[0])
-    if address < here:  # what was before the first slab was pruned: see pruned.py
+    if address < here:  # records before the first slab were pruned: see pruned.py
         ordinal = seek.earliest(log).ordinal
-    behind = _behind_hole(log, here)
-    if behind is not None:
-        ordinal = behind
+    after = _after_hole(log, here)
+    if after is not None:
+        ordinal = after
     records = None
     if end.ordinal is not None and ordinal is not None:
         records = max(0, end.ordinal - ordinal)
@@ -43,9 +43,9 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
     return Lag(records, size, None if frame is None else _age_s(frame, here))
 
 
-def _behind_hole(log: Log, address: int) -> int | None:
-    """Records of the log before an address that no slab holds, by the slab behind it: who came
-    there counted on another course, if the log was restored from a copy. Else None."""
+def _after_hole(log: Log, address: int) -> int | None:
+    """Records of the log before an address that no slab contains, by the header of the slab after it:
+    if the log was restored from a copy, the caller's count belongs to another history. Else None."""
     i = log.position(address)
     if not 0 <= i < len(log.bases) - 1 or address - log.bases[i] <= log.slab(i).end_offset:
         return None
@@ -54,17 +54,14 @@ def _behind_hole(log: Log, address: int) -> int | None:
 
 
 def _first_frame(log: Log, address: int) -> RecordFrame | None:
-    """At or behind an address."""
+    """The first frame at an address or after it."""
     try:
-        scan = Scan(log, seek.at_address(log, address))
+        with Scan(log, seek.at_address(log, address)) as scan:
+            return scan.first_frame()
     except (AddressPruned, AddressBeyondEnd):
         return None
-    try:
-        return scan.first_frame()
-    except CodecUnavailable:  # records and bytes are known without; the age is not
+    except CodecUnavailable:  # then only the age is unknown
         return None
-    finally:
-        scan.close()
 
 
 def _age_s(frame: RecordFrame, address: int) -> float | None:

@@ -1,13 +1,13 @@
-"""A log read by many, each a range of addresses: frames and gaps are each one reader's.
+"""A log read by several readers, each a range of addresses. Each frame and gap belongs to one reader.
 
-A frame belongs to the range in which it begins, a gap to the range in which it begins, as one
-reader over the whole log would tell it. So a boundary may be any address, and whoever cuts a log
-into ranges reads nothing but names: it need not fall on a frame.
+A frame or a gap belongs to the range in which it begins, as one reader of the whole log would report
+it. So a boundary may be any address, inside a frame too: cutting a log into ranges takes only the
+names of its slabs.
 
-The trap is a boundary inside of damage, or inside of a frame that turns out to be damaged: there a
-seek is told the rest of a gap that the range before tells whole. So a range that is not its log's
-first begins with the frame that holds the byte before it, and drops what begins before it. Where
-a slab with an intact header begins there is no need: gaps end there.
+A boundary may be inside damage, or inside a frame that turns out to be damaged. A seek there would
+report the rest of a gap that the range before reports as a whole. So a range that is not its log's
+first begins with the frame that contains the byte before it, and drops everything that begins before
+the range. This is not needed if a slab with an intact header begins there: gaps end at it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.read import seek
-from aolog.read.batch import RecordFrame
+from aolog.read.record_frame import RecordFrame
 from aolog.read.scan import Place, Scan
 from aolog.record import Gap
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from aolog.format.columns import Columns
     from aolog.format.frame import Frame
-    from aolog.log.directory import Log, Slab
+    from aolog.log.directory import Log
+    from aolog.log.slab_file import Slab
 
 __all__ = ["Range", "read_range"]
 
@@ -48,15 +49,15 @@ def read_range(
     *,
     audit: Callable[[Slab, Frame, Columns | None], None] | None = None,
 ) -> Iterator[RecordFrame | Gap]:
-    """Frames and gaps of the range, in order. Frames are whole but for `skip`: of the last one,
-    records from `until` on are to be left out.
+    """Frames and gaps of the range, in order. Frames are whole except for `skip`; the caller ignores
+    records of the last one from `until` on.
 
-    What was there when `until` was chosen and cannot be read, with nothing intact behind it, is a
-    gap too: for a reader that follows the log it would be pending. audit: as for Scan; it is also
-    shown frames before and behind the range. Raises NotALog, CodecUnavailable, StorageError.
+    Bytes before `until` that cannot be read, with nothing intact after them, are a gap too; a reader
+    that follows the log would wait there. audit: as for Scan; it gets frames before and after the
+    range too. Raises NotALog, CodecUnavailable, StorageError.
     """
     begin, end, since, until = wanted
-    first = max(begin, since)  # what begins before is told by the range before
+    first = max(begin, since)  # the range before reports what begins before
     last = min(end, until)
     if first >= last:
         return
@@ -65,8 +66,7 @@ def read_range(
     except AddressBeyondEnd:  # the log was cut since
         yield Gap(first, last, "torn_or_corrupt", None)
         return
-    scan = Scan(log, place, audit=audit)
-    try:
+    with Scan(log, place, audit=audit) as scan:
         while (found := scan.next()) is not None:
             if isinstance(found, RecordFrame):
                 if found.address >= last:
@@ -76,16 +76,14 @@ def read_range(
             else:
                 if found.begin >= last:
                     return
-                if found.reason == "pruned":  # by others in part, each of whom knows as little
+                if found.reason == "pruned":  # other ranges report the other parts of it
                     found = found._replace(begin=max(found.begin, first), end=min(found.end, end))
                 if found.begin >= first:
                     yield found
-            if found.end >= last:  # what follows begins behind it
+            if found.end >= last:  # the next frame begins after it
                 return
         if scan.address < last:
             yield Gap(max(scan.address, first), last, "torn_or_corrupt", None)
-    finally:
-        scan.close()
 
 
 def _place(log: Log, wanted: Range) -> Place:
@@ -100,6 +98,6 @@ def _place(log: Log, wanted: Range) -> Place:
             if header is not None or log.slab(i).format == 1:
                 return Place(begin, begin, None, None if header is None else header.base_ordinal)
         return seek.at_address(log, begin - 1)
-    except AddressPruned:  # the scan tells it
+    except AddressPruned:  # the scan reports it
         at = max(begin, since)
         return Place(at, at, None, None)

@@ -6,19 +6,14 @@ lock but its own cursor's.
 
 from __future__ import annotations
 
-import os
 import time
-from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
-from aolog.epoch import microseconds
 from aolog.errors import (
     AddressBeyondEnd,
-    AologError,
     Forked,
-    GapFound,
     LogClosed,
     UsageError,
 )
@@ -26,21 +21,22 @@ from aolog.log import lifetime
 from aolog.log.cursor_file import CursorFile, Position
 from aolog.log.directory import Log
 from aolog.log.pruned import both, pruned_before
-from aolog.notices import records_lost
 from aolog.read import seek
-from aolog.read.batch import Batch, FrameRecords, RecordFrame
-from aolog.read.committing import Commits
-from aolog.read.cursor import check_end, identity, resume
+from aolog.read.batch import Batch
+from aolog.read.cursor import Commits, check_end, identity, resume
+from aolog.read.gap_report import GapReport
 from aolog.read.lag import lag
+from aolog.read.record_frame import FrameRecords, RecordFrame
 from aolog.read.scan import Scan
-from aolog.storage.files import Storage, absolute
+from aolog.read.seek import Start
+from aolog.storage.storage import Storage, absolute
 from aolog.storage.watch import Watch, watch
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator
 
     from aolog.format.native.speed import Rows
-    from aolog.format.slab import SlabHeader
     from aolog.read.scan import Place
     from aolog.record import Gap, Lag, Record
 
@@ -54,8 +50,6 @@ __all__ = [
     "resume_at",
     "return_to",
 ]
-
-Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
 BATCH_BYTES = 64 << 10  # frames are put together up to this: larger ones gain nothing
 
@@ -92,11 +86,9 @@ class Reader:
     ) -> None:
         self.path = absolute(path)  # slabs to come do not move with the process
         self._storage = storage or Storage()
-        self._on_gap = on_gap
-        self._strict = strict
         self._protect = protect
         self._resync = resync
-        self._gaps: list[Gap] = []
+        self._gaps = GapReport(self.path, on_gap, strict=strict)
         self._refusal: LogClosed | Forked | None = None
         self._watch: Watch | None = None
         self._reading: FrameRecords | None = None  # a frame that is read record by record
@@ -110,7 +102,7 @@ class Reader:
                 self._commits = Commits(self._log, CursorFile(self.path, cursor, self._storage))
                 position = self._commits.position
             if position is None:
-                place = self._place(start)
+                place = self._log.listed(partial(seek.find, self._log, start, None))
             else:
                 place = self._log.listed(partial(resume, self._log, position))
         except BaseException:
@@ -122,26 +114,8 @@ class Reader:
     # --- where ------------------------------------------------------------------------------
 
     def _place(self, where: Start, ordinal: int | None = None) -> Place:
-        def look() -> Place:
-            log = self._log
-            log.require_slabs()
-            if ordinal is not None:
-                return seek.at_ordinal(log, ordinal)
-            if where == "earliest":
-                return seek.earliest(log)
-            if where == "latest":
-                return seek.latest(log)
-            if isinstance(where, datetime):
-                return seek.at_time(log, _microseconds(where))
-            if isinstance(where, bool) or not hasattr(where, "__index__"):
-                raise UsageError(
-                    f"start={where!r}",
-                    hint='use "earliest", "latest", an address or a datetime',
-                )
-            return seek.at_address(log, where.__index__())
-
         self._log.refresh()
-        return self._log.listed(look)
+        return self._log.listed(partial(seek.find, self._log, where, ordinal))
 
     def _stand(self, place: Place) -> None:
         self._scan = Scan(self._log, place, resync=self._resync)
@@ -172,36 +146,26 @@ class Reader:
     @property
     def topic(self) -> str | None:
         """The log's default topic."""
-        header = self._last_header()
+        header = self._log.last_header()
         return None if header is None else header.topic
 
     @property
     def topic_uuid(self) -> bytes | None:
         """16 bytes that name the log; None in format 1."""
-        header = self._last_header()
+        header = self._log.last_header()
         return None if header is None else header.topic_uuid
 
     @property
     def epoch(self) -> int:
         """Of the slab in which the position lies; 0 in format 1."""
         slab = self._scan.slab
-        header = self._last_header() if slab is None else slab.header
+        header = self._log.last_header() if slab is None else slab.header
         return 0 if header is None else header.epoch
 
     @property
     def has_cursor_position(self) -> bool:
         """Whether the named cursor was ever committed."""
         return self._commits is not None and self._commits.position is not None
-
-    def _last_header(self) -> SlabHeader | None:
-        for i in reversed(range(len(self._log.bases))):
-            try:
-                header = self._log.slab(i).header
-            except FileNotFoundError:
-                continue
-            if header is not None:
-                return header
-        return None
 
     def end(self) -> int:
         """Address behind the last record that is there now."""
@@ -212,7 +176,7 @@ class Reader:
     @property
     def gaps(self) -> list[Gap]:
         """Gaps met so far, in order."""
-        return list(self._gaps)
+        return list(self._gaps.gaps)
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -306,23 +270,12 @@ class Reader:
         return False
 
     def _tell(self, gap: Gap) -> None:
-        self._gaps.append(gap)
         self._address = max(self._address, gap.end)
         if gap.records_lost is not None and self._ordinal is not None:
             self._ordinal += gap.records_lost
         else:
             self._ordinal = self._scan.ordinal
-        if self._on_gap is not None:
-            self._on_gap(gap)
-        if self._strict:
-            raise GapFound(
-                f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): "
-                f"{records_lost(gap.records_lost)}",
-                hint="read again to go on behind them"
-                + ("" if gap.reason == "pruned" else "; `aolog verify` shows all"),
-                path=self.path,
-                gap=gap,
-            )
+        self._gaps.report(gap)
 
     def read_batch(self, max_bytes: int = BATCH_BYTES, timeout: float = 0.0) -> Batch | None:
         """The next records as one batch; None if there is none within `timeout` seconds.
@@ -337,19 +290,8 @@ class Reader:
             last = self._await_frame(time.monotonic() + timeout)
         if last is None:
             return None
-        frames, scan = [last], self._scan
-        room, epoch = max_bytes - last.size, last.epoch
-        while room > 0:  # a gap is told between batches, not inside one
-            try:
-                found = scan.peek()
-            except AologError:  # met again by the next call, which has no frames to lose
-                break
-            if not isinstance(found, RecordFrame) or found.size > room or found.epoch != epoch:
-                break
-            last = found
-            frames.append(found)
-            scan.next()
-            room -= found.size
+        frames = self._scan.gather(last, max_bytes)
+        last = frames[-1]
         self._address = last.end
         self._ordinal = None if last.ordinal is None else last.ordinal + last.columns.records
         return Batch(frames)
@@ -443,14 +385,6 @@ class Reader:
 
     def __repr__(self) -> str:
         return f"<aolog.Reader {self.path} at {self.tell()}>"
-
-
-def _microseconds(moment: datetime) -> int:
-    if moment.tzinfo is None:
-        raise UsageError(
-            "a datetime without a time zone", hint="use datetime.now(timezone.utc) and the like"
-        )
-    return microseconds(moment)
 
 
 # --- internal: for the bridge and the command line -------------------------------------------

@@ -1,22 +1,22 @@
-"""From slabs to frames of records, over every boundary and every kind of damage, in order.
+"""From slabs to frames of records, in order, across slabs and over every kind of damage.
 
-A scan stands at an address and knows the ordinal that it expects there. It answers with a frame
-of records, with a gap whose loss is counted from the next thing that is intact (a frame, a seal,
-the next slab's header), or with None: nothing more for now.
+A scan has an address, and the ordinal that it expects there. `next` returns a frame of records; or a
+gap, whose loss is counted by the next intact thing (a frame, a seal, the next slab's header); or
+None: nothing more for now.
 
-What is not intact shows in two ways: as damage inside a slab (walk.py), and as a hole between
-the last intact byte of one slab and the place where the next slab's header says that its
-predecessor ended. A slab without any header, or of another log, is part of such a hole. Holes and
-damage that touch are one gap. A scan moves only forward; seek.py finds where it begins.
+Damage has two forms: damage inside a slab (walk.py), and a hole between the last intact byte of a slab
+and the place where the next slab's header says that its predecessor ended. A slab without a header,
+or of another log, is part of such a hole. Holes and damage that touch are one gap. A scan only moves
+forward; seek.py finds where it begins.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
-from aolog.errors import CodecUnavailable, StorageFailed
+from aolog.errors import AologError, CodecUnavailable, StorageFailed
 from aolog.format.columns import decode_run
 from aolog.format.compression import check_codec, raw_len
 from aolog.format.frame import (
@@ -27,29 +27,31 @@ from aolog.format.frame import (
     Frame,
 )
 from aolog.log.pruned import pruned_before
-from aolog.log.walk import Damage, QueuefkaWalker, Tail, Walker
-from aolog.read.batch import RecordFrame
+from aolog.log.walk import Damage, Tail, Walker
+from aolog.read.record_frame import RecordFrame
 from aolog.record import Gap, GapReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.format.columns import Columns
-    from aolog.log.directory import Log, Slab
+    from aolog.log.directory import Log
+    from aolog.log.slab_file import Slab
+    from aolog.log.walk_format1 import QueuefkaWalker
 
 __all__ = ["Place", "Scan", "ScanOutcome"]
 
 ScanOutcome: TypeAlias = RecordFrame | Gap
-_RAW_BYTES = 4 << 20  # that are decompressed at once: a read may hold a thousand times as much
+_RAW_BYTES = 4 << 20  # decompressed at once: a compressed read may expand a thousand times
 _MILD_TO_GRAVE: tuple[GapReason, ...] = (
     "torn", "torn_or_corrupt", "corrupt", "missing", "foreign", "pruned",
 )  # fmt: skip  # one thing, a line or two
 
 
 class Place(NamedTuple):
-    """Where a scan begins. address: the first that is wanted. slab: base of the slab to begin
-    in. offset: of a frame there, or where its damage or its end stands; None: its first frame.
-    ordinal: of the first record that is wanted, None if unknown."""
+    """Where a scan begins. address: of the first wanted record. slab: base of the slab to begin in.
+    offset: of a frame in it, or of its damage or its end; None: its first frame. ordinal: of the
+    first wanted record; None if unknown."""
 
     address: int
     slab: int
@@ -58,7 +60,7 @@ class Place(NamedTuple):
 
 
 class _OpenGap(NamedTuple):
-    """A gap whose loss is not known yet. expected: ordinal of the first record it may hold."""
+    """A gap whose loss is not known yet. expected: ordinal of the first record it may contain."""
 
     begin: int
     end: int
@@ -70,7 +72,7 @@ _make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own 
 
 
 def _size(frame: Frame) -> int:
-    """What it takes in memory. Raises CodecUnavailable."""
+    """The bytes that a frame takes in memory. Raises CodecUnavailable."""
     size, flags = frame.end - frame.offset, frame.header.flags
     if flags < FLAGS_WITH_CODEC:
         return size
@@ -79,11 +81,11 @@ def _size(frame: Frame) -> int:
 
 
 class Scan:
-    """Frames of a log from a place on. Not thread-safe. The log's listing is its own.
+    """Frames of a log from a place on. Not thread-safe. It refreshes the log's listing.
 
-    audit: is shown every intact frame, marks and seals too, before anything is made of it; with
-    its columns, if it has any that are not nonsense. `next` and `peek` raise CodecUnavailable, each
-    time, where records come that can't be decompressed here.
+    audit: called with each intact frame, marks and seals too, before it is returned, and with its
+    columns if they can be decoded. `next` and `peek` raise CodecUnavailable, each time, at records
+    that cannot be decompressed here.
     """
 
     def __init__(
@@ -102,19 +104,25 @@ class Scan:
         self._place: Place | None = place
         self._next_base = place.slab
         self._left_base: int | None = None
-        self._passed_foreign = False  # a slab of another log, since the last one with a header
+        self._passed_foreign = False  # whether a slab of another log came after the last header
         self._gap: _OpenGap | None = None
         self._out: deque[ScanOutcome] = deque()
-        self._intact: list[Frame] = []  # walked, and not decompressed yet
+        self._intact: list[Frame] = []  # frames that are not decompressed yet
         self._resync = resync
         self._audit = audit
-        self.blank_tail = True  # whether only zeros stand behind the last intact frame
+        self.blank_tail = True  # whether only zeros follow the last intact frame
 
     def close(self) -> None:
-        """Its slab is the log's again. Idempotent."""
+        """Returns its slab to the log. Idempotent."""
         if self.slab is not None:
             self.log.give_back(self.slab)
             self.slab = self._walker = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def next(self) -> ScanOutcome | None:
         """The next frame or gap; None: nothing more for now, ask again."""
@@ -123,23 +131,43 @@ class Scan:
         return None if self.peek() is None else self._out.popleft()
 
     def peek(self) -> ScanOutcome | None:
-        """What `next` will return."""
+        """What `next` will return, without moving on."""
         while not self._out:
             if not (self._enter() if self.slab is None else self._step(self.slab)):
                 return None
         return self._out[0]
 
+    def gather(self, first: RecordFrame, max_bytes: int) -> list[RecordFrame]:
+        """`first`, and the frames after it up to a gap, another epoch, or `max_bytes` of all."""
+        frames = [first]
+        room = max_bytes - first.size
+        while room > 0:
+            try:
+                found = self.peek()
+            except AologError:  # the next call raises it again, and has no frames to lose
+                break
+            if (
+                not isinstance(found, RecordFrame)
+                or found.size > room
+                or found.epoch != first.epoch
+            ):
+                break
+            frames.append(found)
+            self.next()
+            room -= found.size
+        return frames
+
     def first_frame(self) -> RecordFrame | None:
-        """The next frame, over any gap."""
+        """The next frame; skips gaps."""
         while (found := self.next()) is not None:
             if isinstance(found, RecordFrame):
                 return found
         return None
 
     def pruned(self, ordinal: int | None) -> list[tuple[Gap, int | None]]:
-        """The losses to pruning that it has met and not yet returned, and the one that it will
-        meet; with each the records of the log before it, None if unknown. Of the log as it is
-        listed. ordinal: records before what it returns next. Raises FileNotFoundError."""
+        """The losses to pruning that it has found and not yet returned, and the next one in the log as
+        it is listed; each with the records of the log before it, None if unknown. ordinal: records
+        before its next result. Raises FileNotFoundError."""
         lost: list[tuple[Gap, int | None]] = []
         for found in self._out:
             if isinstance(found, RecordFrame):
@@ -157,16 +185,14 @@ class Scan:
         return lost
 
     def _needs_next(self) -> tuple[int, int | None]:
-        """(address, ordinal) of what it needs of the log's files next: what follows the slab that
-        it has open, which can be read to its end though it was removed."""
+        """(address, ordinal) of what it needs next from the log's files: the end of its open slab,
+        which it can read to its end even after the slab is removed."""
         slab, gap = self.slab, self._gap
         if slab is None:
             return (self.address, self.ordinal) if gap is None else (gap.begin, gap.expected)
-        head = slab.header
-        if head is None:
-            return slab.base + slab.end_offset, None
-        end, records, _ = slab.end_of_frames()
-        return slab.base + end, head.base_ordinal + records
+        end = slab.end()
+        ordinal = None if slab.header is None else slab.header.base_ordinal + end.ordinal
+        return slab.base + end.offset, ordinal
 
     # --- within a slab: each step is True if it got further ----------------------------------
 
@@ -190,7 +216,7 @@ class Scan:
         return True
 
     def _portion(self, slab: Slab, frames: list[Frame]) -> list[Frame]:
-        """The first of the frames, as many as can be decompressed and held; the others wait."""
+        """As many of the first frames as can be decompressed and kept in memory; the others wait."""
         self._intact, size = frames, 0
         for i, frame in enumerate(frames):
             try:
@@ -206,7 +232,7 @@ class Scan:
         return frames
 
     def _take(self, slab: Slab, frames: list[Frame]) -> None:
-        """Frames of records go out, from the address that is wanted on; any frame closes a gap."""
+        """Puts frames of records out, from the wanted address on. Any frame closes a gap."""
         base, header, compressed = slab.base, slab.header, slab.compressed
         stamp = ordinal = None
         for frame, columns in zip(frames, decode_run(frames, codecs=compressed), strict=True):
@@ -215,7 +241,7 @@ class Scan:
             offset, end, (kind, _, _, _, timestamp_us, before, records, _), _ = frame
             begin, end_address = base + offset, base + end
             if columns is None and kind == KIND_RECORDS:
-                # A right hash over nonsense is damage like any other.
+                # A correct hash over invalid columns is damage too.
                 self._open_gap(begin, end_address, "corrupt")
                 continue
             if header is not None:
@@ -241,7 +267,7 @@ class Scan:
         return "torn_or_corrupt"
 
     def _was_sealed(self, slab: Slab) -> bool:
-        """Whether the successor followed in the same epoch: a writer syncs a slab before that."""
+        """Whether the successor has the same epoch: a writer syncs a slab before it begins another."""
         i = self.log.position(slab.base)
         if slab.header is None or i + 1 >= len(self.log.bases):
             return False
@@ -257,7 +283,7 @@ class Scan:
     # --- from slab to slab -------------------------------------------------------------------
 
     def _leave(self, slab: Slab, tail: Tail | None) -> bool:
-        """Leaves the slab if another follows; else it may go on."""
+        """Leaves the slab if another one follows. Otherwise the slab may grow."""
         if tail is not None and self._gap is None:
             self.address = max(self.address, slab.base + tail.begin)
             self.blank_tail = tail.blank
@@ -269,7 +295,7 @@ class Scan:
             slab.limit = successor - slab.base
             if self._walker is not None:
                 self._walker.limit = slab.limit
-                return True  # what was written since it was looked at last comes first
+                return True  # first read what was written since the last look
         self._next_base = slab.base + slab.limit
         self._left_base = slab.base
         slab.close()
@@ -278,10 +304,11 @@ class Scan:
 
     def _enter(self) -> bool:
         """Opens the slab that follows; False if there is none yet."""
-        self.log.refresh()
+        if self._place is None:  # else the listing in which the place was found is good enough
+            self.log.refresh()
         i = self.log.position(self._next_base)
         if i < 0 or self.log.bases[i] != self._next_base:
-            i += 1  # it is gone: the next that is there
+            i += 1  # it was removed: take the next one
         if i >= len(self.log.bases):
             return False
         try:

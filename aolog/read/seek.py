@@ -1,13 +1,14 @@
-"""Finding where a scan begins: by address, ordinal or time, at either end.
+"""Finding where a scan begins: by address, ordinal or time, or at either end of the log.
 
-Only a forward chain of frames is believed: from a slab's first frame, or from a mark of its
-index. Slabs are found by their names, or by binary search over their headers, which carry how
-many records and which greatest timestamp came before.
+A position is trusted only if a chain of frames leads to it: from a slab's first frame, or from a mark
+of its index. Slabs are found by their names, or by binary search over their headers, which contain
+the number of records and the greatest timestamp before the slab.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable, UsageError
 from aolog.format.columns import Malformed, decode_frame
@@ -17,9 +18,44 @@ from aolog.log.walk import Tail, Walker
 from aolog.read.scan import Place
 
 if TYPE_CHECKING:
-    from aolog.log.directory import Log, Slab
+    from aolog.log.directory import Log
+    from aolog.log.slab_file import Slab
 
-__all__ = ["at_address", "at_ordinal", "at_time", "earliest", "latest"]
+__all__ = ["at_address", "at_ordinal", "at_time", "earliest", "find", "latest", "microseconds"]
+
+Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def microseconds(moment: datetime) -> int:
+    """A moment with a time zone, as records store it: since the epoch. Exact, unlike a float of
+    seconds."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def find(log: Log, where: Start, ordinal: int | None) -> Place:
+    """The place that a reader's `start` or `seek` names; `ordinal`, if not None, overrides `where`.
+    Raises NotALog, AddressPruned, AddressBeyondEnd, UsageError."""
+    log.require_slabs()
+    if ordinal is not None:
+        return at_ordinal(log, ordinal)
+    if where == "earliest":
+        return earliest(log)
+    if where == "latest":
+        return latest(log)
+    if isinstance(where, datetime):
+        if where.tzinfo is None:
+            raise UsageError(
+                "a datetime without a time zone", hint="use datetime.now(timezone.utc) and the like"
+            )
+        return at_time(log, microseconds(where))
+    if isinstance(where, bool) or not hasattr(where, "__index__"):
+        raise UsageError(
+            f"start={where!r}", hint='use "earliest", "latest", an address or a datetime'
+        )
+    return at_address(log, where.__index__())
 
 
 def _first_ordinal(slab: Slab) -> int | None:
@@ -29,42 +65,29 @@ def _first_ordinal(slab: Slab) -> int | None:
 
 
 def earliest(log: Log) -> Place:
-    """The first record that is still there."""
+    """The first record of the first slab."""
     slab = log.slab(0)
     return Place(slab.base, slab.base, None, _first_ordinal(slab))
 
 
 def latest(log: Log) -> Place:
-    """Behind the last intact frame."""
+    """After the last intact frame."""
     slab = log.slab(len(log.bases) - 1)
-    end, records = _end(slab)
+    end = slab.end()
     first = _first_ordinal(slab)
-    ordinal = None if first is None or slab.format == 1 else first + records
-    return Place(slab.base + end, slab.base, end, ordinal)
-
-
-def _end(slab: Slab) -> tuple[int, int]:
-    """(offset behind the last intact frame, records before it)."""
-    if slab.format == 1:
-        walker = slab.walker()
-        while not isinstance(outcome := walker.next(), Tail):
-            pass
-        return outcome.begin, 0
-    if slab.header is None:
-        return slab.end_offset, 0
-    end, records, _ = slab.end_of_frames()
-    return end, records
+    ordinal = None if first is None or slab.format == 1 else first + end.ordinal
+    return Place(slab.base + end.offset, slab.base, end.offset, ordinal)
 
 
 def at_address(log: Log, address: int) -> Place:
-    """The record at an address, or the first behind it. Raises AddressPruned, AddressBeyondEnd."""
+    """The record at an address, or the first one after it. Raises AddressPruned, AddressBeyondEnd."""
     i = log.position(address)
     if i < 0:
         slab = log.slab(0)
         if slab.header is not None and slab.header.predecessor_base == NO_PREDECESSOR:
             return earliest(log)
         raise AddressPruned(
-            f"address {address} lies before the first slab, which begins at {log.bases[0]}",
+            f"address {address} is before the first slab, which begins at {log.bases[0]}",
             hint='read from "earliest"',
             path=log.path,
             first=log.bases[0],
@@ -72,16 +95,16 @@ def at_address(log: Log, address: int) -> Place:
     slab = log.slab(i)
     offset = address - slab.base
     last = i + 1 == len(log.bases)
-    if last and offset > _end(slab)[0]:
-        end = slab.base + _end(slab)[0]
+    if last and offset > slab.end().offset:
+        end = slab.base + slab.end().offset
         raise AddressBeyondEnd(
-            f"address {address} lies beyond the end, {end}",
+            f"address {address} is past the end, {end}",
             hint='read from "latest", or wait until it is written',
             path=log.path,
             end=end,
         )
     while i > 0 and slab.format == 2 and slab.header is None:
-        i -= 1  # a part of a hole, which is told, and counted, from the intact byte before it
+        i -= 1  # part of a hole, which is reported and counted from the intact byte before it
         slab = log.slab(i)
     return _within(slab, address - slab.base)
 
@@ -93,7 +116,7 @@ def _within(slab: Slab, offset: int) -> Place:
         return Place(slab.base, slab.base, None, _first_ordinal(slab))
     begin, ordinal, frame = slab.chain_before(offset)
     ordinal += slab.header.base_ordinal
-    if frame is None:  # damage or the slab's end: told from there, so that the count is exact
+    if frame is None:  # damage or the slab's end: reported from there, so that the count is exact
         address = slab.base + min(begin, max(offset, begin))
         return Place(address, slab.base, begin, ordinal)
     inside = min(max(offset - begin, 0), frame.header.records)
@@ -101,7 +124,7 @@ def _within(slab: Slab, offset: int) -> Place:
 
 
 def _within_format_1(slab: Slab, offset: int) -> Place:
-    """An address inside a frame is the next frame's, as for a batch of one."""
+    """An address inside a frame means the next frame: a frame of format 1 has one record."""
     walker = slab.walker()
     while walker.offset < offset:
         begin = walker.offset
@@ -114,8 +137,8 @@ def _within_format_1(slab: Slab, offset: int) -> Place:
 
 
 def at_ordinal(log: Log, ordinal: int) -> Place:
-    """The record with so many records of the log before it. Raises AddressPruned,
-    AddressBeyondEnd, and UsageError in format 1, which does not count."""
+    """The record with this number of records of the log before it. Raises AddressPruned,
+    AddressBeyondEnd, and UsageError in format 1, which does not count records."""
     _require_format_2(log, "ordinals")
     i = log.find(lambda header: header.base_ordinal <= ordinal)
     slab = log.slab(i)
@@ -124,7 +147,7 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
         return earliest(log)
     if ordinal < first:
         raise AddressPruned(
-            f"record {ordinal} lies before the first that is there, {first}",
+            f"record {ordinal} is before the first record of the log, {first}",
             hint='read from "earliest"',
             path=log.path,
             first=log.bases[0],
@@ -132,12 +155,12 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
     wanted = ordinal - first
     if slab.header is None:
         return Place(slab.base, slab.base, None, first)
-    if i + 1 == len(log.bases) and wanted > (there := _end(slab))[1]:
+    if i + 1 == len(log.bases) and wanted > (there := slab.end()).ordinal:
         raise AddressBeyondEnd(
-            f"record {ordinal} lies beyond the last, {first + there[1]}",
+            f"record {ordinal} is past the last one, {first + there.ordinal}",
             hint='read from "latest"',
             path=log.path,
-            end=slab.base + there[0],
+            end=slab.base + there.offset,
         )
     mark = slab.index().at_ordinal(wanted)
     hops = Walker(
@@ -156,7 +179,7 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
         if not isinstance(found, Frame):
             continue
         head = found.header
-        if head.ordinal > wanted:  # it was in damage before this frame: told from there
+        if head.ordinal > wanted:  # it was in damage before this frame: reported from there
             return _within(slab, begin)
         before = head.ordinal + head.records
         if wanted < before:
@@ -165,8 +188,8 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
 
 
 def at_time(log: Log, timestamp_us: int) -> Place:
-    """The first record, in the order of the log, with this timestamp or a later one; the end if
-    there is none."""
+    """The first record, in the order of the log, with this timestamp or a later one; otherwise the
+    end of the log."""
     _require_format_2(log, "timestamps")
     i = log.find(lambda header: header.greatest_before_us < timestamp_us)
     while i < len(log.bases):

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aolog.errors import UsageError
-from aolog.extras import install_command
+from aolog.errors import UsageError, install_command
 from aolog.spark.executor_writer import writer_per_task
 from aolog.spark.java import ensure_java, use_this_python
 from aolog.spark.scanning import scan
@@ -34,7 +33,7 @@ def register(spark: SparkSession) -> None:
     Connect, aolog must be installed where the server is, and the paths are the server's. Raises
     UsageError without a PySpark that has data sources in Python."""
     try:
-        from aolog.spark.shipping import source_class
+        from aolog.spark.datasource import source_class
 
         source: Any = source_class()
     except ImportError as error:

@@ -14,7 +14,7 @@ from aolog.errors import AddressBeyondEnd, UsageError
 from aolog.log.directory import Log
 from aolog.read import seek
 from aolog.read.scan import Scan
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,11 +65,8 @@ def _cut(
 
 
 def _asked(span: Span, question: Callable[[Log], int]) -> int:
-    log = Log(span.log.path, Storage())
-    try:
+    with Log(span.log.path, Storage()) as log:
         return log.listed(partial(question, log))
-    finally:
-        log.close()
 
 
 def _place(span: Span, part: int, place: Callable[[Span, Log, int], int], log: Log) -> int:
@@ -91,11 +88,8 @@ def _at_frame(span: Span, log: Log, size: int) -> int:
 def _within(span: Span, log: Log, size: int) -> int:
     """Behind the records that take so many bytes of the first frame that can be read: one at
     least."""
-    scan = Scan(log, seek.at_address(log, span.since))
-    try:
+    with Scan(log, seek.at_address(log, span.since)) as scan:
         frame = scan.first_frame()
-    finally:
-        scan.close()
     if frame is None:
         return span.until
     records = frame.columns.records

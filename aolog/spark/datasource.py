@@ -8,7 +8,6 @@ the partitions of a load from its first use on.
 from __future__ import annotations
 
 import contextlib
-import pickle
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +18,11 @@ from aolog.errors import AologError, UsageError
 from aolog.spark.filters import ALL, Bounds, bounds
 from aolog.spark.listing import list_logs
 from aolog.spark.options import read_options
+from aolog.spark.partition import partition_of, pieces_in
 from aolog.spark.planning import Span, between_times, partitions, spans
 from aolog.spark.reading import Reading, read_pieces
 from aolog.spark.schema import check_schema, ddl
-from aolog.spark.shipping import parcel_of
+from aolog.spark.shipping import Shipped, parcel_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,26 +32,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from aolog.spark.options import Options
-    from aolog.spark.planning import Piece
 
-__all__ = ["AologDataSource", "BatchReader", "arrow_schema", "partition_of", "pieces_in"]
+__all__ = ["AologDataSource", "BatchReader", "arrow_schema", "source_class"]
 
 # Only this process calls pushFilters, and only where the session lets it: elsewhere a reader
 # that has one is refused.
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
-
-
-def partition_of(pieces: tuple[Piece, ...]) -> InputPartition:
-    """A task's share, of a class that every worker has."""
-    return InputPartition(pickle.dumps(pieces))
-
-
-def pieces_in(partition: InputPartition) -> tuple[Piece, ...]:
-    """What `partition_of` was given; nothing of the partition that Spark makes of none."""
-    if partition.value is None:
-        return ()
-    pieces: tuple[Piece, ...] = pickle.loads(partition.value)  # noqa: S301 -- from our own driver
-    return pieces
 
 
 class AologDataSource(DataSource):
@@ -180,3 +166,22 @@ def _narrowed(wanted: list[Span], to: Bounds) -> list[Span]:
         if narrow.since < narrow.until:
             left.append(narrow)
     return left
+
+
+def source_class() -> type[DataSource]:
+    """The class to register. It is pickled by value; its instances are `AologDataSource`s."""
+    make = Shipped(AologDataSource)
+
+    class Source(DataSource):
+        """Logs as tables and streams, both ways."""
+
+        @classmethod
+        def name(cls) -> str:
+            """The name for `format(...)`."""
+            return "aolog"
+
+        def __new__(cls, options: Any) -> Any:
+            """Spark calls this where a worker has the package."""
+            return make(options)
+
+    return Source

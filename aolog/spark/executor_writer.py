@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from aolog.storage.files import absolute
+from aolog.storage.storage import absolute
 from aolog.write.writer import Writer
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aolog.epoch import microseconds
+from aolog.read.seek import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

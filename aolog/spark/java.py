@@ -19,8 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aolog.errors import UsageError
-from aolog.extras import install_command
+from aolog.errors import UsageError, install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aolog.errors import AologError, UsageError
-from aolog.extras import install_command
+from aolog.errors import AologError, UsageError, install_command
 from aolog.format.origin import HEADER_NAME
 from aolog.spark.shipping import Shipped
 

@@ -17,9 +17,9 @@ from aolog.errors import NotALog, UsageError
 from aolog.format.frame import Frame
 from aolog.log.directory import Log
 from aolog.log.listing import holds_slabs
-from aolog.log.manifest import steadily
+from aolog.log.snapshot import steadily
 from aolog.read import seek
-from aolog.storage.files import Storage, parent_of
+from aolog.storage.storage import Storage, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -94,12 +94,9 @@ def _above(paths: Iterable[str], logs: Iterable[Found]) -> set[str]:
 def _list(options: Options, storage: Storage) -> tuple[list[Listed], list[Found]]:
     listed, logs = [], find_logs(options)
     for found in logs:
-        log = Log(found.path, storage)
-        try:
+        with Log(found.path, storage) as log:
             if log.bases:
                 listed.append(look(found, log))
-        finally:
-            log.close()
     return listed, logs
 
 

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from aolog.errors import UsageError
-from aolog.log.cursor_file import check_name
+from aolog.log.names import check_cursor_name
 from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 
@@ -141,7 +141,7 @@ def _address(name: str, log: str, value: Any, hint: str) -> int:
 
 def _cursor(name: str, text: str) -> str:
     with naming(name):
-        check_name(text)
+        check_cursor_name(text)
     return text
 
 

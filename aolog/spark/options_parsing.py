@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from aolog.errors import RecordRefused, UsageError
-from aolog.storage.files import absolute
+from aolog.storage.storage import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ from aolog.format.origin import NO_TIMESTAMP, encode_stamps, stamp_in
 from aolog.log.directory import Log
 from aolog.log.listing import is_log
 from aolog.read.cursor import identity
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from types import TracebackType

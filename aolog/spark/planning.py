@@ -15,14 +15,14 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
-from aolog.format.slab import NO_TIMESTAMP, slab_name
+from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, warn
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
-from aolog.notices import warn
+from aolog.log.names import slab_name
 from aolog.read import seek
 from aolog.read.ranges import Range
 from aolog.spark.options import EARLIEST, LATEST
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -120,7 +120,7 @@ def _checked(log: Listed, address: int, option: str, options: Options) -> int:
         seek.at_address(opened, address)  # a log may begin behind 0 with nothing before
         if log.bases[0] > address:
             return log.bases[0]
-        raise AddressBeyondEnd(f"address {address} lies beyond the end, {log.end}")
+        raise AddressBeyondEnd(f"address {address} is past the end, {log.end}")
     except (AddressPruned, AddressBeyondEnd) as error:
         if options.fail_on_loss:
             raise UsageError(
@@ -139,11 +139,8 @@ def _at_time(log: Listed, timestamp_us: int, option: str) -> int:
             f"option {option}: {log.name!r} is of format 1, which has no timestamps",
             hint="leave it out with subscribe, or use offsets",
         )
-    opened = Log(log.path, Storage())
-    try:
+    with Log(log.path, Storage()) as opened:
         return min(opened.listed(lambda: seek.at_time(opened, timestamp_us).address), log.end)
-    finally:
-        opened.close()
 
 
 def between_times(span: Span, least_us: int, greatest_us: int) -> Span:
@@ -168,10 +165,8 @@ def between_times(span: Span, least_us: int, greatest_us: int) -> Span:
             end = base
         return Span(log, begin, max(begin, end))
 
-    try:
+    with opened:
         return opened.listed(narrow)
-    finally:
-        opened.close()
 
 
 # --- which task -----------------------------------------------------------------------------

@@ -16,15 +16,14 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from aolog.errors import GapFound, NotALog
+from aolog.errors import GapFound, NotALog, counted, records_lost, warn
 from aolog.log.directory import Log
-from aolog.notices import counted, records_lost, warn
 from aolog.read.arrow import to_arrow
-from aolog.read.batch import RecordFrame
 from aolog.read.ranges import read_range
+from aolog.read.record_frame import RecordFrame
 from aolog.record import Gap
 from aolog.spark.filters import ALL, Bounds
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

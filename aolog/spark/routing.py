@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aolog.spark.sink_options import SinkOptions
-    from aolog.storage.files import Storage
+    from aolog.storage.storage import Storage
 
 __all__ = ["Router"]
 

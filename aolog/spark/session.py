@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import aolog.spark
 from aolog import errors
-from aolog.errors import AologError, UsageError
-from aolog.extras import install_command
+from aolog.errors import AologError, UsageError, install_command
 from aolog.spark.kafka_sink import JobFailed
 
 if TYPE_CHECKING:

@@ -12,14 +12,13 @@ import pickle
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from aolog.extras import install_command
+from aolog.errors import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql.datasource import DataSource
 
-__all__ = ["Shipped", "parcel", "parcel_of", "source_class"]
+__all__ = ["Shipped", "parcel", "parcel_of"]
 
 _TO_DO = (
     f"install it there ({install_command('spark')}), ship it (--py-files), or set PYSPARK_PYTHON to a "
@@ -102,26 +101,3 @@ class Shipped:
 
     def __reduce__(self) -> tuple[_Opener, tuple[bytes]]:
         return parcel(partial, self._function, *self._bound)
-
-
-def source_class() -> type[DataSource]:
-    """What is registered: a class, pickled by value, whose instances are `AologDataSource`s."""
-    from pyspark.sql.datasource import DataSource
-
-    from aolog.spark.datasource import AologDataSource
-
-    make = Shipped(AologDataSource)
-
-    class Source(DataSource):
-        """Logs as tables and streams, both ways."""
-
-        @classmethod
-        def name(cls) -> str:
-            """What `format` is given."""
-            return "aolog"
-
-        def __new__(cls, options: Any) -> Any:
-            """Spark calls this where a worker has the package."""
-            return make(options)
-
-    return Source

@@ -26,14 +26,14 @@ from pyspark.sql.datasource import (
 )
 
 from aolog.errors import UsageError
-from aolog.log.lock import warn_of_limits
+from aolog.log.admission import warn_of_limits
 from aolog.log.manifest import Transaction
 from aolog.publish.leftovers import abort
 from aolog.publish.publication import check_free, publish
 from aolog.spark.routing import Router
 from aolog.spark.shipping import parcel_of
 from aolog.spark.sink_options import SinkOptions, check_columns, read_sink_options
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

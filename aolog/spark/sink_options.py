@@ -15,7 +15,7 @@ from aolog.log.listing import is_log
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
 from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number
-from aolog.storage.files import DIRECTORY_MODE, Storage
+from aolog.storage.storage import DIRECTORY_MODE, Storage
 from aolog.write.validate import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic, read_mode
 
 if TYPE_CHECKING:

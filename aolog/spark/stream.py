@@ -22,12 +22,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
-from aolog.notices import warn
+from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, warn
 from aolog.read.reader import Reader
 from aolog.spark.batch_limits import share
-from aolog.spark.datasource import partition_of, pieces_in
 from aolog.spark.offsets import Offset, Stand, as_json, from_json, stand_in
+from aolog.spark.partition import partition_of, pieces_in
 from aolog.spark.planning import Span, check_names, partitions, where
 from aolog.spark.reading import Reading, read_pieces
 from aolog.spark.shipping import parcel_of

@@ -75,9 +75,9 @@ def verify(
     ):
         if given is not None and given < 1:
             raise UsageError(f"{name}={given!r}", hint="use a positive number, or None")
-    from aolog.spark.datasource import partition_of
     from aolog.spark.listing import list_logs
     from aolog.spark.options import PARTITION_BYTES, Options, read_paths
+    from aolog.spark.partition import partition_of
     from aolog.spark.planning import partitions, spans
 
     options = Options(paths=read_paths({"path": str(root)}))
@@ -129,7 +129,7 @@ def _begin(gap: Gap) -> int:
 
 
 def _check_share(share: InputPartition) -> Iterator[tuple[Any, ...]]:
-    from aolog.spark.datasource import pieces_in
+    from aolog.spark.partition import pieces_in
 
     return _check_all(pieces_in(share))
 
@@ -144,14 +144,13 @@ def _check(piece: Piece) -> Iterator[tuple[Any, ...]]:
     import numpy as np
 
     from aolog.log.directory import Log
-    from aolog.read.batch import RecordFrame
     from aolog.read.ranges import read_range
-    from aolog.storage.files import Storage
+    from aolog.read.record_frame import RecordFrame
+    from aolog.storage.storage import Storage
 
     hours: dict[int | None, list[int]] = defaultdict(lambda: [0, 0, 0])
     gaps = []
-    log = Log(piece.path, Storage())
-    try:
+    with Log(piece.path, Storage()) as log:
         for found in read_range(log, piece.wanted):
             if not isinstance(found, RecordFrame):
                 gaps.append(found)
@@ -168,8 +167,6 @@ def _check(piece: Piece) -> Iterator[tuple[Any, ...]]:
                 hours[hour][0] += records
             hours[in_hours[0][0]][1] += 1  # a frame is of the hour of its first record
             hours[in_hours[0][0]][2] += found.end - found.address
-    finally:
-        log.close()
     for hour, sums in hours.items():
         hour_us = None if hour is None else max(hour * _HOUR_US, _LEAST_US)
         yield (piece.name, hour_us, *sums, None)

@@ -12,11 +12,11 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, NotALog
-from aolog.format.slab import slab_name
-from aolog.log.directory import MANIFEST_NAME, Log
+from aolog.log.directory import Log
+from aolog.log.names import MANIFEST_NAME, slab_name
 from aolog.read import seek
 from aolog.spark.listing import Found, find_logs, look, steadily_all
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

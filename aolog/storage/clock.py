@@ -1,4 +1,4 @@
-"""The one clock of records and slabs, so that tests can stand in for it."""
+"""The only clock for records and slabs, so that tests can replace it."""
 
 from __future__ import annotations
 

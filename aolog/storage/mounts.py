@@ -1,7 +1,7 @@
-"""What a file system keeps of what it is asked: which mount a log is on, and where that falls short.
+"""Which guarantees a file system lacks: the mount of a log, and where its locks or syncs fall short.
 
-Pure: takes the text of /proc/self/mountinfo. The file system's type and options tell only the
-worst; a device that lies about its cache, or a library preloaded to skip fsync, does not show.
+Pure: takes the text of /proc/self/mountinfo. The type and options of a file system show only the worst
+cases. A device that acknowledges a sync early, or a library that skips fsync, does not show.
 """
 
 from __future__ import annotations

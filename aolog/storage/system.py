@@ -1,6 +1,6 @@
 """The system calls that storage is made of, and nothing else: one seam under everything.
 
-`System` is what `aolog.storage.files` asks for: the calls of `os` and `fcntl` with their own meaning,
+`System` is what `File` and `Storage` ask for: the calls of `os` and `fcntl` with their own meaning,
 results and errors (`OSError` with its errno; interrupted calls are repeated as Python does). It
 keeps no policy: whole writes, error translation, temporary names and the order of syncs are
 storage's, so that they run unchanged on the simulation in `aolog.testing`.

@@ -1,6 +1,6 @@
-"""Waiting for a log to grow: inotify where there is one, else looking again and again.
+"""Waiting for a log to grow: by inotify if it is available, otherwise by polling.
 
-A watch is set up before the log is looked at, so that nothing that happens in between is missed.
+Set up a watch before reading the log: then no change between the two is missed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Watch", "watch"]
 
-_EVENTS_BYTES = 4 << 10  # a read: a hundred events; what is left of more wakes once again
-_WAIT_S_MAX = 86_400.0  # poll takes a C int of milliseconds; who waits for longer asks again
+_EVENTS_BYTES = 4 << 10  # a read: a hundred events; remaining events wake the reader once more
+_WAIT_S_MAX = 86_400.0  # poll takes a C int of milliseconds; a longer wait returns early
 _POLL_FIRST_S = 0.001
-_POLL_MAX_S = 0.05  # how late a follower may be without inotify; costs 20 looks a second
+_POLL_MAX_S = 0.05  # maximum delay of a follower without inotify; 20 looks a second
 
 
 class Watch(Protocol):
-    """Something that waits."""
+    """Waits for a change of a directory."""
 
     def wait(self, timeout_s: float | None) -> None:
         """Returns when something may have changed since the last call, or at the time-out;
@@ -63,7 +63,7 @@ class _Inotify(_Closing):
         self._poll.register(inotify.fileno(), select.POLLIN)
 
     def wait(self, timeout_s: float | None) -> None:
-        """What happened does not matter: events are thrown away unread, at half the cost."""
+        """Discards the events without decoding them, at half the cost: any event ends the wait."""
         assert self._inotify is not None
         if timeout_s is not None:
             timeout_s = max(0.0, min(timeout_s, _WAIT_S_MAX))
@@ -75,7 +75,7 @@ class _Inotify(_Closing):
             self._inotify.close()
 
     def __del__(self) -> None:
-        self.close()  # a dropped reader's too, as its files
+        self.close()  # for a reader that is dropped without `close`
 
 
 class _Poll(_Closing):

@@ -5,7 +5,7 @@ and tells apart what was written and what is durable: a power cut leaves some of
 no sync has ordered, in any combination, and some of the names.
 
     >>> import aolog
-    >>> from aolog.storage.files import Storage
+    >>> from aolog.storage.storage import Storage
     >>> from aolog.testing import SimulatedSystem
     >>> system = SimulatedSystem(piece_bytes=512)
     >>> log = aolog.Writer("/log", storage=Storage(system), flush_seconds=None, sync="never")

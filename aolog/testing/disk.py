@@ -8,14 +8,17 @@ there or it is not. An inode with no name on the device is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
-from random import Random
+from typing import TYPE_CHECKING
 
 import xxhash
 
 from aolog.testing.inode import FileNode
 from aolog.testing.outcomes import ROOT, Change, Outcomes, apply_change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
 
 __all__ = ["DirectoryNode", "Disk", "Node"]
 

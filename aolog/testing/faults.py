@@ -9,11 +9,13 @@ later calls say that all is well. `RandomFaults` draws: the same seed, the same 
 from __future__ import annotations
 
 import errno as errors
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["SYNCS", "Call", "Effect", "Fault", "FaultPlan", "Faults", "RandomFaults", "as_faults"]
 

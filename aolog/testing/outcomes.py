@@ -9,14 +9,15 @@ far apart, then what is drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
-from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from random import Random
+
     from aolog.testing.inode import Contents
 
 __all__ = ["ROOT", "Change", "Outcomes", "apply_change"]

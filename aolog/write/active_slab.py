@@ -28,7 +28,7 @@ from aolog.format.slab import DATA_BEGIN, NO_TIMESTAMP, ORDINALS_MAX, Seal, Slab
 from aolog.storage import clock
 
 if TYPE_CHECKING:
-    from aolog.storage.files import File
+    from aolog.storage.file import File
 
 __all__ = ["FormatOneSlab", "FormatTwoSlab"]
 

@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from aolog import notices
+from aolog import errors as notices
 from aolog.errors import AologError, Forked, LogClosed, StorageError, SyncFailed
 from aolog.format import format1
 from aolog.format.native.speed import Gate

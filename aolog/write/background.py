@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from aolog import notices
+from aolog import errors as notices
 from aolog.errors import StorageError, SyncFailed
 from aolog.storage import clock
 from aolog.write.active_slab import FormatTwoSlab

@@ -10,22 +10,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.errors import AologError, HeaderLost, StorageFull, TopicMismatch, UsageError
+from aolog.errors import (
+    AologError,
+    HeaderLost,
+    StorageFull,
+    TopicMismatch,
+    UsageError,
+    counted,
+    warn,
+)
 from aolog.format.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, padding
-from aolog.format.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader, slab_name
+from aolog.format.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.directory import ASIDE_DIRECTORY, CURSOR_DIRECTORY
 from aolog.log.evidence import Headers, cursor_uuids, log_uuid
-from aolog.log.walk import QueuefkaWalker, Tail
-from aolog.notices import counted, warn
+from aolog.log.names import ASIDE_DIRECTORY, CURSOR_DIRECTORY, slab_name
+from aolog.log.walk import Tail
+from aolog.log.walk_format1 import QueuefkaWalker
 from aolog.write.active_slab import FormatOneSlab, FormatTwoSlab
 from aolog.write.recovery import FOUND, Case, Decision, LastSlab, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.log.directory import Log, Slab
-    from aolog.storage.files import Directory, File, Inside, Storage
+    from aolog.log.directory import Log
+    from aolog.log.slab_file import Slab
+    from aolog.storage.directory import Directory, Inside
+    from aolog.storage.file import File
+    from aolog.storage.storage import Storage
 
 __all__ = [
     "Opening",

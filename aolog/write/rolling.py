@@ -17,12 +17,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog import notices
+from aolog import errors as notices
 from aolog.errors import AologError, RetentionFull, StorageFull, SyncFailed
 from aolog.format.slab import ADDRESS_END
 from aolog.log import retention as retention_module
+from aolog.log.admission import give_modes, refuse_foreign, warn_of_limits
 from aolog.log.directory import Log
-from aolog.log.lock import give_modes, lock_log, refuse_foreign, warn_of_limits
+from aolog.log.lock import lock_log
 from aolog.log.pruned import PrunedUnread
 from aolog.log.walk import Tail
 from aolog.storage import clock
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from aolog.log.retention import Retention
-    from aolog.storage.files import Storage
+    from aolog.storage.storage import Storage
 
 __all__ = ["ChainOptions", "SlabChain"]
 

@@ -7,7 +7,6 @@ rolling.py. Errors of the writer's own threads surface at the next call.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex
 
 from aolog.errors import (
@@ -16,15 +15,15 @@ from aolog.errors import (
     RecordRefused,
     SyncFailed,
     UsageError,
+    load_optional,
     nested_call,
 )
 from aolog.format.columns import encode_columns
 from aolog.format.compression import packer
 from aolog.log import lifetime
 from aolog.log.retention import check_retention
-from aolog.read.batch import load_arrow
 from aolog.storage import clock
-from aolog.storage.files import DIRECTORY_MODE, Storage, absolute
+from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.appending import BATCH_BYTES, refuse_format_1
 from aolog.write.background import Upkeep
 from aolog.write.rolling import ChainOptions, SlabChain
@@ -39,6 +38,7 @@ from aolog.write.validate import (
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping
 
     import numpy as np
@@ -288,7 +288,9 @@ class Writer(Upkeep):
         import numpy as np
 
         self._refuse_nested()
-        taken = load_arrow().from_arrow(record_batch, self._max_record_bytes, clock.now_us())
+        taken = load_optional("aolog.write.arrow").from_arrow(
+            record_batch, self._max_record_bytes, clock.now_us()
+        )
         codec, parts = self._pack(taken.records, taken.parts)
         first = self._append_body(
             taken.records, taken.columns, codec, parts, taken.greatest_us, taken.least_us

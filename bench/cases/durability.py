@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import aolog
-from aolog.storage.files import File, Inside, Storage
+from aolog.storage.storage import Storage
 from bench.measure import Contender, Group, Promise, Skipped, Target, Wrong
 from bench.payloads import Proof, prove
 from bench.peers.aolog_log import log_path
@@ -25,6 +25,8 @@ from bench.peers.aolog_log import log_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from aolog.storage.directory import Inside
+    from aolog.storage.file import File
     from bench.cases.plan import Plan
 
 __all__ = [

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aolog
-from aolog.storage.files import Directory, File, Inside, Storage
+from aolog.storage.storage import Storage
 from bench import limits
 from bench.measure import Contender, Group, Promise, Target, Wrong
 from bench.payloads import make_payloads, prove
@@ -24,6 +24,8 @@ from bench.peers.aolog_log import log_path, slab_paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aolog.storage.directory import Directory, Inside
+    from aolog.storage.file import File
     from bench.cases.plan import Plan
 
 __all__ = [

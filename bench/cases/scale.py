@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import aolog
 from aolog.log.retention import Known, prune
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bench.cases.opening import Unsynced, listing, open_to_read
 from bench.measure import Contender, Group, Promise, Target, Wrong
 from bench.payloads import Proof, make_payloads, prove

@@ -9,7 +9,7 @@ from aolog.errors import AddressPruned, AologError, NotALog, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.retention import check_retention, prune
 from aolog.read.reader import resume_at
-from aolog.storage.files import DIRECTORY_MODE, Storage
+from aolog.storage.storage import DIRECTORY_MODE, Storage
 from bridge.buffer.provider import Message
 from bridge.deliver.losses import LogLosses
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, get_args
 
 from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
-from aolog.storage.files import DIRECTORY_MODE, Storage, absolute
+from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.validate import check_mode, check_record, check_topic, too_large
 from bridge.buffer.backlog import MAX_RECORD_BYTES, Backlog, require_own
 from bridge.buffer.provider import Message, Provider

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
 from aolog.errors import StorageError
-from aolog.storage.files import Storage
-from aolog.storage.inside import beside
+from aolog.storage.directory import beside
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     import os

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aolog.notices import as_utf8, counted
+from aolog.errors import as_utf8, counted
 from bridge.buffer.provider import Message, Provider, Rejected
 from bridge.deliver.backoff import Backoff
 

@@ -15,7 +15,7 @@ from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.origin import encode_stamp
 
 if TYPE_CHECKING:
-    from aolog.storage.files import Storage
+    from aolog.storage.storage import Storage
     from bridge.buffer.provider import Message
 
 __all__ = ["RejectedMessages"]

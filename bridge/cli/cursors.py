@@ -9,8 +9,8 @@ import click
 import aolog
 from aolog import Reader
 from aolog.cli.output import json_option, out
-from aolog.notices import records_lost
-from aolog.storage.files import Storage
+from aolog.errors import records_lost
+from aolog.storage.storage import Storage
 
 __all__ = ["cursors"]
 

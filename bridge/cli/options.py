@@ -15,7 +15,7 @@ import click
 from aolog.cli.parse import where
 from aolog.errors import UsageError
 from aolog.log.cursor_file import read_position
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:

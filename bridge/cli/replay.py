@@ -13,7 +13,7 @@ from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.output import counted, json_option, one_line, out
 from aolog.errors import UsageError
 from aolog.log.cursor_file import read_position
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.cli.options import (
     PLACES,
     address_of,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +23,8 @@ from bridge.config.settings import read_text
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
+    import os
+
     from pydantic import BaseModel
 
 __all__ = ["load", "load_text"]

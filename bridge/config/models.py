@@ -27,7 +27,7 @@ from pydantic import (
 
 from aolog.errors import AologError
 from aolog.log.retention import Retention
-from aolog.storage.files import DIRECTORY_MODE
+from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import check_mode, read_mode
 from bridge.config.names import check_cursor, check_servers
 from bridge.config.routing import TOPIC_NAME, PartitionRule, Rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from aolog.errors import UsageError
-from aolog.log.cursor_file import check_name
+from aolog.log.names import check_cursor_name
 from bridge.errors import WrongSetting
 
 __all__ = ["REPLAY", "address_of", "check_cursor", "check_servers"]
@@ -22,8 +22,8 @@ REPLAY = "replay"  # of a replay, which moves and removes it
 
 
 def check_cursor(name: str) -> None:
-    """Raises UsageError if it is no name for a cursor, or that of a replay."""
-    check_name(name)
+    """Raises UsageError if it is not a valid name for a cursor, or that of a replay."""
+    check_cursor_name(name)
     if name == REPLAY:
         raise UsageError(f"the cursor {name!r} is that of a replay", hint="use another name")
 

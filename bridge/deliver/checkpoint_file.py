@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from aolog.errors import StorageFull
-from aolog.storage.files import Inside
+from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
-    from aolog.storage.files import File, Storage
+    from aolog.storage.file import File
+    from aolog.storage.storage import Storage
 
 __all__ = ["NotesFile"]
 
@@ -48,14 +49,11 @@ class NotesFile:
 
     def read(self) -> bytes | None:
         """The text; None where no slot is intact. Raises FileNotFoundError, StorageError."""
-        file = self._storage.open_read(self._path)
-        try:
+        with self._storage.open_read(self._path) as file:
             size = file.stat().size
             if file.pread(1, 0) != _MAGIC[:1] and file.pread(1, size // 2) != _MAGIC[:1]:
                 return file.pread(size, 0)
             return _newest(file, size // 2)[1]
-        finally:
-            file.close()
 
     def write(self, text: bytes) -> None:
         """Durable on return; after an error the text before stays. Raises StorageFull only where

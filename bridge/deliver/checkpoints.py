@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import StorageError, SyncFailed
-from aolog.log.cursor_file import NOTES_SUFFIX, cursor_path
+from aolog.log.names import NOTES_SUFFIX, cursor_path
 from bridge.deliver.checkpoint_file import NotesFile
 from bridge.kafka.identity import Identity
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog import Reader
-    from aolog.storage.files import Inside, Storage
+    from aolog.storage.directory import Inside
+    from aolog.storage.storage import Storage
     from bridge.deliver.at_least_once.engine import LaneKey
 
 __all__ = ["LaneNote", "LaneNotes", "notes_path"]

@@ -23,9 +23,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Reader, Writer
-from aolog.errors import NotALog, StorageError, UsageError
-from aolog.notices import counted
-from aolog.storage.files import DIRECTORY_MODE, Inside
+from aolog.errors import NotALog, StorageError, UsageError, counted
+from aolog.storage.directory import Inside
+from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import RECORD_BYTES_MAX
 from bridge.kafka.origin import Stamp, decode_stamp, encode_stamp
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aolog import Record
-    from aolog.storage.files import Storage
+    from aolog.storage.storage import Storage
     from bridge.deliver.at_least_once.engine import Aside
     from bridge.kafka.lane import Refusal
 

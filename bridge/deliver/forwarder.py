@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aolog.read.reader import lag_from
 from aolog.record import Lag
-from aolog.storage.files import DIRECTORY_MODE
+from aolog.storage.storage import DIRECTORY_MODE
 from bridge.config.routing import Routing, is_topic_name
 from bridge.deliver.at_least_once.delivery import AtLeastOnce
 from bridge.deliver.checkpoints import LaneNotes
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from aolog import Reader, Record
     from aolog.log.retention import Retention
-    from aolog.storage.files import Storage
+    from aolog.storage.storage import Storage
     from bridge.deliver.at_least_once.commands import Poison
     from bridge.deliver.at_least_once.engine import Position
     from bridge.deliver.delivery import Progress

@@ -9,7 +9,7 @@ from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.log.retention import Retention, prune
 from aolog.read.reader import prepare_commit, pruned_from, return_to
-from aolog.storage.files import DIRECTORY_MODE, Storage
+from aolog.storage.storage import DIRECTORY_MODE, Storage
 from bridge.deliver.at_least_once.engine import Position
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.rate_limit import Paces

@@ -19,9 +19,9 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Gap
+from aolog.errors import records_lost
 from aolog.log.pruned import WARN_EVERY_S, both
-from aolog.losses import Losses
-from aolog.notices import records_lost
+from aolog.record import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from aolog.notices import counted
+from aolog.errors import counted
 from bridge.deliver.at_least_once.topics import (
     REREAD_S,
     SILENT_ANSWER_S,

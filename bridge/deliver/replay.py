@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from aolog import Reader, Record
 from aolog.errors import UsageError
-from aolog.log.cursor_file import cursor_path, read_position
-from aolog.storage.files import Storage
+from aolog.log.cursor_file import read_position
+from aolog.log.names import cursor_path
+from aolog.storage.storage import Storage
 from bridge.config.names import REPLAY
 from bridge.config.routing import Routing, Rule
 from bridge.deliver.checkpoints import notes_path

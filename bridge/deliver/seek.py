@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog import Reader
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.deliver.checkpoints import LaneNotes, notes_path
 from bridge.deliver.dead_letter import dead_letter_path, end_of_dead_letters
 from bridge.errors import DestinationError

@@ -41,11 +41,13 @@ import functools
 import importlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from aolog.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
 
 __all__ = ["EmbeddedBroker", "EmbeddedBrokerRefused", "EmbeddedBrokerUnavailable"]
 

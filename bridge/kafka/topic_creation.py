@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from confluent_kafka import KafkaException, Producer
 
-from aolog.notices import counted
+from aolog.errors import counted
 from bridge.kafka.client import ANSWER_S, AUTO_CREATE, CLIENT_LOG, words
 from bridge.kafka.error_table import Kind, kind_of
 

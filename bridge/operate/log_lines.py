@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from aolog.notices import escape_controls, one_line, to_json
+from aolog.errors import escape_controls, one_line, to_json
 from bridge.deliver.log_lines import log_named
 
 __all__ = ["set_up"]

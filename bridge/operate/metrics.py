@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 import aolog
-from aolog.notices import as_utf8, one_line
+from aolog.errors import as_utf8, one_line
 from bridge.supervise.status import STATES
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from aolog.errors import UsageError
-from aolog.notices import to_json
+from aolog.errors import UsageError, to_json
 from bridge.config.names import address_of
 from bridge.operate.metrics import exposition
 from bridge.supervise.status import overview

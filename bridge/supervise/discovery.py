@@ -15,9 +15,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError
-from aolog.format.slab import slab_base, slab_name
-from aolog.log.listing import PENDING_SUFFIX
-from aolog.storage.files import Storage
+from aolog.log.names import PENDING_SUFFIX, slab_base, slab_name
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

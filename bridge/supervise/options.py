@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aolog.log.cursor_file import cursor_path
-from aolog.storage.files import Storage
+from aolog.log.names import cursor_path
+from aolog.storage.storage import Storage
 from bridge.config.routing import Routing, Rule
 from bridge.deliver.checkpoints import LaneNotes
 from bridge.deliver.forwarder import OPTIONS, Forwarder

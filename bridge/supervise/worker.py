@@ -27,7 +27,7 @@ from aolog.errors import (
 from aolog.log.cursor_file import read_position
 from aolog.log.retention import prune
 from aolog.read.reader import pruned_from, resume_at
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.log_lines import naming
 from bridge.deliver.losses import LogLosses

@@ -7,7 +7,6 @@ from the bytes that were seen in the file behind each commit.
 
 from __future__ import annotations
 
-import random
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,12 +15,14 @@ import aolog
 from aolog.log.cursor_file import CursorFile, Position
 from aolog.log.retention import prune
 from aolog.read.reader import return_to
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from fuzz.check import Mismatch
 from fuzz.layout import base_of, parse_slab, read_files
 from fuzz.shapes import abandon
 
 if TYPE_CHECKING:
+    import random
+
     from aolog.record import Record
     from fuzz.disk import Disk
     from fuzz.layout import Slab

@@ -11,7 +11,6 @@ fields are believed.
 from __future__ import annotations
 
 import importlib
-import random
 import struct
 import sys
 import time
@@ -27,16 +26,20 @@ from aolog.format.frame import Frame as LogFrame
 from aolog.format.slab import Seal, SlabHeader, encode_seal
 from aolog.log.directory import Log
 from aolog.log.walk import Damage as WalkDamage
-from aolog.log.walk import QueuefkaWalker, Tail, Walker
-from aolog.read.batch import RecordFrame
+from aolog.log.walk import Tail, Walker
+from aolog.log.walk_format1 import QueuefkaWalker
+from aolog.read.record_frame import RecordFrame
 from aolog.read.scan import Scan
 from aolog.read.seek import earliest
-from aolog.storage.files import Inside, Storage
+from aolog.storage.directory import Inside
+from aolog.storage.storage import Storage
 from fuzz.check import Mismatch
 from fuzz.layout import DATA_BEGIN, FRAME_HEADER_LEN
 from fuzz.shapes import CODECS
 
 if TYPE_CHECKING:
+    import random
+
     from fuzz.disk import Disk
     from fuzz.target import Case
 
@@ -318,15 +321,12 @@ def _is_right(found: LogFrame, slab: bytes, log_format: int, *, bodies: bool) ->
 def _read(path: str) -> str:
     """All of it as a log: records in order, none but the log's own errors."""
     try:
-        log = Log(path, Storage())
-        try:
+        with Log(path, Storage()) as log:
             scan = Scan(log, earliest(log))
             frames = 0
             while (found := scan.next()) is not None:
                 frames += isinstance(found, RecordFrame)
             scan.close()
-        finally:
-            log.close()
         with aolog.Reader(path) as reader:
             addresses = [record.address for record in reader]
             end = reader.end()

@@ -26,7 +26,9 @@ from aolog.log.directory import Log
 from aolog.log.walk import Tail
 from aolog.maintenance.verify import verify
 from aolog.record import Record
-from aolog.storage.files import Directory, File, Storage
+from aolog.storage.directory import Directory
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 from fuzz import shapes, ways
 
 if TYPE_CHECKING:

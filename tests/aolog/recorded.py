@@ -15,7 +15,7 @@ from typing import Any
 
 import aolog
 from aolog.log.retention import prune
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.storage.system import RealSystem
 from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import kill

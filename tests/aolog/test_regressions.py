@@ -24,7 +24,8 @@ from aolog.log.cursor_file import CursorFile, Position, read_position
 from aolog.log.retention import Retention, prune
 from aolog.maintenance import verify
 from aolog.read.reader import return_to
-from aolog.storage.files import File, Storage
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, fill, well
 from tests.aolog.conftest import frames_of, in_thread, kill, slab_files, values
 

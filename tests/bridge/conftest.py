@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from aolog import Reader, Record, Retention, Writer
 from aolog.log.cursor_file import read_position
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.buffer import provider
 from bridge.buffer.provider import MemoryProvider
 from bridge.deliver.at_least_once import arrivals

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from aolog import Reader, Writer  # here, not behind "begins", which a kill is to follow
 from aolog.log.retention import Retention, prune
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from tests.crash.ledger import Id, say, value_of
 
 QUICK = {"flush_seconds": 0.002, "sync_seconds": 0.004}  # the writer's own thread is busy too

@@ -14,7 +14,7 @@ import pytest
 
 import aolog
 from aolog.log.retention import Retention, prune
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from tests.aolog.conftest import in_thread, open_below
 from tests.crash.killing import Killer
 from tests.crash.ledger import Id, check, value_of

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from tests.crash.killing import COUNTS, Killer
 from tests.crash.ledger import Id, check, value_of
 from tests.crash.places import image_of, mounted, place

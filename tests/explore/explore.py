@@ -23,7 +23,7 @@ import numpy as np
 import xxhash
 
 import aolog
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
 from tests.explore.check import Expected, Model
 from tests.explore.history import Case

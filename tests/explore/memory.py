@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import xxhash
 
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import Call, SimulatedSystem
 
 __all__ = ["Memory"]

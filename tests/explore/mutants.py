@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 from aolog.log import cursor_file, retention
 from aolog.log.walk import Damage, Frame, Tail
-from aolog.read.committing import Commits
-from aolog.storage.files import Directory, File, Storage
+from aolog.read.cursor import Commits
+from aolog.storage.directory import Directory
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 from aolog.write import opening, recovery
 from aolog.write.rolling import SlabChain
 

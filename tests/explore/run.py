@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import aolog
-from aolog.format.slab import slab_base
 from aolog.log.cursor_file import Position
+from aolog.log.names import slab_base
 from aolog.log.retention import prune
 from aolog.storage import clock
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
 from aolog.write.active_slab import FormatTwoSlab
 from tests.explore.history import Case

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from tests.explore.history import case_named
 from tests.explore.memory import Memory

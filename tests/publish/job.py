@@ -11,7 +11,7 @@ import aolog
 from aolog.log.manifest import Transaction
 from aolog.publish.pending import PendingLog, PendingSlab
 from aolog.publish.publication import Published, publish
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import Call, SimulatedSystem
 
 ROOT = "/data/root"

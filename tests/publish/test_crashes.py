@@ -15,7 +15,7 @@ import pytest
 import aolog
 from aolog.log.manifest import Transaction
 from aolog.storage import clock
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import Killed, SimulatedSystem
 from tests.publish.job import (
     FIRST,

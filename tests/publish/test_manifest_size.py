@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.log.directory import MANIFEST_NAME
 from aolog.log.manifest import read_manifest
-from aolog.storage.files import Storage
+from aolog.log.names import MANIFEST_NAME
+from aolog.storage.storage import Storage
 
 
 def test_a_manifest_of_a_terabyte_is_damage_and_not_read(tmp_path: Path) -> None:

@@ -19,24 +19,22 @@ import xxhash
 import aolog
 from aolog.errors import CorruptionError, NewerFormat
 from aolog.log import manifest
-from aolog.log.directory import MANIFEST_NAME, Log
+from aolog.log.directory import Log
 from aolog.log.manifest import (
     Manifest,
     Place,
     Transaction,
     decode_manifest,
     encode_manifest,
-    job_of,
-    pending_name,
     read_manifest,
-    root_of,
 )
+from aolog.log.names import MANIFEST_NAME, job_of, pending_name, root_of
 from aolog.log.retention import Retention, prune
 from aolog.publish import publication
 from aolog.publish.leftovers import abort, sweep
 from aolog.publish.pending import PendingLog, depth_of
 from aolog.publish.publication import check_free, publish
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.storage.system import REAL, RealSystem
 from aolog.testing import Fault, Killed, SimulatedSystem
 from bridge.supervise.discovery import Tree, find_logs, growth, is_gone

@@ -14,9 +14,10 @@ import aolog
 from aolog.errors import LogLocked
 from aolog.log.directory import Log
 from aolog.log.lock import lock_log
-from aolog.log.manifest import Transaction, steadily
+from aolog.log.manifest import Transaction
+from aolog.log.snapshot import steadily
 from aolog.publish.publication import publish
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import Call, SimulatedSystem
 from tests.publish.job import (
     CHANGES,

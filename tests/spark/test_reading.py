@@ -18,7 +18,7 @@ from aolog.errors import AologError, GapFound, NotALog, UsageError
 from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from aolog.spark import listing, planning
-from aolog.spark.datasource import pieces_in
+from aolog.spark.partition import pieces_in
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
 
 
@@ -410,7 +410,7 @@ def test_an_end_that_is_not_written_whole_yet_is_not_part_of_a_load(tmp_path):
         ({"paths": '"log"'}, "option paths: is no JSON list of paths"),
         ({"paths": "[1]"}, "option paths"),
         ({"paths": "log"}, "option paths"),
-        ({"endingOffsets": '{"log": 99999999}'}, "option endingOffsets: 'log': address 99999999 lies beyond"),
+        ({"endingOffsets": '{"log": 99999999}'}, "option endingOffsets: 'log': address 99999999 is past the end"),
         ({"startingOffsets": '{"log": 8300}', "endingOffsets": '{"log": 8200}'}, "8300 lies behind endingOffsets, 8200"),
         ({"startingTimestamp": "yesterday"}, "option startingTimestamp"),
         ({"failOnDataLoss": "no"}, "option failOnDataLoss"),

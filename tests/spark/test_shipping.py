@@ -15,8 +15,8 @@ from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import aolog
+from aolog.spark.datasource import source_class
 from aolog.spark.kafka_sink import KafkaTarget, sender
-from aolog.spark.shipping import source_class
 from aolog.spark.sink import batch_writer, stream_writer
 from tests.spark.conftest import ROOT
 from tests.spark.driving import batch_reader, source, struct

@@ -15,9 +15,9 @@ from pyspark.sql.functions import col, concat, lit, repeat, when
 from pyspark.sql.types import StructType
 
 import aolog
-from aolog.log.directory import MANIFEST_NAME
 from aolog.log.manifest import read_manifest
-from aolog.storage.files import Storage
+from aolog.log.names import MANIFEST_NAME
+from aolog.storage.storage import Storage
 from bridge.supervise.discovery import find_logs
 from tests.aolog.conftest import small_disk
 

@@ -232,7 +232,9 @@ def test_starting_places_and_timestamps(tmp_path):
     assert Query(tmp_path / "log", startingTimestamp=int(time.time() * 1000) + 9999).batch() is None
     with pytest.raises(UsageError, match="option startingOffsets: no log 'gone'"):
         Query(tmp_path, startingOffsets='{"gone": 1}')
-    with pytest.raises(UsageError, match=r"option cursor: '\.\./x' is no name for a cursor"):
+    with pytest.raises(
+        UsageError, match=r"option cursor: '\.\./x' is not a valid name for a cursor"
+    ):
         Query(tmp_path, cursor="../x")
     with pytest.raises(UsageError, match="option endingOffsets: is a batch's"):
         Query(tmp_path, endingOffsets="latest")

@@ -30,8 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aolog import Reader, Writer
-from aolog.errors import AologError, UsageError
-from aolog.notices import one_line, to_json
+from aolog.errors import AologError, UsageError, one_line, to_json
 from bridge.cli.demo.compare import Comparison
 from bridge.cli.demo.sample import Sample, choose
 from bridge.cli.demo.spark import run_spark_stage

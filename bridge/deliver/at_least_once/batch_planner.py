@@ -11,7 +11,6 @@ its records; else they are looked at one by one.
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.native.speed import groups, total
@@ -19,6 +18,7 @@ from bridge.deliver.at_least_once.engine import Aside, Planned
 from bridge.deliver.at_least_once.partition_state import Lane, Mark, Position
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 

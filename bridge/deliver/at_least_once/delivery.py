@@ -12,8 +12,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from aolog.errors import StorageError, SyncFailed
-from aolog.notices import counted
+from aolog.errors import StorageError, SyncFailed, counted
 from bridge.deliver.at_least_once.arrivals import read_back
 from bridge.deliver.at_least_once.engine import (
     Command,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog import Record
-    from aolog.storage.files import Storage
+    from aolog.storage.storage import Storage
 
 __all__ = ["Claims", "Recogniser"]
 

@@ -18,7 +18,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.notices import counted
+from aolog.errors import counted
 from bridge.deliver.at_least_once.arrivals import Arrivals, forbidden, read_back, silence
 from bridge.deliver.checkpoints import LaneNote, LaneNotes
 from bridge.kafka.client import NoAnswer, NotReachable, Refused

@@ -21,9 +21,9 @@ from aolog.errors import (
     CursorForeign,
     StorageError,
     SyncFailed,
+    counted,
 )
 from aolog.log.cursor_file import Position as CursorPosition
-from aolog.notices import counted
 from aolog.read.reader import position_at, resume_at
 from bridge.deliver.at_least_once.engine import Poison, Position
 from bridge.deliver.committer import Committer

@@ -191,11 +191,11 @@ def test_prune_leaves_what_a_cursor_needs_unless_it_is_forced(log_path, slabs):
     assert result.exit_code == 3
     assert "verify" not in result.stderr  # which knows nothing of what was pruned
     assert "1 gap met (" in result.stderr
-    gone = "was let go by retention or `aolog prune`"
-    assert result.stderr.endswith(f"; what is intact was read; what is missing {gone}\n")
+    gone = "retention or `aolog prune` removed"
+    assert result.stderr.endswith(f"; intact records were read; {gone} the missing records\n")
     damage(log_path, b"x" * 1000)
     told = run("read", log_path, "--cursor", "slow").stderr.splitlines()[-1]
-    assert told.endswith(f"read; `aolog verify` shows all but what {gone}")
+    assert told.endswith(f"read; `aolog verify` lists all gaps except what {gone}")
 
 
 # --- cursor ------------------------------------------------------------------------------------

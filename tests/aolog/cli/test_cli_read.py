@@ -87,7 +87,7 @@ def test_gaps_are_told_in_their_place_and_in_the_exit_status(log_path, ten):
     assert shown[5].startswith(f"aolog: gap: [{ten[5]}, {ten[6]}) corrupt, records lost: 1")
     assert shown[-1].startswith("aolog: gap: ")
     assert (
-        "1 gap met (1 corrupt): 1 record lost; what is intact was read; `aolog verify` sho"
+        "1 gap met (1 corrupt): 1 record lost; intact records were read; `aolog verify` li"
         in shown[-1]
     )
     assert run("read", log_path, "--skip-gaps").exit_code == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.storage.files import absolute
+from aolog.storage.storage import absolute
 from tests.aolog.commands import ended, fill, started
 
 

@@ -16,10 +16,11 @@ import aolog
 import aolog.format.format1
 from aolog.format import columns, compression, format1, frame, slab
 from aolog.format.slab import Index, Seal, SlabHeader
-from aolog.log import cursor_file, walk
+from aolog.log import cursor_file, names, walk, walk_format1
 from aolog.log.cursor_file import COPIES, Position
 from aolog.record import GapReason
-from aolog.storage.files import File, Storage
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 from aolog.write import validate
 from aolog.write.recovery import Case
 
@@ -424,7 +425,7 @@ def test_numbers_in_the_documents_sentences_are_the_codes():
     assert frame.BODY_LEN_MAX == 2**32 - 49
     assert validate.RECORD_BYTES_MAX < frame.BODY_LEN_MAX
     assert format1.PAYLOAD_LEN_MAX == 0xFF000000 < int.from_bytes(slab.MAGIC[:4], "little")
-    assert walk.QueuefkaWalker.RESYNC_BYTES_MAX == 16 << 20
+    assert walk_format1.QueuefkaWalker.RESYNC_BYTES_MAX == 16 << 20
     from aolog.log.directory import FORMAT_PROBES
 
     assert f"first {FORMAT_PROBES} slabs" in section("### How a slab's format is told")
@@ -453,14 +454,12 @@ def test_the_documents_gap_reasons_are_the_codes_in_their_order():
 
 
 def test_the_directorys_names_are_the_codes():
-    from aolog.log.cursor_file import cursor_path
-    from aolog.log.directory import ASIDE_DIRECTORY, RETENTION_LOCK
-    from aolog.log.listing import PENDING_SUFFIX
+    from aolog.log.names import ASIDE_DIRECTORY, PENDING_SUFFIX, RETENTION_LOCK, cursor_path
 
     listed = {name.strip("`") for name, _ in rows(section("## Directory"), "name")}
     assert listed == {
-        slab.slab_name(0).replace("0" * 20, "%020d"),
-        slab.slab_name(0).replace("0" * 20, "%020d") + ".tmp",
+        names.slab_name(0).replace("0" * 20, "%020d"),
+        names.slab_name(0).replace("0" * 20, "%020d") + ".tmp",
         cursor_path("", "NAME").lstrip("/"),
         f"{ASIDE_DIRECTORY}/%020d.torn",
         RETENTION_LOCK,
@@ -470,15 +469,8 @@ def test_the_directorys_names_are_the_codes():
 
 def test_the_manifests_lines_are_the_codes():
     from aolog.format.slab import NO_BASE
-    from aolog.log.directory import MANIFEST_NAME
-    from aolog.log.manifest import (
-        DEPTH_MAX,
-        VERSION,
-        Manifest,
-        Place,
-        encode_manifest,
-        pending_name,
-    )
+    from aolog.log.manifest import VERSION, Manifest, Place, encode_manifest
+    from aolog.log.names import DEPTH_MAX, MANIFEST_NAME, pending_name
 
     text = section("### Manifest")
     assert text.startswith(f"\n`{MANIFEST_NAME}`, in the root")
@@ -536,7 +528,7 @@ def outcomes() -> dict[str, list[str]]:
 def slab_file(directory: Path, frames: bytes) -> str:
     """A log whose only slab holds these bytes behind a header that suits the file."""
     storage = Storage()
-    file = storage.create(f"{directory}/{slab.slab_name(0)}")
+    file = storage.create(f"{directory}/{names.slab_name(0)}")
     header = SlabHeader(
         topic_uuid=bytes(16),
         base=0,
@@ -573,7 +565,7 @@ def test_every_picture_has_a_row_and_the_other_way_round():
 def test_a_picture_of_damage_is_what_the_table_says(label, tmp_path):
     until, by_writer, then = outcomes()[label]
     path = slab_file(tmp_path, pictures()[label])
-    file = Storage().open_read(f"{path}/{slab.slab_name(0)}")
+    file = Storage().open_read(f"{path}/{names.slab_name(0)}")
     walker = walk.Walker(file, SALT, BEGIN)
     seen = [words(walker.next()) for _ in range(3)]
     file.close()

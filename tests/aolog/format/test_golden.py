@@ -20,10 +20,11 @@ import aolog
 from aolog.format import columns
 from aolog.format.frame import KIND_MARK, KIND_RECORDS, KIND_SEAL, Frame
 from aolog.format.slab import HEADER_COPIES, HEADER_LEN, decode_slab_header
-from aolog.log.directory import Log, Slab
+from aolog.log.directory import Log
+from aolog.log.slab_file import Slab
 from aolog.log.walk import Tail
 from aolog.record import Gap
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.write import recovery
 from tests.golden.format2 import make
 

@@ -10,7 +10,7 @@ from aolog import Reader, Writer
 from aolog.errors import UsageError
 from aolog.format.slab import HEADER_COPIES
 from aolog.log.directory import Log
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 
 def rewrite(slab: Path, base: int, **fields: int) -> None:

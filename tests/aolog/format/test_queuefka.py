@@ -278,7 +278,7 @@ def test_a_length_damaged_to_look_like_another_format_costs_its_slab_only(tmp_pa
 
 
 def test_a_tail_that_is_searched_in_vain_up_to_the_bound_is_not_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("aolog.log.walk.QueuefkaWalker.RESYNC_BYTES_MAX", 100_000)
+    monkeypatch.setattr("aolog.log.walk_format1.QueuefkaWalker.RESYNC_BYTES_MAX", 100_000)
     path = tmp_path / "log" / ("0" * 20 + ".slab")
     path.parent.mkdir()
     intact = b"".join(format1.encode_record(b"intact"))

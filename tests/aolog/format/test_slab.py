@@ -34,9 +34,8 @@ from aolog.format.slab import (
     decode_slab_header,
     decode_trailer,
     encode_seal,
-    slab_base,
-    slab_name,
 )
+from aolog.log.names import slab_base, slab_name
 
 bounded = settings(deadline=None, max_examples=200)
 

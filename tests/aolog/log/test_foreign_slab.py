@@ -20,7 +20,8 @@ from aolog.format.slab import DATA_BEGIN
 from aolog.log.directory import OPEN_SLABS_MAX
 from aolog.log.identity import decide_uuid
 from aolog.record import Gap, Record
-from aolog.storage.files import File, Storage
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, failure, run, well
 from tests.aolog.conftest import WAYS, Way, by_iteration, read_all, slab_files, snapshot
 
@@ -252,8 +253,8 @@ def test_nothing_is_salvaged_from_it(make: Callable[[int], tuple[Log, Log]]) -> 
 def test_a_range_of_a_log_tells_it_once(make: Callable[[int], tuple[Log, Log]]) -> None:
     """As Spark's tasks read."""
     from aolog.log.directory import Log as Listing
-    from aolog.read.batch import RecordFrame
     from aolog.read.ranges import Range, read_range
+    from aolog.read.record_frame import RecordFrame
 
     ours, theirs = make(5)
     put(ours, theirs, 0, 2)

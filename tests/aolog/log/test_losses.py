@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aolog.errors import GapFound
-from aolog.losses import Losses
-from aolog.record import Gap
+from aolog.record import Gap, Losses
 
 
 def error_of(*gaps: Gap) -> GapFound:
@@ -52,6 +51,8 @@ def test_for_what_was_pruned_nobody_is_sent_to_verify_which_does_not_see_it():
     pruned, corrupt = Gap(0, 8, "pruned", 1), Gap(9, 16, "corrupt", 1)
     assert "verify" not in str(error_of(pruned))
     assert str(error_of(pruned, corrupt)).endswith(
-        "`aolog verify` shows all but what was let go by retention or `aolog prune`"
+        "`aolog verify` lists all gaps except what retention or `aolog prune` removed"
     )
-    assert str(error_of(corrupt)).endswith("what is intact was read; `aolog verify` shows all")
+    assert str(error_of(corrupt)).endswith(
+        "intact records were read; `aolog verify` lists all gaps"
+    )

@@ -12,7 +12,8 @@ import pytest
 import aolog
 from aolog.log.retention import Plan, SlabSize, plan, prune
 from aolog.read.reader import pruned_from
-from aolog.storage.files import File, Storage
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 from tests.aolog.conftest import (
     Child,
     Killed,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.storage.files import Storage
-from aolog.storage.inside import Inside
+from aolog.storage.directory import Inside
+from aolog.storage.storage import Storage
 from tests.aolog.commands import damage, failure, fill, run, well
 from tests.aolog.conftest import ROOT, snapshot
 

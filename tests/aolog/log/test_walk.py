@@ -11,8 +11,10 @@ import pytest
 import aolog.log.walk
 from aolog.format import format1, frame
 from aolog.format.frame import FLAG_DURABLE, KIND_MARK, Frame, encode_frame
-from aolog.log.walk import CHUNK_BYTES, HOP_BYTES, Damage, Outcome, QueuefkaWalker, Tail, Walker
-from aolog.storage.files import File, Storage
+from aolog.log.walk import CHUNK_BYTES, HOP_BYTES, Damage, Outcome, Tail, Walker
+from aolog.log.walk_format1 import QueuefkaWalker
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 
 SALT = 0xC0FFEE
 BEGIN = 8192

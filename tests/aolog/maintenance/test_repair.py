@@ -30,10 +30,12 @@ from aolog.errors import (
     StorageFull,
     UsageError,
 )
-from aolog.format.slab import DATA_BEGIN, slab_name
+from aolog.format.slab import DATA_BEGIN
 from aolog.log.cursor_file import read_position
+from aolog.log.names import slab_name
 from aolog.record import Gap
-from aolog.storage.files import File, Storage
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 from tests.aolog.commands import failure, fill, run
 from tests.aolog.conftest import (
     WAYS,

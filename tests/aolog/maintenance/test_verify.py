@@ -23,7 +23,7 @@ from aolog.format.slab import MAGIC, encode_seal
 from aolog.log.directory import Log
 from aolog.maintenance import verify
 from aolog.maintenance.audit import Audit, audit
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, failure, fill, run
 from tests.aolog.conftest import frames_of, slab_files
 from tests.aolog.maintenance.test_repair import commit

@@ -25,7 +25,7 @@ from aolog.format.slab import SlabHeader
 from aolog.log.directory import Log
 from aolog.log.walk import Tail
 from aolog.record import Gap
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, failure, well
 from tests.aolog.conftest import (
     WAYS,

@@ -14,7 +14,7 @@ import aolog
 from aolog.log.cursor_file import COPIES, read_copies
 from aolog.log.retention import prune
 from aolog.read.reader import prepare_commit
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.storage.system import RealSystem
 from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import (

@@ -10,11 +10,11 @@ import pytest
 import aolog
 from aolog.log.directory import Log
 from aolog.read import seek
-from aolog.read.batch import RecordFrame
 from aolog.read.ranges import Range, read_range
+from aolog.read.record_frame import RecordFrame
 from aolog.read.scan import Scan
 from aolog.record import Gap
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 
 
 def make_log(path, rng, *, format="aolog"):

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import aolog
-from aolog.storage.files import File, Storage
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
+from aolog.storage.system import RealSystem
 from aolog.testing import Fault, SimulatedSystem
 from aolog.testing.faults import FaultPlan
 from tests.aolog.conftest import (
@@ -607,3 +609,47 @@ def test_a_read_that_fails_costs_no_record(max_bytes: int) -> None:
         assert found == expected, nth
         assert reader.gaps == []
     assert failed > 2  # the others were met behind what had been read, and tried again
+
+
+class CountingSystem(RealSystem):
+    """Counts how often a directory is listed."""
+
+    listed = 0
+
+    def listdir(self, path: str | int) -> list[str]:
+        self.listed += 1
+        return super().listdir(path)
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", "address", "cursor"])
+def test_the_directory_is_listed_once_before_the_first_record(log_path, start):
+    """Though the log has just changed: a listing so soon after may have missed another change, which
+    the reader looks for later."""
+    given = written(log_path)
+    expected = {"earliest": given[0]}.get(start, given[-9])
+    if start == "cursor":
+        with aolog.Reader(log_path, given[-9], cursor="c") as reader:
+            reader.commit()
+    where = {"address": expected, "latest": "latest"}.get(start, "earliest")
+    system = CountingSystem()
+    cursor = "c" if start == "cursor" else None
+    with aolog.Writer(log_path) as writer:
+        writer.append(b"begins the last slab")
+        writer.flush()
+        with aolog.Reader(log_path, where, cursor=cursor, storage=Storage(system)) as reader:
+            if start == "latest":
+                expected = writer.append(b"last")
+                writer.flush()
+            record = reader.read()
+    assert record is not None
+    assert record.address == expected
+    assert system.listed == 1
+
+
+def test_a_reader_finds_the_slabs_that_come_while_it_is_open(log_path):
+    written(log_path)
+    with aolog.Reader(log_path) as reader:
+        before = len([*reader])
+        more = written(log_path)
+        assert [record.address for record in reader] == more
+        assert before == len(more)

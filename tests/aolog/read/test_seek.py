@@ -11,7 +11,8 @@ import pytest
 
 import aolog
 from aolog.format.frame import FRAME_HEADER_LEN
-from aolog.storage.files import File, Storage
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 from tests.aolog.conftest import frames_of, kill, read_all, slab_files
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 import aolog
 from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
-from aolog.storage.files import Storage
-from aolog.storage.inside import Inside, beside
+from aolog.storage.directory import Inside, beside
+from aolog.storage.storage import Storage
 from tests.aolog.commands import fill, run, well
 from tests.aolog.conftest import slab_files
 

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 import aolog
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import Fault, SimulatedSystem
 
 

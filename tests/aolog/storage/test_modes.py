@@ -15,7 +15,7 @@ import aolog
 from aolog.log.retention import prune
 from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from tests.aolog.commands import damage, failure, fill, run, well
 from tests.aolog.conftest import ROOT, slab_files
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.storage.system import REAL, System
 from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import ROOT, snapshot

@@ -13,7 +13,7 @@ import pytest
 
 import aolog
 from aolog.format.frame import KIND_RECORDS, KIND_SEAL
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.storage.system import RealSystem
 from aolog.testing import Fault, SimulatedSystem
 from tests.aolog.conftest import (

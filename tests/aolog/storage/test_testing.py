@@ -14,7 +14,7 @@ import pytest
 import aolog
 import aolog.testing
 from aolog.errors import StorageFull, SyncFailed
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import Call, Effect, Fault, Killed, RandomFaults, SimulatedSystem
 
 CREATE = os.O_RDWR | os.O_CREAT

@@ -29,7 +29,7 @@ from tests.aolog.conftest import (
 )
 
 if TYPE_CHECKING:
-    from aolog.storage.files import File
+    from aolog.storage.file import File
 
 NEVER = {"flush_seconds": None, "sync": "never"}
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import aolog
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from tests.aolog.conftest import AtPlace, eventually, in_thread, values
 
 RECORDS = 12
@@ -95,6 +95,7 @@ def test_room_was_made_for_a_slab_that_has_its_name_already(
                     writer.append(b"interrupted")
             writer.append(b"second")
             writer.flush()
+        with aolog.Reader(log_path, cursor="c") as reader:  # anew: one that is open has the slab
             assert [record.value for record in reader] == [*taken, b"second"]
             assert reader.gaps == []
 

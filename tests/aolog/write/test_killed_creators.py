@@ -9,7 +9,7 @@ import pytest
 
 import aolog
 from aolog.log.retention import prune
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
 
 LOG = "/data/log"

@@ -26,7 +26,7 @@ from tests.aolog.conftest import (
 )
 
 if TYPE_CHECKING:
-    from aolog.storage.files import File
+    from aolog.storage.file import File
 
 NEVER = {"flush_seconds": None, "sync": "never"}
 GIB = 1 << 30
@@ -101,7 +101,7 @@ def test_a_length_that_lies_allocates_nothing(log_path: str) -> None:
     """A frame says that it is of 4 GiB, its header is right, and the file is small."""
     from aolog.format.frame import BODY_LEN_MAX, FrameHeader, encode_frame
     from aolog.log.directory import Log
-    from aolog.storage.files import Storage
+    from aolog.storage.storage import Storage
 
     with aolog.Writer(log_path) as writer:
         writer.append(b"a")

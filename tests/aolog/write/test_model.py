@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 
 import aolog
 from aolog.log.retention import prune
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from tests.aolog.conftest import kill, slab_files
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -18,7 +18,7 @@ import xxhash
 import aolog
 from aolog.format.frame import KIND_RECORDS
 from aolog.format.slab import DATA_BEGIN, HEADER_LEN, VERSION
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.storage.system import REAL, RealSystem
 from tests.aolog.conftest import (
     ROOT,

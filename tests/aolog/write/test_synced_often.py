@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import aolog
-from aolog.format.slab import slab_name
+from aolog.log.names import slab_name
 from aolog.storage import clock
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from aolog.write import active_slab
 

@@ -25,7 +25,7 @@ import aolog
 from aolog.format.frame import KIND_RECORDS
 from aolog.format.slab import DATA_BEGIN, HEADER_LEN, decode_slab_header
 from aolog.record import Record
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from tests.aolog.conftest import (
     ROOT,
     SOON_S,

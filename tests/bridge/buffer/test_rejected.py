@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from aolog import Reader, Writer
 from aolog.errors import LogLocked, StorageFull, UsageError
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from aolog import Retention
 from aolog.errors import StorageFull
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.buffer.backlog import Backlog
 from bridge.buffer.provider import FaultyProvider, MemoryProvider, Message

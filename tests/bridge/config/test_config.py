@@ -121,7 +121,7 @@ def test_json_says_the_same_as_toml() -> None:
         ("include = 'x'", "include: input should be a valid list, not str"),
         ("active_max = 1.5", "active_max: input should be a valid integer"),
         ('delivery = "twice"', "delivery: input should be 'at_least_once' or 'exactly_once'"),
-        ('cursor = "../x"', "cursor: '../x' is no name for a cursor"),
+        ('cursor = "../x"', "cursor: '../x' is not a valid name for a cursor"),
         ('cursor = "replay"', "cursor: the cursor 'replay' is that of a replay; use another"),
         ('http = "x"', "http: 'x' is no HOST:PORT; such as 127.0.0.1:9100"),
         ('http = "x\\u0000y:80"', "http: 'x\\x00y:80' is no HOST:PORT"),
@@ -208,10 +208,10 @@ def test_several_clusters_need_a_default_and_cursors_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("base", "own", "problem"),
     [
-        ("bridge", "../../bad name", "'../../bad name' is no name for a cursor"),
-        ("bridge", "", "'' is no name for a cursor"),
+        ("bridge", "../../bad name", "'../../bad name' is not a valid name for a cursor"),
+        ("bridge", "", "'' is not a valid name for a cursor"),
         ("bridge", "replay", "the cursor 'replay' is that of a replay"),
-        ("a" * 121, None, f"{'a' * 121 + '.archive'!r} is no name for a cursor"),
+        ("a" * 121, None, f"{'a' * 121 + '.archive'!r} is not a valid name for a cursor"),
     ],
 )
 def test_a_clusters_cursor_is_a_name(base: str, own: str | None, problem: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from aolog import Reader
 from aolog.errors import StorageFull, SyncFailed
 from aolog.log.cursor_file import read_position
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.deliver import committer
 from bridge.deliver.at_least_once.delivery import AtLeastOnce
 from bridge.deliver.at_least_once.engine import Position

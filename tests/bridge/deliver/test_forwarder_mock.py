@@ -18,7 +18,7 @@ import pytest
 
 from aolog import Gap, Reader, Retention, Writer
 from aolog.log.retention import prune
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.deliver import log_source as source_module
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.at_least_once.engine import Engine, Position, State
@@ -848,8 +848,8 @@ def test_a_gap_is_passed_counted_and_told_and_a_drain_over_it_has_its_own_exit_s
     assert process.statuses[-1]["lost_records"] == lost
     assert process.statuses[-1]["gaps"] == 1
     said = (
-        f"gap: {log}: 1 gap met (1 corrupt): {lost} records lost; what is intact was delivered; "
-        "`aolog verify` shows all"
+        f"gap: {log}: 1 gap met (1 corrupt): {lost} records lost; intact records were delivered; "
+        "`aolog verify` lists all gaps"
     )
     if many:
         assert f"log was drained: {said}" in process.stderr

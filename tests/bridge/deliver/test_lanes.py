@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aolog.errors import StorageFull
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.deliver.checkpoints import LaneNote, LaneNotes
 
 UUID = bytes(range(16))

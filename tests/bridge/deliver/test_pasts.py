@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from aolog import Reader, Writer
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.identity import Identity

@@ -13,7 +13,7 @@ import pytest
 
 from aolog import Writer
 from aolog.errors import CursorDiverged
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import Run, append, cursor_of

@@ -14,7 +14,7 @@ import pytest
 import aolog
 from aolog import Reader, Writer
 from aolog.errors import StorageFull
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.config.routing import Routing, Rule, partition_of_key
 from bridge.deliver import dead_letter
 from bridge.deliver.at_least_once import topics

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import aolog
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.cli import main
 from bridge.deliver.checkpoints import LaneNotes
 from bridge.deliver.dead_letter import DeadLetterLog, dead_letter_path, first_dead_letter

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from aolog import Writer
 from aolog.log.retention import Retention, prune
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.cli import main
 from bridge.deliver.checkpoints import notes_path
 from bridge.deliver.replay import replay_range

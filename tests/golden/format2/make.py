@@ -25,7 +25,8 @@ from unittest import mock
 
 import aolog
 from aolog.storage import clock as aolog_clock
-from aolog.storage.files import File, Stat, Storage
+from aolog.storage.file import File, Stat
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aolog import Reader, Writer
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.deliver.at_least_once.recognise import Recogniser
 from bridge.kafka.origin import HEADER_NAME, encode_stamp
 

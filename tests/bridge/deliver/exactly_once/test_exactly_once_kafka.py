@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 import aolog
 from aolog import Reader, Writer
 from aolog.errors import CursorDiverged, CursorForeign
-from aolog.storage.files import Storage
+from aolog.storage.storage import Storage
 from bridge.deliver.checkpoints import notes_path
 from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
 from bridge.deliver.delivery import BUSY_S

@@ -1,0 +1,119 @@
+"""The names of all files of a log: made and parsed here, and nowhere else.
+
+LOG/00000000000000000000.slab        a slab; its name is the address of its first record
+LOG/00000000000000000000.slab.tmp    a slab that has no name yet (UNBORN_SUFFIX)
+LOG/JOB.UNIQUE.DEPTH.pending         a slab that a job wrote and may publish (manifest.py)
+LOG/cursors/NAME.cursor              the durable position of a reader (cursor_file.py)
+LOG/cursors/NAME.lanes               the bridge's notes on a cursor; not part of the log
+LOG/aside/...                        bytes that recovery and repair saved before removing them
+LOG/retention.lock                   locked while slabs are pruned (lock.py)
+ROOT/published.jsonl                 the manifest of the logs below ROOT (manifest.py)
+"""
+
+from __future__ import annotations
+
+import re
+
+from aolog.errors import UsageError
+from aolog.format.slab import ADDRESS_END
+from aolog.storage.directory import Inside
+from aolog.storage.storage import absolute, parent_of
+
+__all__ = [
+    "ASIDE_DIRECTORY",
+    "CURSOR_DIRECTORY",
+    "MANIFEST_NAME",
+    "NOTES_SUFFIX",
+    "PENDING_SUFFIX",
+    "RETENTION_LOCK",
+    "UNBORN_SUFFIX",
+    "check_cursor_name",
+    "cursor_name",
+    "cursor_path",
+    "job_of",
+    "pending_name",
+    "root_of",
+    "slab_base",
+    "slab_name",
+]
+
+CURSOR_DIRECTORY = "cursors"
+ASIDE_DIRECTORY = "aside"
+RETENTION_LOCK = "retention.lock"
+MANIFEST_NAME = "published.jsonl"
+UNBORN_SUFFIX = ".slab.tmp"
+PENDING_SUFFIX = ".pending"
+CURSOR_SUFFIX = ".cursor"
+NOTES_SUFFIX = ".lanes"
+DEPTH_MAX = 99  # directories from a log up to its root; two digits in a name
+
+_BASE_DIGITS = 20  # one more than 2^63 needs
+_CURSOR_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+def slab_name(base: int) -> str:
+    """The name of the slab that begins at this address."""
+    return f"{base:0{_BASE_DIGITS}d}.slab"
+
+
+def slab_base(name: str) -> int | None:
+    """The address at which a slab with this name begins; None if this is not a slab's name."""
+    digits = name[:_BASE_DIGITS]
+    if name[_BASE_DIGITS:] != ".slab" or not (digits.isascii() and digits.isdigit()):
+        return None  # without a regular expression: a log may have 100,000 names
+    base = int(digits)
+    return base if base < ADDRESS_END else None
+
+
+def check_cursor_name(name: str) -> None:
+    """Raises UsageError if a cursor cannot have this name."""
+    if not _CURSOR_NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is not a valid name for a cursor",
+            hint="use up to 128 letters, digits, '.', '_' and '-', not beginning with '.' or '-'",
+        )
+
+
+def cursor_path(log_path: str, name: str, suffix: str = CURSOR_SUFFIX) -> Inside:
+    """The path of a cursor's file, or of the file with its notes. Raises UsageError."""
+    check_cursor_name(name)
+    return Inside(log_path, CURSOR_DIRECTORY, name + suffix)
+
+
+def cursor_name(file_name: str) -> str | None:
+    """The name of the cursor in a file; None if this is not a cursor file's name."""
+    name = file_name.removesuffix(CURSOR_SUFFIX)
+    return name if name != file_name and _CURSOR_NAME.fullmatch(name) else None
+
+
+def pending_name(job: str, unique: str, depth: int) -> str:
+    """The name of a pending slab whose log is `depth` directories below the root. job, unique: 32
+    hexadecimal digits."""
+    return f"{job}.{unique}.{depth}{PENDING_SUFFIX}"
+
+
+def _job_and_depth(name: str) -> tuple[str, int] | None:
+    """(job, depth) in a pending slab's name; None if this is not such a name."""
+    parts = name.split(".")
+    if len(parts) != 4 or parts[3] != PENDING_SUFFIX[1:] or len(parts[0]) != 32:
+        return None
+    if not (parts[2].isascii() and parts[2].isdigit() and int(parts[2]) <= DEPTH_MAX):
+        return None
+    return parts[0], int(parts[2])
+
+
+def job_of(name: str) -> str | None:
+    """The job that wrote a pending slab; None if this is not a pending slab's name."""
+    found = _job_and_depth(name)
+    return None if found is None else found[0]
+
+
+def root_of(log_path: str, name: str) -> str | None:
+    """The root whose manifest may publish a pending slab; None if this is not such a name."""
+    found = _job_and_depth(name)
+    if found is None:
+        return None
+    root = absolute(log_path)
+    for _ in range(found[1]):
+        root = parent_of(root)
+    return root

@@ -1,0 +1,94 @@
+"""An open directory, and `Inside`: a path inside a log, of which no part may be a link.
+
+A log's own path is the user's and may lead through symbolic links. Files inside the log may come
+from anybody with write permission there. So storage opens the directory at which an `Inside`
+begins, and each name below it relative to the descriptor of the one before, with O_NOFOLLOW: there
+is no moment between a check and its use.
+
+Storage takes an `Inside` for everything that it opens, creates, renames or removes in a log, and
+mypy rejects a plain string there. An `Inside` is a string, for messages and comparisons; results
+of string methods and f-strings are plain strings again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from aolog.errors import UsageError
+from aolog.storage.file import File, as_storage_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Directory", "Inside", "beside"]
+
+
+class Directory(File):
+    """An open directory. Its flock is the lock of the log or the root: there is no lock file to
+    delete, and closing another file of the process does not drop it, as it would drop a POSIX
+    record lock. New and removed entries need a sync of the directory."""
+
+    def __truediv__(self, name: str) -> Inside:
+        """The path of an entry."""
+        return Inside(self, name)
+
+    def sync(self) -> None:
+        """fsync: new, renamed and removed entries are on the device on return. Raises SyncFailed."""
+        with as_storage_error(self.path, "fsync of the directory", syncs=True):
+            self._system.fsync(self.fd)
+
+
+class Inside(str):
+    """A path inside a log.
+
+        Inside(log_path, "cursors", "c.cursor")
+        directory / "aside" / "repair-0001"
+
+    base: the path of a directory, or an open directory; an open one is used even if its path leads
+    elsewhere now. names: below the base. mode: for creating a file that the user named; None for a
+    file in a log, which gets its directory's permissions.
+    """
+
+    __slots__ = ("base", "mode", "names")
+
+    base: str | Directory
+    names: tuple[str, ...]
+    mode: int | None
+
+    def __new__(cls, base: str | Directory, *names: str, mode: int | None = None) -> Self:
+        """Takes one name or more."""
+        assert names
+        assert all(name and "/" not in name and name not in {".", ".."} for name in names), names
+        above = base if isinstance(base, str) else base.path
+        is_plain = above == "." and mode is not None
+        text = "/".join(names if is_plain else (above.rstrip("/"), *names))
+        self = super().__new__(cls, text)
+        self.base, self.names, self.mode = base, names, mode
+        return self
+
+    @property
+    def in_log(self) -> bool:
+        """Whether it is in a log, which may be another user's."""
+        return self.mode is None
+
+    def __truediv__(self, name: str) -> Inside:
+        """The path of an entry of this directory."""
+        return Inside(self.base, *self.names, name, mode=self.mode)
+
+    def __add__(self, suffix: str) -> Inside:
+        """The path in the same directory whose last name has this suffix."""
+        *above, name = self.names
+        return Inside(self.base, *above, name + suffix, mode=self.mode)
+
+    def __reduce__(self) -> tuple[Callable[[str], str], tuple[str]]:
+        """Pickles as a plain string, for messages: another process has no such descriptor."""
+        return str, (str(self),)
+
+
+def beside(path: str, mode: int = 0o600) -> Inside:
+    """A file that the user named, in a directory whose path may lead through links. mode: for
+    creating it. Raises UsageError if the path names no file."""
+    head, slash, name = path.rstrip("/").rpartition("/")
+    if name in {"", ".", ".."}:
+        raise UsageError(f"{path!r} names no file")
+    return Inside(head or slash or ".", name, mode=mode)

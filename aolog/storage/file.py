@@ -1,0 +1,231 @@
+"""An open file: read, write, sync, lock. And the one place that turns OSError into our errors.
+
+No space becomes `StorageFull`, no permission becomes `PermissionDenied`, anything else becomes
+`StorageFailed`; a failed sync becomes `SyncFailed`. Short writes and interrupted calls are
+completed here. Each docstring says what is durable on return. The calls themselves go to a
+`System`: the operating system, or a simulation (aolog.testing).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from aolog.errors import PermissionDenied, StorageError, StorageFailed, StorageFull, SyncFailed
+from aolog.storage.system import LOCK_EX, LOCK_NB, REAL, System
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aolog.format.frame import Buffer
+
+__all__ = ["File", "Stat", "as_storage_error"]
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
+PERMISSIONS = 0o777
+
+READ_ONCE_MAX = 1 << 30  # bytes a call: Linux reads and writes at most 2^31-4096 at once
+_PARTS_ONCE_MAX = 512  # buffers a call; IOV_MAX is 1024
+_SMALL_BYTES = 4096  # copying a buffer of up to this size takes less time than a call
+_PIECE_BYTES = 1 << 20  # bytes a step when a file is copied or searched
+_ZEROS = bytes(_PIECE_BYTES)
+
+
+class as_storage_error:  # noqa: N801 -- used as a function: with as_storage_error(path, "read")
+    """Turns an OSError in its block into our error, with the path and the failed operation.
+
+    but: errors that pass unchanged. syncs: the operation is a sync. A class and not a generator: it
+    runs at each read and each write.
+    """
+
+    __slots__ = ("_but", "_path", "_syncs", "_what")
+
+    def __init__(
+        self, path: str, what: str, *, but: tuple[type[OSError], ...] = (), syncs: bool = False
+    ) -> None:
+        self._path = path
+        self._what = what
+        self._but = but
+        self._syncs = syncs
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if not isinstance(error, OSError) or isinstance(error, self._but):
+            return
+        kind, hint = _kind_of(error)
+        if self._syncs:  # for any reason, a full disk too: what was not synced is unreliable now
+            kind, hint = SyncFailed, "check the device, then reopen"
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise kind(f"{self._what}: {why}", hint=hint, path=self._path, errno=error.errno) from error
+
+
+def _kind_of(error: OSError) -> tuple[type[StorageError], str]:
+    """Our class of error, and the hint."""
+    if error.errno in _NO_ROOM:
+        return StorageFull, "free some space and try again"
+    if error.errno in _NO_PERMISSION:
+        return PermissionDenied, "check the owner and mode of the file and its directory"
+    return StorageFailed, "see the system's log; intact records stay readable"
+
+
+class Stat(NamedTuple):
+    """Two states of a file differ in one of these."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+class File:
+    """An open file. The caller passes each position, and the file keeps none: any thread may read
+    while one writes. Close it with `close` or `with`."""
+
+    def __init__(self, path: str, fd: int, system: System = REAL) -> None:
+        self.path = path
+        self.fd = fd
+        self._system = system
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes at `offset`; fewer only at the end of the file."""
+        with as_storage_error(self.path, "read"):
+            data = self._system.pread(self.fd, min(size, READ_ONCE_MAX), offset)
+            if len(data) == size or not data:
+                return data
+            pieces = [data]
+            while (got := sum(map(len, pieces))) < size:
+                piece = self._system.pread(self.fd, min(size - got, READ_ONCE_MAX), offset + got)
+                if not piece:
+                    break
+                pieces.append(piece)
+        return b"".join(pieces) if len(pieces) > 1 else data
+
+    def pieces(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """The bytes in [begin, end), a MiB at a time, each piece with its offset."""
+        for at in range(begin, end, _PIECE_BYTES):
+            yield at, self.pread(min(_PIECE_BYTES, end - at), at)
+
+    def is_blank(self, begin: int, end: int) -> bool:
+        """Whether [begin, end) holds only zeros."""
+        return all(piece.count(0) == len(piece) for _, piece in self.pieces(begin, end))
+
+    def pwrite_all(self, parts: Sequence[Buffer], offset: int) -> None:
+        """Writes all parts one after the other at `offset`; they are in the page cache on return.
+
+        After an error any of the bytes may be written: repeat the same call.
+        """
+        left = sum(map(len, parts))
+        if len(parts) > _PARTS_ONCE_MAX and left <= len(parts) * _SMALL_BYTES:
+            parts = [b"".join(parts)]  # many small frames: one copy costs less than many calls
+        with as_storage_error(self.path, "write"):
+            while left:
+                whole = len(parts) <= _PARTS_ONCE_MAX and left <= READ_ONCE_MAX
+                once = parts if whole else _at_once(parts)
+                written = self._system.pwritev(self.fd, once, offset)
+                left -= written
+                if left:
+                    parts, offset = _after(parts, written), offset + written
+
+    def fill_zeros(self, size: int) -> None:
+        """Writes zeros up to `size`, so that a later sync has no extents to convert."""
+        at = self.stat().size
+        while at < size:
+            length = min(len(_ZEROS), size - at)
+            self.pwrite_all([_ZEROS[:length]], at)
+            at += length
+
+    def datasync(self) -> None:
+        """fdatasync: content and length are on the device on return. After an error nothing written
+        since the last success is reliable: do not repeat the call. Raises SyncFailed."""
+        with as_storage_error(self.path, "fdatasync", syncs=True):
+            self._system.fdatasync(self.fd)
+
+    def truncate(self, size: int) -> None:
+        """The file ends at `size`; in the page cache on return."""
+        with as_storage_error(self.path, "truncate"):
+            self._system.ftruncate(self.fd, size)
+
+    def stat(self) -> Stat:
+        """Size, time of the last change and inode."""
+        with as_storage_error(self.path, "stat"):
+            found = self._system.fstat(self.fd)
+        return Stat(found.st_size, found.st_mtime_ns, found.st_ino)
+
+    def mode(self) -> int:
+        """Its permissions."""
+        with as_storage_error(self.path, "stat"):
+            return stat.S_IMODE(self._system.fstat(self.fd).st_mode)
+
+    def set_mode(self, mode: int) -> None:
+        """Sets its permissions, if the process owns it and the file system has permissions. A
+        directory keeps its setgid bit, which gives new entries the directory's group."""
+        found = self.mode()
+        if not (found ^ mode) & PERMISSIONS:
+            return
+        with as_storage_error(self.path, "change mode"):
+            try:
+                self._system.fchmod(self.fd, mode & PERMISSIONS | found & stat.S_ISGID)
+            except OSError as error:
+                if error.errno not in {errno.EPERM, errno.EROFS, errno.ENOTSUP, errno.ENOSYS}:
+                    raise
+
+    def identity(self) -> int:
+        """A number that identifies the file as long as it exists: its inode, XOR the inode's
+        generation in the upper half. A new file often gets the inode of a removed one."""
+        return self.stat().inode ^ self._system.generation(self.fd) << 32
+
+    def try_lock(self) -> bool:
+        """Takes an exclusive flock without waiting. False: another file handle holds it. `close`
+        releases it."""
+        with as_storage_error(self.path, "flock"):
+            try:
+                self._system.flock(self.fd, LOCK_EX | LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+    def lock(self) -> None:
+        """Waits for an exclusive flock. `close` releases it."""
+        with as_storage_error(self.path, "flock"):
+            self._system.flock(self.fd, LOCK_EX)
+
+    def close(self) -> None:
+        """Idempotent. Does not unlock explicitly: a close in a forked child would drop the parent's
+        lock too."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            self._system.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()  # a reader that is dropped without `close` leaks no descriptor and no lock
+
+    def adopt(self, other: File) -> None:
+        """Copies owner, mode and time of change from another file: the same users can use it."""
+        with as_storage_error(self.path, "change owner, mode and time"):
+            self._system.adopt(self.fd, other.fd)
+
+
+def _after(parts: Sequence[Buffer], written: int) -> list[memoryview]:
+    """The parts without their first `written` bytes."""
+    views = []
+    for part in parts:
+        if written < len(part):
+            views.append(memoryview(part)[written:])
+        written = max(0, written - len(part))
+    return views
+
+
+def _at_once(parts: Sequence[Buffer]) -> list[memoryview]:
+    """As many of the parts as one call can write."""
+    views = _after(parts, 0)[:_PARTS_ONCE_MAX]
+    return views if sum(map(len, views)) <= READ_ONCE_MAX else [views[0][:READ_ONCE_MAX]]

@@ -1,0 +1,419 @@
+"""`Storage`: opens, creates, lists, renames and removes files and directories.
+
+Everything else in this project that needs a file takes a `Storage`. Nothing inside a log is opened
+through a link (directory.py). Root does not change another user's log: the owner could not open
+what root creates there, and root should not trust what the owner puts there. A new file in a log
+gets its directory's permissions for reading and writing; a new directory in it gets its mode.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import stat
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.errors import (
+    NotALog,
+    PermissionDenied,
+    StorageError,
+    StorageFailed,
+    SyncFailed,
+    UsageError,
+)
+from aolog.storage.directory import Directory, Inside, beside
+from aolog.storage.file import PERMISSIONS, File, as_storage_error
+from aolog.storage.mounts import Mount, parse_mount
+from aolog.storage.system import REAL, System
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aolog.format.frame import Buffer
+
+__all__ = ["Entry", "Storage", "absolute", "parent_of"]
+
+_ROOT = 0
+_READ_WRITE = 0o666
+DIRECTORY_MODE = 0o700  # default mode of a new log
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+
+
+def parent_of(path: str) -> str:
+    """The directory of a path that does not end with a slash. (pathlib takes 20 times as long.)"""
+    head, slash, _ = path.rpartition("/")
+    return head or slash or "."
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """The absolute path; it stays valid when the process changes its directory. `..` stays, as its
+    meaning depends on links. (As pathlib's, whose import takes a sixth of aolog's.) Raises
+    UsageError for a relative path if the working directory was removed, and for a URL: pathlib
+    would make `s3:/` of `s3://`, and so name a directory `s3:`."""
+    if isinstance(path, Inside) and isinstance(path.base, str):
+        return Inside(absolute(path.base), *path.names, mode=path.mode)
+    text = os.fspath(path)
+    if not text.startswith("/"):
+        scheme, colon, _ = text.partition(":/")
+        if colon and len(scheme) > 1 and scheme.isascii() and scheme.isalnum():
+            raise UsageError(
+                f"{path}: a URL is no directory",
+                hint=f"name a directory of a local file system; write ./{text} if this is one",
+            )
+        try:
+            text = f"{os.getcwd()}/{text}"  # noqa: PTH109 -- light, as above
+        except FileNotFoundError:
+            raise UsageError(
+                f"{text}: the working directory was removed", hint="give an absolute path"
+            ) from None
+    return "/" + "/".join(name for name in text.split("/") if name not in {"", "."})
+
+
+def _inside(path: str) -> Inside:
+    return path if isinstance(path, Inside) else beside(path)
+
+
+class Entry(NamedTuple):
+    """An entry of a directory. kind: "file", "directory", "link" or "other"."""
+
+    kind: str
+    size: int
+
+
+class Storage:
+    """The files and directories of a system: the operating system's by default."""
+
+    system: System = REAL
+
+    def __init__(self, system: System = REAL) -> None:
+        self.system = system
+
+    # --- directories, whose paths are the user's ------------------------------------------------
+
+    def list_names(self, path: str | Directory) -> list[str]:
+        """The names in a directory, unsorted. Raises NotALog if it is none."""
+        with self._as_no_log(path, "list"):
+            if isinstance(path, Directory):
+                return self._names(path)
+            if not isinstance(path, Inside):
+                return self.system.listdir(path)
+        with self.open_directory(path) as directory:
+            return self.list_names(directory)
+
+    def _names(self, directory: Directory) -> list[str]:
+        found = self.system.listdir(directory.fd)
+        if not found and not self.system.fstat(directory.fd).st_nlink:
+            raise FileNotFoundError  # removed since it was opened
+        return found
+
+    def real_path(self, path: str) -> str:
+        """An absolute path with its symbolic links resolved."""
+        return self.system.realpath(path)
+
+    def open_directory(self, path: str | Directory) -> Directory:
+        """Opens a directory. Opens an open one a second time, even if its path leads elsewhere now.
+        Raises NotALog if there is none."""
+        where = path.path if isinstance(path, Directory) else path
+        with self._as_no_log(where, "open"):
+            if isinstance(path, Directory):
+                return self._directory(where, self.system.open(".", _DIRECTORY, dir_fd=path.fd))
+            if isinstance(path, Inside):
+                with self._entered(path) as (above, name):
+                    return self._open_below(above, name)
+            return self._directory(where, self.system.open(path, _DIRECTORY))
+
+    @contextmanager
+    def _as_no_log(self, path: str | Directory, what: str) -> Iterator[None]:
+        """Turns the error for a missing directory into NotALog, any other OSError as usual."""
+        with as_storage_error(path if isinstance(path, str) else path.path, what):
+            try:
+                yield
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise self._no_directory(error, path) from error
+
+    def _directory(self, path: str, fd: int) -> Directory:
+        return Directory(path, fd, self.system)
+
+    def make_directory(self, path: str, mode: int | None = None) -> None:
+        """Creates the directory if it does not exist, and its parents if the path is the user's;
+        durable on return. mode: of new directories, whatever the umask is. Default: the mode of the
+        directory above if that is in a log, else DIRECTORY_MODE."""
+        if isinstance(path, Inside):
+            self._make(path, mode)
+            return
+        missing: list[str] = []
+        at = absolute(path)
+        while not self.system.lexists(at):
+            missing.append(at)
+            at = parent_of(at)
+        if missing and not self.system.isdir(at):
+            raise self._no_directory(NotADirectoryError(), at)
+        if (parent := parent_of(at)) != at:
+            self._sync_existing(parent)
+        for child in reversed(missing):
+            self._make(beside(child), mode)
+
+    def _make(self, path: Inside, mode: int | None) -> None:
+        with as_storage_error(path, "create directory"):
+            try:
+                self._make_entered(path, mode)
+            except NotADirectoryError as error:
+                if not path.in_log:
+                    raise self._no_directory(error, path) from error
+                raise StorageFailed(
+                    "is no directory", hint="take it out of the log", path=path
+                ) from None
+
+    def _make_entered(self, path: Inside, mode: int | None) -> None:
+        with self._entered(path, change=True) as (above, name):
+            if mode is None:
+                mode = above.mode() if path.in_log else DIRECTORY_MODE
+            try:
+                self.system.mkdir(name, mode & PERMISSIONS, dir_fd=above.fd)
+            except FileExistsError:
+                self._open_below(above, name).close()
+                self._sync_existing(above)
+                return
+            with self._open_below(above, name) as made:
+                made.set_mode(mode)
+            if path.in_log and isinstance(path.base, str):  # the log's own entry
+                self._sync_existing(parent_of(absolute(path.base)))
+            above.sync()
+
+    def _sync_existing(self, path: str | Directory) -> None:
+        """Syncs a directory because the creator of an entry may have been killed before its sync.
+        Ignores a directory that is unreadable or read-only: we cannot have created the entry there.
+        fsync on a read-only image fails with EINVAL."""
+        try:
+            self.sync_directory(path)
+        except PermissionDenied:
+            return
+        except SyncFailed as error:
+            if error.details.get("errno") != errno.EINVAL:
+                raise
+
+    def sync_directory(self, path: str | Directory) -> None:
+        """The directory's entries are on the device on return."""
+        if isinstance(path, Directory):
+            path.sync()
+            return
+        with self.open_directory(path) as directory:
+            directory.sync()
+
+    # --- what is inside ---------------------------------------------------------------------------
+
+    @contextmanager
+    def _entered(self, path: str, *, change: bool = False) -> Iterator[tuple[Directory, str]]:
+        """Opens the directory that holds the path's last name; yields it and the name. change: the
+        caller creates, changes or removes the name. Raises OSError, and StorageError for a link and
+        for another user's log."""
+        at = _inside(path)
+        opened: Directory | None = None
+        if isinstance(at.base, str):
+            opened = self._directory(at.base, self.system.open(at.base, _DIRECTORY))
+        here = opened or at.base
+        assert isinstance(here, Directory)
+        try:
+            for name in at.names[:-1]:
+                below = self._open_below(here, name)
+                if opened is not None:
+                    opened.close()
+                here = opened = below
+            if change and at.in_log:
+                self.refuse_root(here)
+            yield here, at.names[-1]
+        finally:
+            if opened is not None:
+                opened.close()
+
+    def _open_below(self, above: Directory, name: str) -> Directory:
+        """Raises OSError, and StorageFailed for a link."""
+        where = f"{above.path}/{name}"
+        return self._directory(where, self._open_at(above, name, _DIRECTORY, where))
+
+    def _open_at(self, above: Directory, name: str, flags: int, path: str, mode: int = 0) -> int:
+        """Follows no link. path: for messages. Raises OSError, and StorageFailed for a link."""
+        try:
+            return self.system.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=above.fd)
+        except OSError as error:
+            if error.errno not in {errno.ELOOP, errno.ENOTDIR} or not stat.S_ISLNK(
+                self.system.lstat(name, dir_fd=above.fd).st_mode
+            ):
+                raise
+        raise StorageFailed(
+            "is a symbolic link, and nothing inside a log is opened through a link",
+            hint="replace it by the file that it leads to, or remove it",
+            path=path,
+        )
+
+    def refuse_root(self, directory: Directory) -> None:
+        """Raises PermissionDenied if the process is root's and the directory another user's."""
+        if self.system.euid() != _ROOT:
+            return
+        owner = self.system.fstat(directory.fd).st_uid
+        if owner == _ROOT:
+            return
+        name = self.system.user_name(owner) or f"#{owner}"
+        raise PermissionDenied(
+            f"belongs to {name}, and root does not change another user's log",
+            hint=f"run the command as its owner: `sudo -u {shlex.quote(name)} ...`, or, in a service's "
+            f"unit, User={name.removeprefix('#')}",
+            path=directory.path,
+            owner=owner,
+        )
+
+    def open_read(self, path: Inside) -> File:
+        """Raises FileNotFoundError: a listed file may be removed before it is opened."""
+        return self._open(path, os.O_RDONLY)
+
+    def open_write(self, path: Inside) -> File:
+        """An existing file, for reading and writing. Raises FileNotFoundError."""
+        return self._open(path, os.O_RDWR)
+
+    def open_lock(self, path: Inside) -> File:
+        """A file that exists only for its lock; created if it does not exist."""
+        return self._open(path, os.O_RDWR | os.O_CREAT)
+
+    def create(self, path: Inside) -> File:
+        """An empty file, for reading and writing. Truncates an existing one."""
+        return self._open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+
+    def _open(self, path: Inside, flags: int) -> File:
+        how = flags | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
+        where = _inside(path)
+        mode = where.mode or 0
+        creates = bool(flags & os.O_CREAT)
+        with as_storage_error(path, "open", but=() if creates else (FileNotFoundError,)):
+            with self._entered(where, change=flags != os.O_RDONLY) as (above, name):
+                if creates and where.in_log:
+                    mode = above.mode() & _READ_WRITE
+                file = File(path, self._open_at(above, name, how, path, mode), self.system)
+            try:
+                found = self.system.fstat(file.fd).st_mode
+                if not stat.S_ISREG(found):
+                    raise StorageFailed(
+                        "is no regular file", hint="take it out of the log", path=path
+                    )
+                if creates and (found ^ mode) & PERMISSIONS:
+                    file.set_mode(mode)
+            except (OSError, StorageError):
+                file.close()
+                raise
+        return file
+
+    def rename(self, old: Inside, new: Inside) -> None:
+        """Atomic; durable after the directory's sync."""
+        with (
+            as_storage_error(new, "rename"),
+            self._entered(old, change=True) as (source, name),
+            self._entered(new, change=True) as (target, new_name),
+        ):
+            self.system.replace(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
+
+    def unlink(self, path: Inside) -> None:
+        """Durable after the directory's sync. A missing file is no error."""
+        with (
+            as_storage_error(path, "remove"),
+            suppress(FileNotFoundError),
+            self._entered(path, change=True) as (above, name),
+        ):
+            self.system.unlink(name, dir_fd=above.fd)
+
+    def remove_directory(self, path: Inside) -> None:
+        """Removes an empty directory; durable after the sync of the directory above. A missing one
+        is no error."""
+        with (
+            as_storage_error(path, "remove"),
+            suppress(FileNotFoundError),
+            self._entered(path, change=True) as (above, name),
+        ):
+            self.system.rmdir(name, dir_fd=above.fd)
+
+    def write_file(self, path: Inside, parts: Iterable[Buffer]) -> None:
+        """Writes a whole file or nothing: a temporary file, synced, renamed; durable on return."""
+        with ExitStack() as held:
+            with as_storage_error(path, "open"):
+                above, name = held.enter_context(self._entered(path))
+            whole = Inside(above, name, mode=_inside(path).mode)
+            temporary = whole + ".tmp"
+            with self.create(temporary) as file:
+                try:
+                    at = 0
+                    for part in parts:
+                        file.pwrite_all([part], at)
+                        at += len(part)
+                    file.datasync()
+                except StorageError:
+                    self.unlink(temporary)  # on a full disk it would occupy the last space
+                    raise
+            self.rename(temporary, whole)
+            self.sync_directory(above)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is an entry with this name."""
+        if not isinstance(path, Inside):
+            return self.system.lexists(path)
+        try:
+            with self._entered(path) as (above, name):
+                self.system.lstat(name, dir_fd=above.fd)
+        except OSError:
+            return False
+        return True
+
+    def mount_of(self, path: str) -> Mount | None:
+        """The mount of a file or directory; None if the system does not report it. By the kernel's
+        number of the mount: mount points may hide each other, and device numbers differ on btrfs."""
+        try:
+            number, listed = self.system.mounts(path)
+            return parse_mount(listed, number)
+        except (OSError, KeyError, ValueError):  # not reported
+            return None
+
+    def entry(self, path: str) -> Entry | None:
+        """The entry with this name, links not followed; None if there is none."""
+        with as_storage_error(path, "stat"):
+            try:
+                if isinstance(path, Inside):
+                    with self._entered(path) as (above, name):
+                        found = self.system.lstat(name, dir_fd=above.fd)
+                else:
+                    found = self.system.lstat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return Entry(_KINDS.get(stat.S_IFMT(found.st_mode), "other"), found.st_size)
+
+    def leads_to(self, path: Inside, file: File) -> bool:
+        """Whether the path still leads to the open file, which may be removed or replaced."""
+        inode = file.stat().inode
+        try:
+            with self.open_read(path) as there:
+                return there.stat().inode == inode
+        except FileNotFoundError:
+            return False
+
+    # --- the machine --------------------------------------------------------------------------------
+
+    def free_bytes(self, path: str) -> int:
+        """Free bytes on a directory's file system, without the reserve for root."""
+        with as_storage_error(path, "statvfs"):
+            return self.system.free_bytes(path)
+
+    def boot_id(self) -> bytes:
+        """16 bytes that differ after each boot: a boot loses the page cache."""
+        return self.system.boot_id()
+
+    def random_bytes(self, size: int) -> bytes:
+        """Unpredictable bytes."""
+        return self.system.random_bytes(size)
+
+    def _no_directory(self, error: OSError, path: str | Directory) -> NotALog:
+        if isinstance(path, Directory):
+            return NotALog("was removed", hint="open it again where it is", path=path.path)
+        there = self.system.lexists(path)
+        reason = "is a file, not a directory" if there else "no such directory"
+        if not isinstance(error, FileNotFoundError) and not there:
+            reason = "a part of the path is a file"
+        return NotALog(reason, hint="name the directory of a log", path=path)

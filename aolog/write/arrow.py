@@ -1,0 +1,168 @@
+"""Arrow to columns: the body of a frame from a record batch. Its buffers are not copied if possible.
+
+This module imports pyarrow; import it only when it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from aolog.errors import RecordRefused, RecordTooLarge
+from aolog.format.arrow_schema import HEADER, SCHEMA
+from aolog.format.columns import (
+    HEADER_NULLS,
+    HEADERS,
+    KEY_NULLS,
+    KEYS,
+    TIMESTAMPS,
+    TOPIC_NULLS,
+    TOPICS,
+    VALUE_NULLS,
+    VALUES,
+    BodyBuilder,
+)
+from aolog.format.slab import TOPIC_LEN_MAX
+from aolog.write.validate import RECORD_BYTES_MAX, too_large
+
+if TYPE_CHECKING:
+    from aolog.format.frame import Buffer
+
+__all__ = ["ArrowFrame", "from_arrow"]
+
+
+class ArrowFrame(NamedTuple):
+    """A frame's body made of Arrow's buffers."""
+
+    records: int
+    columns: int
+    parts: list[Buffer]
+    greatest_us: int
+    least_us: int
+
+
+class _Body(BodyBuilder):
+    """A body whose columns come from Arrow's arrays."""
+
+    def column(self, array: pa.Array) -> bool:
+        """Puts a column; whether it has nulls."""
+        nulls = bool(array.null_count)
+        if nulls:
+            present = array.is_valid().to_numpy(zero_copy_only=False)
+            self.put(np.packbits(present, bitorder="little").tobytes())
+            array = array.fill_null(b"" if pa.types.is_binary(array.type) else "")
+        _, offsets_buffer, data = array.buffers()
+        offsets = memoryview(offsets_buffer)[4 * array.offset :][: 4 * len(array) + 4]
+        numbers = offsets.cast("i")
+        begin, end = numbers[0], numbers[-1]
+        if begin:
+            offsets = memoryview((np.frombuffer(offsets, np.int32) - begin).tobytes())
+        self.put(offsets)
+        self.put(memoryview(data)[begin:end] if data is not None else b"")
+        return nulls
+
+
+# Made once: even of a column that is not there, its type costs as much as asking for it.
+_TAKEN = {
+    "value": (pa.binary(), pa.string()),
+    "key": (pa.binary(), pa.string()),
+    "timestamp": (pa.timestamp("us", "UTC"), pa.timestamp("us")),
+    "topic": (pa.string(),),
+    "headers": (pa.list_(HEADER),),
+}
+
+
+def _column(given: dict[str, pa.Array], name: str) -> pa.Array | None:
+    array, kinds = given.get(name), _TAKEN[name]
+    if array is None or array.type == kinds[0]:
+        return array
+    large = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}
+    try:
+        if array.type in large:
+            array = array.cast(large[array.type])
+        if array.type not in kinds:
+            array = array.cast(kinds[0])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RecordRefused(
+            f"column {name!r} is {array.type}, not {' or '.join(map(str, kinds))}: {error}"
+        ) from None
+    return array
+
+
+def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> ArrowFrame:
+    """The body for a batch of columns. Raises RecordRefused for a missing or wrong column,
+    RecordTooLarge for a value, or all, over the bounds."""
+    if not isinstance(batch, pa.RecordBatch):
+        raise RecordRefused(f"{type(batch).__name__} is no pyarrow.RecordBatch")
+    given = dict(zip(batch.schema.names, batch.columns, strict=True))
+    unknown = given.keys() - set(SCHEMA.names)
+    if len(given) < batch.num_columns:
+        raise RecordRefused("two columns have the same name")
+    if "value" not in given or unknown:
+        problem = f"unknown column {min(unknown)!r}" if unknown else "no column 'value'"
+        raise RecordRefused(problem, hint=f"there are {', '.join(SCHEMA.names)}")
+    value = _column(given, "value")
+    assert value is not None
+    if batch.num_rows == 0:
+        return ArrowFrame(0, 0, [], now_us, now_us)
+    data = value.buffers()[2]  # not `nbytes`, which costs as much as all other checks
+    if data is not None and data.size > max_record_bytes:  # else none of them is
+        longest = int(pa.compute.max(pa.compute.binary_length(value)).as_py() or 0)
+        if longest > max_record_bytes:
+            raise too_large(longest, max_record_bytes)
+    body, bits = _Body(), VALUES
+    least = greatest = now_us
+    stamps = _column(given, "timestamp")
+    if stamps is not None and stamps.null_count < len(stamps):
+        numbers = stamps.cast(pa.int64()).fill_null(now_us).to_numpy()
+        bits |= TIMESTAMPS
+        body.put(numbers.tobytes())
+        least, greatest = int(numbers.min()), int(numbers.max())
+    key = _column(given, "key")
+    if key is not None and key.null_count < len(key):
+        bits |= KEYS | (KEY_NULLS if body.column(key) else 0)
+    topic = _column(given, "topic")
+    if topic is not None and topic.null_count < len(topic):
+        _check_text(topic, "a topic")
+        lengths = pa.compute.min_max(pa.compute.binary_length(topic)).as_py()
+        if not 0 < lengths["min"] <= lengths["max"] <= TOPIC_LEN_MAX:
+            raise RecordRefused(
+                f"a topic has {lengths['max'] if lengths['min'] else 0} bytes",
+                hint=f"use 1 to {TOPIC_LEN_MAX}, or null for the log's own",
+            )
+        bits |= TOPICS | (TOPIC_NULLS if body.column(topic) else 0)
+    headers = _column(given, "headers")
+    if headers is not None and len(headers.flatten()):
+        bits |= HEADERS | (HEADER_NULLS if _put_headers(body, headers) else 0)
+    bits |= VALUE_NULLS if body.column(value) else 0
+    if body.length > RECORD_BYTES_MAX:
+        raise RecordTooLarge(
+            f"a batch of {body.length} bytes is over a frame's bound of {RECORD_BYTES_MAX}",
+            hint="slice it; each append_arrow is one frame",
+        )
+    return ArrowFrame(batch.num_rows, bits, body.parts, greatest, least)
+
+
+def _check_text(array: pa.Array, what: str) -> None:
+    """Arrow takes any bytes for text; a frame with such would be refused by every reader."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        raise RecordRefused(f"{what} has no UTF-8 form") from None
+
+
+def _put_headers(body: _Body, headers: pa.Array) -> bool:
+    entries = headers.flatten()  # of the records that are there: a null list counts as empty
+    names, values = entries.field("key"), entries.field("value")
+    if entries.null_count or names.null_count:  # of one that is null, the name may be ""
+        raise RecordRefused("a header has no name")
+    _check_text(names, "a header's name")
+    lengths = pa.compute.list_value_length(headers).fill_null(0).to_numpy()
+    offsets = np.zeros(len(headers) + 1, np.uint32)
+    np.cumsum(lengths, out=offsets[1:])
+    body.put(offsets.tobytes())
+    body.column(names)
+    return body.column(values)
