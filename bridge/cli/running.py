@@ -34,8 +34,6 @@ def run_bridge(
     options that were given, by name. fail_fast: see Supervisor."""
     from bridge.cli.report import reporter
     from bridge.config.files import load
-    from bridge.config.names import check_cursor, check_servers
-    from bridge.kafka.producer import check
     from bridge.operate.log_lines import set_up
     from bridge.supervise.supervisor import Supervisor
 
@@ -46,11 +44,11 @@ def run_bridge(
         warn_of(config.exposures())
         return config
 
-    if fail_fast:  # an error names the option, not a key of a configuration
-        check({key: s.value.get_secret_value() for key, s in given.get("settings", {}).items()})
-        check_servers(given["bootstrap_servers"])
-        check_cursor(given.get("cursor", "bridge"))
-    config = load(file, over)
+    if fail_fast:
+        _check_options(given)
+        config = load(file, {**over, "logs": ["LOG"]}).model_copy(update={"logs": given["logs"]})
+    else:
+        config = load(file, over)
     set_up(as_json=config.log_format == "json", verbose=verbose)
     warn_of(config.exposures())
     read_again = None if file is None else read
@@ -69,6 +67,17 @@ def run_bridge(
 
 
 _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}
+
+
+def _check_options(given: dict[str, Any]) -> None:
+    """Without a configuration: errors name the option, not a key. (The path of the log is not
+    checked: it need not be UTF-8, as a configuration's strings are.)"""
+    from bridge.config.names import check_cursor, check_servers
+    from bridge.kafka.producer import check
+
+    check({key: s.value.get_secret_value() for key, s in given.get("settings", {}).items()})
+    check_servers(given["bootstrap_servers"])
+    check_cursor(given.get("cursor", "bridge"))
 
 
 @contextmanager
