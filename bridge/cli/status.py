@@ -1,4 +1,4 @@
-"""`status`: how a running bridge stands, or what the disk says where none answers."""
+"""`status`: shows a bridge's status, from the running process or from the disk."""
 
 from __future__ import annotations
 
@@ -23,26 +23,29 @@ _ANSWER_S = 5.0
 _ANSWER_BYTES_MAX = 256 << 20
 
 
-@click.command(short_help="Say how a bridge stands.")
-@click.option("--http", metavar="HOST:PORT", help="Where the bridge serves, as in `run --http`.")
-@click.option("--config", "file", type=click.Path(), help="The file that it runs with.")
-@click.option("--log", "path", type=click.Path(), help="Ask the disk: a log's directory.")
-@click.option("--root", type=click.Path(), help="Ask the disk: a tree of logs.")
+@click.command(short_help="Show a bridge's status.")
+@click.option(
+    "--http", metavar="HOST:PORT", help="Address of the running bridge, as in `run --http`."
+)
+@click.option(
+    "--config", "file", type=click.Path(), help="The bridge's configuration; its `http` is used."
+)
+@click.option("--log", "path", type=click.Path(), help="Read the disk: directory of one log.")
+@click.option("--root", type=click.Path(), help="Read the disk: directory tree of logs.")
 @click.option("--cursor", default="bridge", show_default=True, help="Name of the cursor on disk.")
 @json_option
 def status(
     *, http: str | None, file: str | None, path: str | None, root: str | None, cursor: str,
     as_json: bool,
 ) -> None:  # fmt: skip  # as the options
-    """Say how a running bridge stands: asked over HTTP, or as far as the disk says.
+    """Show the status of a running bridge over HTTP, or what can be read from the disk.
 
-    States: connecting, draining (there is a backlog), live (everything is sent), blocked (it
-    stands, or waits to try again), stopped. From the disk alone: running or stopped, the cursor
-    and what is behind it.
+    States: connecting, draining (there is a backlog), live (every record is sent), blocked (an
+    error stopped it, or it waits to try again), stopped. From the disk: running or stopped, the
+    cursor and the lag after it.
 
     LOST RECORDS: damaged in the log, or removed by retention before they were delivered. Of a
-    running bridge: since it started. From the disk (error `pruned`): what the cursor will find
-    removed.
+    running bridge: since it started. From the disk (error `pruned`): removed after the cursor.
 
     \b
     Examples:
@@ -51,7 +54,7 @@ def status(
       aolog-bridge status --log /var/lib/app/log
 
     \b
-    Exit status: 0 it was told, 2 usage, 6 nobody answers there.
+    Exit status: 0 shown, 2 usage, 6 no bridge answers.
     """
     if sum(given is not None for given in (http, file, path, root)) != 1:
         raise click.UsageError("name one of --http, --config, --log and --root")
@@ -104,7 +107,7 @@ def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any
 
 
 def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
-    """What the disk says of a log. Its cursor is looked at, and never held."""
+    """What the disk has of a log. Reads its cursor without taking it."""
     found: dict[str, Any] = {"log": name, "path": path, "cursor": cursor}
     holders = Holders(require_log(path))
     try:

@@ -1,12 +1,13 @@
 """The endpoint: /metrics for Prometheus, /healthz, /readyz, and /status as JSON.
 
-    /healthz   200 while every thread moves, else 503 with what hangs
-    /readyz    200 while all that was named is there, everything that runs is connected and nothing
-               stands, else 503
-    /status    {"overview": ..., "logs": [...]}: what `aolog-bridge status` shows
+    /healthz   200 while every thread makes progress, else 503 with the logs whose thread hangs
+    /readyz    200 while the root and the logs exist, every log that runs is connected and no error
+               stopped one, else 503
+    /status    {"overview": ..., "logs": [...]}: see supervise/status.py; `aolog-bridge status`
+               shows it
 
-Answers are made of the statuses that the forwarders last told; nothing here asks a cluster or a
-log. It has no authentication and tells names of logs and clusters: without a HOST it listens on
+Answers use the last status of each forwarder; no request reaches a cluster or a log. There is no
+authentication, and answers contain names of logs and clusters: without a HOST it listens on
 loopback.
 """
 
@@ -32,8 +33,8 @@ __all__ = ["serving"]
 
 _log = logging.getLogger("bridge.web")
 _JSON = "application/json"
-_LOOK_S = 0.2  # how long the end of the process may wait for this
-_REQUEST_S = 10.0  # a client that says nothing for so long is dropped
+_LOOK_S = 0.2  # the end of the process may wait this long for the server
+_REQUEST_S = 10.0  # a client that sends nothing for this long is disconnected
 
 
 @contextmanager
@@ -82,7 +83,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(at, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 -- the library's signature
-        """A client that went away is no news."""
+        """A client that disconnected is worth a debug line only."""
         _log.debug("request of %s failed", client_address, exc_info=True)
 
 

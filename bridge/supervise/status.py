@@ -1,11 +1,11 @@
-"""What a process that forwards says of itself: each log and cluster, and all of them together.
+"""The status that users see: one value for each log and cluster, and one for the whole process.
 
-States, in words that mean the same everywhere:
+States:
 
-    connecting   the cluster is not reached yet, or not any more
-    draining     connected, and there is a backlog
-    live         everything that is in the log has been sent
-    blocked      it stands, or waits to try again: `error` says why
+    connecting   the cluster is unreachable
+    draining     connected, with a backlog
+    live         every record in the log has been sent
+    blocked      stopped by an error, or waiting to try again: `error` has the reason
     stopped      ended
 """
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 __all__ = ["STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "overview", "removed", "state_of"]
 
-_TOTALS = (*COUNTED, "lost_records", "gaps", "restarts")  # what a log's row counts and never loses
+_TOTALS = (*COUNTED, "lost_records", "gaps", "restarts")  # counters of a row: they never fall
 
-LIVE_LAG_S = 1.0  # a log that is written to always has a record under way
-# Ten times the longest wait that a thread has without a sign of life, but for a disk.
+LIVE_LAG_S = 1.0  # a log that is being written always has records that are not acknowledged
+# Ten times the longest wait of a thread that works, except for a slow disk.
 STUCK_S = 60.0
 
 STATES = ("connecting", "draining", "live", "blocked", "stopped")
 
 
 class Phase:
-    """What a task is doing; `phase` in status."""
+    """What the supervisor does with a log; `phase` in status."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -46,14 +46,14 @@ class Phase:
 
 
 class LogStatus(NamedTuple):
-    """One log on its way to one cluster. Counts are since the process started. lost_records, gaps:
-    what cannot be delivered, as in bridge.deliver.status.Status.
+    """One log and one cluster: a row of `logs` in /status. Counts are since the process started.
+    lost_records, gaps: what cannot be delivered, as in bridge.deliver.status.Status.
 
-    The counts of logs that are gone are kept in one more, whose phase is `removed`.
+    One more row, whose phase is `removed`, has the sums of logs that were removed.
 
-    status: the last of its forwarder, None before there was one. silent_s: since its thread last
-    showed that it moves, None where none runs. code: of the error. lag: as the files say, where
-    that is newer than `status`, or there is none.
+    status: the last one of the forwarder; None before the first. silent_s: seconds since its thread
+    last made progress; None where no thread runs. code: the error's. lag: read from the files, where
+    that is newer than `status`.
     """
 
     log: str
@@ -81,21 +81,21 @@ class LogStatus(NamedTuple):
 
     @property
     def lag_records(self) -> int | None:
-        """Not acknowledged; None if that is not known."""
+        """Records that are not acknowledged; None if unknown."""
         if self.lag is not None:
             return self.lag.records
         return None if self.status is None else self.status.lag_records
 
     @property
     def lag_bytes(self) -> int | None:
-        """Behind the last acknowledged record; None if that is not known."""
+        """Bytes after the last acknowledged record; None if unknown."""
         if self.lag is not None:
             return self.lag.bytes
         return None if self.status is None else self.status.lag_bytes
 
     @property
     def lag_seconds(self) -> float | None:
-        """Age of the first that is not acknowledged; None if that is not known."""
+        """Age of the first record that is not acknowledged; None if unknown."""
         if self.lag is not None:
             return self.lag.seconds
         return None if self.status is None else self.status.lag_seconds
@@ -107,13 +107,13 @@ class LogStatus(NamedTuple):
 
     @property
     def ready(self) -> bool:
-        """Connected, or asleep with nothing to do, and not standing."""
+        """Whether it is connected, or has nothing to do, and no error stopped it."""
         if self.phase in {Phase.PARKED, Phase.DONE, Phase.QUEUED, Phase.REMOVED}:
             return True
         return self.phase == Phase.RUNNING and self.state in {"draining", "live"}
 
     def as_json(self) -> dict[str, Any]:
-        """Flat, with the forwarder's own words under names of their own."""
+        """One flat object: these fields, and those of the forwarder's status."""
         own = self._asdict()
         status = own.pop("status")
         del own["lag"]
@@ -182,7 +182,7 @@ def alone(log: str, cluster: str, status: Status) -> LogStatus:
 
 
 def removed(cluster: str, logs: Sequence[LogStatus]) -> LogStatus:
-    """What was counted, since the process started, of logs that are gone: totals never fall.
+    """The sums of logs that were removed: totals never fall.
 
     logs: the last status of each, or an earlier row of this kind.
     """
@@ -202,7 +202,7 @@ def removed(cluster: str, logs: Sequence[LogStatus]) -> LogStatus:
 
 
 def state_of(status: Status) -> str:
-    """A forwarder's state in the words above."""
+    """The state that users see, from a forwarder's."""
     if status.state in {"stopped", "failed"}:
         return "stopped"
     if not status.reachable:
@@ -224,8 +224,8 @@ def state_of(status: Status) -> str:
 def overview(
     logs: Sequence[LogStatus], *, stopped: bool = False, waits: str | None = None
 ) -> Overview:
-    """Of all. Its state is the worst of theirs. waits: for what that was named and is not there
-    yet, in words."""
+    """The whole process: its state is the worst of the logs' states. waits: the root or log that is
+    configured and does not exist yet, in words."""
     phases = [log.phase for log in logs]
     known = [log.status for log in logs if log.status is not None]
     ages = [log.lag_seconds for log in logs if log.lag_seconds is not None]

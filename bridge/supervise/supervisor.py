@@ -1,14 +1,14 @@
-"""Many logs in one process: a task each and cluster, some of them running, most of them asleep.
+"""Many logs in one process: one task for each log and cluster; a few run, most are parked.
 
     queued ──► running ──► parked     idle for a while: no thread, no connection, one watch
       ▲           │  │       │
       │           │  ├──► waiting     failed, and is tried again; or another bridge has the cursor
-      │           │  └──► standing    failed, and no waiting will help
+      │           │  └──► standing    failed; only an operator can help
       └───────────┴──────────┘        it grew, its turn is over, the configuration changed
 
-One thread decides everything, here; the tasks' threads forward. At most `active_max` run at once;
-while others wait, who is idle makes room first, then who has run longest, once its turn is over.
-What one log does ends no other.
+One thread makes every decision, here; each task forwards in a thread of its own. At most
+`active_max` tasks run at once. While others wait, idle tasks end first, then those that have run
+longest, after their turn. A log that fails stops no other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One log on its way to one cluster: a forwarder in a thread of its own, again and again.
+"""One log and one cluster: runs a forwarder in a thread, as often as the supervisor starts it.
 
-The supervisor alone starts and stops tasks; the thread only runs the forwarder, keeps the last
-status, and puts the task into the supervisor's queue when it ends.
+Only the supervisor starts and stops tasks. The thread runs the forwarder, keeps its last status, and
+puts the task into the supervisor's queue when it ends.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Task:
         return self.error
 
     def waits(self, error: BaseException) -> None:
-        """To be tried again after a while that grows; a cursor in use, soon."""
+        """Tried again after a delay that grows; a cursor in use, after a short one."""
         now_s = time.monotonic()
         if now_s - self.since_s > _GOOD_S:
             self.backoff.reset()
@@ -166,7 +166,7 @@ class Task:
         self._tell(error, "is tried again")
 
     def stands(self, error: BaseException) -> None:
-        """Not to be tried again before somebody has done something."""
+        """Not tried again before a reload or a restart."""
         self.phase = Phase.STANDING
         self._tell(error, "was drained" if isinstance(error, GapFound) else "stands")
 
@@ -191,7 +191,7 @@ class Task:
 
     @property
     def permanent(self) -> bool:
-        """Whether what it ended with will not go away by itself."""
+        """Whether only an operator can remove the cause of the failure."""
         error = self.error
         if isinstance(error, NotALog):  # its first slab may be on its way
             return False
@@ -201,7 +201,7 @@ class Task:
 
     @property
     def exit_status(self) -> int:
-        """What its failure comes to."""
+        """The exit status of its failure, 0 without one."""
         if self.phase not in {Phase.STANDING, Phase.WAITING} or self.error is None:
             return 0
         return getattr(self.error, "exit_status", AologError.exit_status)
