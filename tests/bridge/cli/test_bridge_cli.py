@@ -383,6 +383,7 @@ def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
         "lag_records": int, "lag_bytes": int, "lag_seconds": float, "lost_records": int,
         "gaps": int, "dead_lettered": int, "dropped": int, "error": str, "rate": float,
         "ahead_records": int, "reachable": bool, "held_back": int, "standing_lanes": int,
+        "stalled": list,
     }  # fmt: skip
     assert tuple(kinds) == Overview._fields
     assert len(process.lines) >= 2

@@ -57,7 +57,7 @@ def test_a_missing_topic_is_created_with_the_clusters_defaults_and_said_once(
     (line,) = created_lines(process, unknown)
     assert line == (
         f"topic {unknown} was not there, and the cluster has created it, with 3 partitions and "
-        "replication factor 1; --create-topics=never waits for a topic instead"
+        f"replication factor 1; --create-topics=never waits for a topic instead [{log}]"
     )
     process = start(unknown, *DELIVERIES[delivery], "--drain")
     assert process.end() == 0
