@@ -5,10 +5,8 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import queue
 import threading
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, get_args
 
 from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
@@ -120,7 +118,9 @@ class Buffer:
         self._close_at_s = float("inf")
         self._idle = False
         self._ended = False
-        self._ends: queue.SimpleQueue[None] = queue.SimpleQueue()  # reentrant: no Event's wait is
+        # Held by the thread while it runs. Its timed wait is exact in a signal's handler too: neither
+        # an Event's is, nor a SimpleQueue's, which waits for ever after a slow handler.
+        self._running = threading.Lock()
         settings = Settings(
             mode,
             memory_messages=memory_messages,
@@ -140,6 +140,7 @@ class Buffer:
                 self._rejected = RejectedMessages(absolute(dead_letters), storage, log_mode)
             core = self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
             atexit.register(self._at_exit)
+            self._running.acquire()
             threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()
         except BaseException:
             self._give_up_opening(core)
@@ -241,8 +242,7 @@ class Buffer:
                 core.changed.notify_all()
             abandoned = False
             while not (self._ended or abandoned):  # not a join, which an interrupt may end early
-                with suppress(queue.Empty):
-                    self._ends.get(timeout=0.1)
+                self._running.acquire(timeout=0.1)  # not released: `_ended` counts
                 abandoned = self._is_kept_waiting() and core.abandon()
             refused = None
             with core.changed:
@@ -349,4 +349,4 @@ class Buffer:
             raise
         finally:
             self._ended = True
-            self._ends.put(None)
+            self._running.release()
