@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from aolog import Reader, Writer
 from bridge.kafka.cursor_record import CursorName
-from tests.bridge.conftest import SOON_S, Message, Process, consume, message_of
+from tests.bridge.conftest import SOON_S, Message, Process, consume, ends_of, message_of
 
 if TYPE_CHECKING:
     from tests.kafka.server import KafkaServer
@@ -34,16 +34,6 @@ def committed_in(kafka: KafkaServer, topic: str, partitions: int = 1) -> list[Me
     return sorted(found, key=lambda m: (m.partition, m.offset))
 
 
-def _ends(consumer: Consumer, place: TopicPartition, until_s: float) -> tuple[int, int]:
-    while True:
-        try:
-            return consumer.get_watermark_offsets(place, timeout=SOON_S)
-        except KafkaException:  # not known to a client that has just begun; fenced for want of time
-            if time.monotonic() > until_s:
-                raise
-            time.sleep(0.05)
-
-
 def raw_committed(
     kafka: KafkaServer, topic: str, partition: int = 0, isolation: str = "read_committed"
 ) -> list:
@@ -60,8 +50,8 @@ def raw_committed(
     ends = Consumer({**settings, "isolation.level": "read_uncommitted"})
     try:
         while True:  # a transaction that was committed may be marked in its partitions later
-            first, last_stable = _ends(stable, place, until_s)
-            _, end = _ends(ends, place, until_s)
+            first, last_stable = ends_of(stable, place, until_s)
+            _, end = ends_of(ends, place, until_s)
             if last_stable == end or time.monotonic() > until_s:
                 break
             time.sleep(0.05)

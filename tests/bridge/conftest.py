@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from aolog import Reader, Record, Retention, Writer
 from aolog.log.cursor_file import read_position
@@ -80,6 +80,16 @@ def message_of(found: Any) -> Message:
     )
 
 
+def ends_of(consumer: Consumer, place: TopicPartition, until_s: float) -> tuple[int, int]:
+    while True:
+        try:
+            return consumer.get_watermark_offsets(place, timeout=SOON_S)
+        except KafkaException:  # the partition or the client is new; or fenced for want of time
+            if time.monotonic() > until_s:
+                raise
+            time.sleep(0.05)
+
+
 def consume(
     bootstrap_servers: str, topic: str = TOPIC, partitions: int = PARTITIONS
 ) -> list[Message]:
@@ -96,7 +106,7 @@ def consume(
     )
     try:
         places = [TopicPartition(topic, p) for p in range(partitions)]
-        ends = [consumer.get_watermark_offsets(place, timeout=SOON_S) for place in places]
+        ends = [ends_of(consumer, place, time.monotonic() + SOON_S) for place in places]
         consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in enumerate(ends)])
         missing = sum(high - low for low, high in ends)
         found: list[Message] = []
