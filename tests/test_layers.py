@@ -32,6 +32,7 @@ PURE = {
     "aolog.write.recovery",
     "aolog.format.slab",
     "aolog.format.origin",
+    "aolog.format.signature",
     "bridge.kafka.admission",
     "bridge.kafka.cursor_record",
     "bridge.deliver.backoff",
@@ -59,7 +60,7 @@ IMPURE_LIBRARIES = {
 }  # fmt: skip  # a table
 # Modules, and packages by their dotted prefix, that may touch files.
 FILES_ALLOWED = ("aolog.storage.system", "aolog.cli", "aolog.spark.java", "aolog.examples", "bridge.cli", "bridge.config.files", "bridge.cli.demo.demo",
-                 "bridge.cli.demo.sample", "bridge.config.settings", "bridge.supervise.discovery")  # fmt: skip  # one thing, one line
+                 "bridge.cli.demo.sample", "bridge.config.settings", "bridge.supervise.discovery", "bridge.client.config")  # fmt: skip  # one thing, one line
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
 OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getcwd", "getpid", "register_at_fork", "strerror",
                     "urandom"}  # fmt: skip  # one thing, one line
@@ -265,6 +266,8 @@ def test_only_what_speaks_to_a_cluster_imports_the_kafka_client():
         "bridge.kafka.transactional_producer", "bridge.kafka.cursor_topic", "bridge.kafka.hanging_transactions", "bridge.buffer.kafka_provider",
         "bridge.kafka.embedded", "bridge.kafka.queueing", "bridge.kafka.topic_creation", "bridge.kafka.topic_settings",
         "aolog.spark.kafka_sink",
+        "bridge.client.aio", "bridge.client.connection", "bridge.client.consumer", "bridge.client.delivery", "bridge.client.positions",
+        "bridge.client.producer",
     }  # fmt: skip  # a list
 
 

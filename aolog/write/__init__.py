@@ -2,6 +2,6 @@
 
 Read in this order: writer (what users call), validate, open_batch (records in memory), active_slab (frames
 in the slab that grows), rolling (one slab after another), group_commit (many callers, one sync), background
-(what is done when nobody calls); then opening and recovery (what is done with what a crash left). Nothing
+(what is done when nobody calls); then opening and recovery (what is done with what a crash left); signed (records with a signature). Nothing
 here returns a record that was written.
 """
