@@ -60,7 +60,8 @@ IMPURE_LIBRARIES = {
 }  # fmt: skip  # a table
 # Modules, and packages by their dotted prefix, that may touch files.
 FILES_ALLOWED = ("aolog.storage.system", "aolog.cli", "aolog.spark.java", "aolog.examples", "bridge.cli", "bridge.config.files", "bridge.cli.demo.demo",
-                 "bridge.cli.demo.sample", "bridge.config.settings", "bridge.supervise.discovery", "bridge.client.config")  # fmt: skip  # one thing, one line
+                 "bridge.cli.demo.sample", "bridge.config.settings", "bridge.supervise.discovery", "bridge.client.config",
+                 "bridge.client.file_config", "bridge.client.file_sinks", "bridge.client.file_system")  # fmt: skip  # one thing, one line
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
 OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getcwd", "getpid", "register_at_fork", "strerror",
                     "urandom"}  # fmt: skip  # one thing, one line

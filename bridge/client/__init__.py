@@ -5,8 +5,8 @@ configuration. It does not know how a log is delivered: files go through a log a
 
 Read in this order: errors, json_text, properties (the Java client's and kafka-fast's keys), config,
 connection; delivery and producer; received, positions, heartbeat and consumer; aio (asyncio); signing;
-metrics; and for files: file_config, claims (which files are in the log), intake (directory → log),
-log_tap (topics → log), file_sinks (log → files), file_clients (the three programs).
+metrics; and for files: file_config, file_system, intake (directory → log), log_tap (topics → log),
+file_sinks (log → files), file_clients (the three programs).
 Each name is loaded when it is used: Kafka's client takes a while to import.
 """
 

@@ -39,7 +39,8 @@ from bridge.errors import WrongConfiguration
 __all__ = ["ClientTable", "Options", "Source", "Table", "TopicName", "load", "options_of",
            "read_source", "validated"]  # fmt: skip  # one thing
 
-Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
+Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
+Source: TypeAlias = "Given | Options"
 TopicName: TypeAlias = Annotated[str, Field(pattern=f"^{TOPIC_NAME}$")]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 TableT = TypeVar("TableT", bound="Table")
@@ -104,6 +105,8 @@ class Options(NamedTuple):
 def load(source: Source, side: Side) -> Options:
     """The configuration of a client. A text that begins with `{`, `#` or `//` is JSON; every other
     text is a file's path. Raises WrongConfiguration or the class of the mistake."""
+    if isinstance(source, Options):
+        return source
     raw, notices, base, path = read_source(source)
     more: dict[str, Any] = {}
     topics: list[str] = []
@@ -118,7 +121,7 @@ def load(source: Source, side: Side) -> Options:
     return options_of(table, side, base, path, more=more, topics=topics, notices=notices)
 
 
-def read_source(source: Source) -> tuple[Any, list[str], Path, str | None]:
+def read_source(source: Given) -> tuple[Any, list[str], Path, str | None]:
     """The value, notices, where relative paths begin, and the file's path. Raises BrokenJSON, and
     WrongConfiguration for a file that cannot be read."""
     if isinstance(source, Mapping):

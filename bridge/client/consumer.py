@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config import Source
     from bridge.client.heartbeat import Heartbeat, Silence
-    from bridge.client.positions import Place
+    from bridge.client.positions import Place, Starts
 
 __all__ = ["Consumer", "receive_failed", "topic_names", "until"]
 
@@ -49,7 +49,7 @@ class Consumer:
 
     source: JSON text, a dictionary, or the path of a file; topics that an application's file names are
     subscribed. on_heartbeat, on_overdue: called in `poll`. starts: where to begin in partitions that
-    are assigned, by (topic, partition). Offsets are committed automatically unless enable.auto.commit
+    are assigned; see Positions. Offsets are committed automatically unless enable.auto.commit
     is false; see positions.py. Raises WrongConfiguration, or the class of the mistake.
     """
 
@@ -59,7 +59,7 @@ class Consumer:
         *,
         on_heartbeat: Callable[[Heartbeat], None] | None = None,
         on_overdue: Callable[[Silence], None] | None = None,
-        starts: Callable[[list[Place]], dict[Place, int]] | None = None,
+        starts: Starts | None = None,
     ) -> None:
         options = load(source, "consumer")
         self.notices = options.notices

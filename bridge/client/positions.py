@@ -22,22 +22,23 @@ if TYPE_CHECKING:
 
     from bridge.client.received import Received
 
-__all__ = ["Place", "Positions", "is_incremental"]
+__all__ = ["Place", "Positions", "Starts", "is_incremental"]
 
 Place: TypeAlias = tuple[str, int]
+Starts: TypeAlias = Callable[[Place, int, int, int], int | None]
 _log = logging.getLogger("bridge.client")
 
 
 class Positions:
-    """starts: the offsets at which the program wants to begin in partitions that are assigned to
-    it; None: as the group's committed offset and auto.offset.reset say."""
+    """starts: given a partition, its committed offset (negative: none), its first offset and its
+    end, where to begin in it; None: as the committed offset and auto.offset.reset say."""
 
     def __init__(
         self,
         consumer: Consumer,
         *,
         incremental: bool,
-        starts: Callable[[list[Place]], dict[Place, int]] | None = None,
+        starts: Starts | None = None,
     ) -> None:
         self._consumer = consumer
         self._incremental = incremental
@@ -60,10 +61,23 @@ class Positions:
         for place in self._earlier(partitions):
             places[place.topic, place.partition] = place
         if self._starts is not None:
-            for (topic, partition), offset in self._starts(list(places)).items():
-                places[topic, partition] = TopicPartition(topic, partition, offset)
+            places |= self._own_starts(self._starts, partitions)
         assign = consumer.incremental_assign if self._incremental else consumer.assign
         assign(list(places.values()))
+
+    def _own_starts(
+        self, starts: Starts, partitions: list[TopicPartition]
+    ) -> dict[Place, TopicPartition]:
+        found: dict[Place, TopicPartition] = {}
+        try:
+            for p in self._consumer.committed(partitions, timeout=ANSWER_S):
+                low, high = self._consumer.get_watermark_offsets(p, timeout=ANSWER_S)
+                offset = starts((p.topic, p.partition), p.offset, low, high)
+                if offset is not None:
+                    found[p.topic, p.partition] = TopicPartition(p.topic, p.partition, offset)
+        except KafkaException as error:
+            _log.warning("no answer about positions: %s; committed offsets count", words(error))
+        return found
 
     def revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """For confluent-kafka. What the program received and has not polled past is not committed:
