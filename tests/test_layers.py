@@ -272,7 +272,13 @@ def test_only_what_speaks_to_a_cluster_imports_the_kafka_client():
     }  # fmt: skip  # a list
 
 
-ARROW = ("aolog.format.arrow_schema", "aolog.read.arrow", "aolog.write.arrow", "aolog.spark")
+ARROW = (
+    "aolog.format.arrow_schema",
+    "aolog.read.arrow",
+    "aolog.write.arrow",
+    "aolog.spark",
+    "bridge.deliver.transform_arrow",
+)
 
 
 def test_only_the_arrow_modules_import_pyarrow():

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Seen", "append", "free_name", "is_open_for_writing", "list_names", "make_directory", "move",
+__all__ = ["Seen", "append", "free_name", "is_directory", "is_open_for_writing", "list_names", "make_directory", "move",
            "read", "remove", "see", "size_of", "sync_directory", "truncate", "write"]  # fmt: skip  # one thing
 
 _SET_LEASE, _SET_SIGNAL, _READ, _UNLOCK = 1024, 10, 0, 2  # F_SETLEASE, F_SETSIG, F_RDLCK, F_UNLCK
@@ -49,6 +49,11 @@ def see(path: Path) -> Seen | None:
     if not stat.S_ISREG(found.st_mode):
         return None
     return Seen(found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def is_directory(path: Path) -> bool:
+    """Whether it is a directory itself, and no link to one."""
+    return stat.S_ISDIR(path.lstat().st_mode)
 
 
 def is_open_for_writing(path: Path) -> bool:

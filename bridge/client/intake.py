@@ -145,10 +145,10 @@ class Intake:
             try:
                 seen = files.see(path)
                 if seen is None:
-                    if path.is_dir():
+                    if files.is_directory(path):
                         continue
                     self._set_aside(path, name, "it is not a regular file")
-                elif len(os.fsencode(name)) > _NAME_BYTES_MAX:
+                elif len(name.encode(errors="surrogateescape")) > _NAME_BYTES_MAX:
                     self._set_aside(path, name, f"its name is longer than {_NAME_BYTES_MAX} bytes")
                 elif self._is_settled(path, name, seen, now_s):
                     self._take(path, name, seen)

@@ -167,7 +167,7 @@ class Producer:
                 rest_s = _WAIT_S if until_s is None else until_s - time.monotonic()
                 if rest_s <= 0:
                     break
-                producer.poll(min(rest_s, _WAIT_S))
+                producer.flush(min(rest_s, _WAIT_S))
         self._raise_failure()
         return left
 

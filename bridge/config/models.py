@@ -32,6 +32,7 @@ from aolog.write.validate import check_mode, read_mode
 from bridge.config.names import check_cursor, check_servers
 from bridge.config.routing import TOPIC_NAME, PartitionRule, Rule
 from bridge.config.settings import Setting, exposures, nearest, read_settings
+from bridge.config.transform import TRANSFORM_NAME, load_transform
 from bridge.errors import WrongSetting
 
 __all__ = ["Cluster", "Config", "Prune", "Route"]
@@ -156,6 +157,11 @@ class Cluster(_Table):
         return {key: setting.value.get_secret_value() for key, setting in self.settings.items()}
 
 
+def _is_transform(name: str) -> str:
+    load_transform(name)
+    return name
+
+
 def _pattern(description: str) -> Any:
     return Field(None, min_length=1, description=description + " (*, ?, [...])")
 
@@ -174,12 +180,18 @@ class Route(_Table):
         Discriminator(lambda given: "_number" if type(given) is int else "_word"),
     ] = "key"
 
+    transform: (
+        Annotated[str, Field(pattern=TRANSFORM_NAME), AfterValidator(_is_transform)] | None
+    ) = Field(None, description="module:function, see bridge/deliver/transform.py")
+    transform_takes: Literal["records", "arrow"] = "records"
+
     def rule(self) -> Rule:
         """For routing."""
         partition: PartitionRule = self.partition
         return Rule(
-            self.log, self.log_topic, self.record_topic, self.cluster, self.topic, partition
-        )
+            self.log, self.log_topic, self.record_topic, self.cluster, self.topic, partition,
+            self.transform, self.transform_takes == "arrow",
+        )  # fmt: skip  # one call
 
 
 class Prune(_Table):

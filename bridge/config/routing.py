@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
+    "FILTERED",
     "KEY_BYTES_REMEMBERED",
     "TOPIC_NAME",
     "Destination",
@@ -46,6 +47,8 @@ PartitionRule: TypeAlias = Literal["key", "round-robin"] | int
 TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
 """What a topic may be called: Kafka's rule, as a regular expression."""
 _NO_TOPICS = {".", ".."}
+FILTERED = "\0"
+"""The topic of records that a transform left out: no record can name it."""
 _INTERNAL = {
     "__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state",
 }  # fmt: skip  # a table
@@ -122,6 +125,13 @@ class Rule(NamedTuple):
     cluster: str | None = None
     topic: str | None = None
     partition: PartitionRule = "key"
+    transform: str | None = None
+    takes_arrow: bool = False
+
+    def __repr__(self) -> str:
+        """As before there were transforms, where there is none: fingerprints are made of it."""
+        shown = self._asdict() if self.transform else dict(list(self._asdict().items())[:6])
+        return f"Rule({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def concerns(self, log: str, log_topic: str | None) -> bool:
         """Whether it may match records of the log."""
@@ -212,9 +222,24 @@ class Routing:
         """The topic of records that name none, where no rule says otherwise."""
         return self._topic if self._topic is not None else self._log_topic
 
+    @property
+    def has_transforms(self) -> bool:
+        """Whether records of the log may be transformed."""
+        return any(rule.transform for rule in self._rules)
+
+    def transform_of(self, record_topic: str | None) -> tuple[str, bool] | None:
+        """The transform of records that name this topic, and whether it takes Arrow."""
+        rule = self._rule_of(record_topic or None)
+        return None if rule.transform is None else (rule.transform, rule.takes_arrow)
+
+    def _rule_of(self, record_topic: str | None) -> Rule:
+        return next((r for r in self._rules if _matches(r.record_topic, record_topic)), Rule())
+
     def _decide(self, record_topic: str | None) -> Destination | None:
+        if record_topic == FILTERED:
+            return None
         record_topic = record_topic or None
-        rule = next((r for r in self._rules if _matches(r.record_topic, record_topic)), Rule())
+        rule = self._rule_of(record_topic)
         if self._cluster is not None and (rule.cluster or self._default_cluster) != self._cluster:
             return None
         return Destination(rule.topic or record_topic or self.default, rule.partition)

@@ -21,6 +21,7 @@ from bridge.deliver.exactly_once.delivery import ExactlyOnce
 from bridge.deliver.log_source import Source
 from bridge.deliver.rate_limit import Pace, Paces
 from bridge.deliver.status import Status
+from bridge.deliver.transform import Transforms
 from bridge.errors import WrongSetting
 
 if TYPE_CHECKING:
@@ -149,6 +150,8 @@ class Forwarder:
                 self.drain_to = reader.end() if drain_to is None else drain_to
             routing = routing or Routing(topic)
             routing.of_log(reader.topic)
+            if routing.has_transforms:
+                self._source.transforms = Transforms(routing)
             _check_default(routing.default)
             self._delivery: Delivery
             if delivery == EXACTLY_ONCE:

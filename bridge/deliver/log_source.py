@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from aolog import Gap
     from aolog.read.batch import Batch
+    from bridge.deliver.transform import Transforms
 
 __all__ = ["READ_BYTES_MAX", "Source"]
 
@@ -55,6 +56,7 @@ class Source:
         self.losses = losses or LogLosses()
         self.reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self.storage)
         self.cursor = cursor
+        self.transforms: Transforms | None = None
         self.pace = pace or Paces()
         self._record_bytes = READ_BYTES_MIN / READ_RECORDS
         keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
@@ -75,7 +77,7 @@ class Source:
         batch = self.reader.read_batch(int(size), timeout=timeout_s)
         if batch is not None:
             self._record_bytes = sum(frame.size for frame in batch.frames) / len(batch)
-        return batch
+        return batch if batch is None or self.transforms is None else self.transforms.batch(batch)
 
     def ordinal_at(self, address: int) -> int | None:
         """Records of the log before an address; None where that is not known."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["FAULTS", "NO_READ", "NO_TOPIC", "ROWS", "TOO_LARGE", "UNKNOWN_TOPIC", "Fault", "Kind", "Row",
+__all__ = ["FAULTS", "NO_READ", "NO_TOPIC", "ROWS", "TOO_LARGE", "TRANSFORM_FAILED", "UNKNOWN_TOPIC", "Fault", "Kind", "Row",
            "advice", "fault_of", "kind_of", "names_records", "row_of"]  # fmt: skip  # one thing, one line
 
 TOO_LARGE = "MSG_SIZE_TOO_LARGE"
@@ -28,6 +28,7 @@ UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
 NO_TOPIC = "NO_TOPIC"
 # Kafka's code does not say which right is missing:
 NO_READ = "NO_READ"
+TRANSFORM_FAILED = "TRANSFORM_FAILED"
 
 
 class Fault(Enum):
@@ -106,6 +107,8 @@ _rows(TOO_LARGE, Kind.POISON, "it is larger than the topic takes",
       " (-X message.max.bytes=...)")  # fmt: skip  # a table
 _rows("RECORD_LIST_TOO_LARGE", Kind.POISON, "it is larger than a segment of the topic",
       "raise the topic's segment.bytes")  # fmt: skip  # as above
+_rows(TRANSFORM_FAILED, Kind.POISON, "its route's transform raised an exception, or returned something else",
+      "mend the function, restart the bridge, and replay what was set aside; -v logs tracebacks")  # fmt: skip  # as above
 _rows("INVALID_RECORD", Kind.POISON,
       "it has no key, and the topic is compacted; or the cluster validates records and refused it",
       "a compacted topic needs a key: write records with one, or set cleanup.policy=delete; else"

@@ -137,7 +137,7 @@ class AtLeastOnce:
             source.storage,
             notes.source,
             since=lambda: self._engine.position.address,
-            view=view,
+            view=view if source.transforms is None else source.transforms.one,
         )
         self._topics = Topics(
             self._cluster, self._engine, notes, recogniser=self._recogniser, give_up=give_up

@@ -11,6 +11,7 @@ from bridge.deliver.at_least_once.batch_planner import Given, plan
 from bridge.deliver.at_least_once.engine import Command, Engine, LaneKey, Planned
 from bridge.deliver.delivery import BUSY_S
 from bridge.deliver.partitioner import Spreading, lanes_by_topic
+from bridge.deliver.transform import refusals_of, view_of
 from bridge.kafka import error_table
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import UNKNOWN_TOPIC, row_of
@@ -116,7 +117,7 @@ class Feed:
             if catching_up:  # what was there is not any more
                 source.go_to(engine.frontier)
             return engine.read(source.position, Planned([], {}, [], {}), now_s=now_s)
-        messages = messages_of(batch, self._uuid, self._view)
+        messages = messages_of(batch, self._uuid, self._view or view_of(batch))
         if messages.records and messages.addresses[-1] >= engine.until:
             messages = messages.first(bisect_left(messages.addresses, engine.until))
         named = map(self._routing.of, set(messages.topics))
@@ -125,7 +126,7 @@ class Feed:
         if told is not None:
             source.go_to(begin)
             return told
-        refusals = self._refused(messages) | engine.refusals
+        refusals = self._refused(messages) | refusals_of(batch) | engine.refusals
         lanes = self._lanes(messages, refusals)
         sent, planned = plan(
             Given(messages.addresses, messages.sizes, lanes, first_ordinal(batch), refusals),

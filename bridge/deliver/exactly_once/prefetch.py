@@ -15,6 +15,7 @@ from bridge.deliver.at_least_once.engine import Aside, Position
 from bridge.deliver.at_least_once.sender import NO_TOPIC, first_ordinal, no_partition
 from bridge.deliver.at_least_once.topics import TOPIC_PAUSE_S
 from bridge.deliver.partitioner import Spreading, lanes_by_topic
+from bridge.deliver.transform import refusals_of, view_of
 from bridge.kafka.client import NotReachable, Refused
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.messages import messages_of
@@ -167,7 +168,7 @@ class Ahead:
             return
         self._batch = batch
         ready = self._ours(batch)
-        refusals: dict[int, Refusal] = {}
+        refusals: dict[int, Refusal] = {**refusals_of(batch)}
         for topic in dict.fromkeys(ready.messages.topics):
             to = self._routing.of(topic)
             assert to is not None
@@ -227,7 +228,7 @@ class Ahead:
 
     def _ours(self, batch: Batch) -> Ready:
         """Without records that go to another cluster."""
-        of, messages = self._routing.of, messages_of(batch, self._uuid)
+        of, messages = self._routing.of, messages_of(batch, self._uuid, view_of(batch))
         first = first_ordinal(batch)
         ordinals: Sequence[int] | None = None
         if first is not None:

@@ -42,7 +42,11 @@ def config(tmp_path, text, kafka, **changed):
     properties = table["HazdevBrokerConfig"]["Properties"]
     properties["bootstrap.servers"] = kafka.bootstrap_servers
     if "Producer" not in table["Type"]:
-        properties |= {"group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+        properties |= {
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6_000,
+        }  # a member that was killed is missed so soon
     path = tmp_path / f"{table['Type']}.config"
     path.write_text(json.dumps(table), encoding="utf-8")
     return path

@@ -1,0 +1,26 @@
+"""A transform by its name, `module:function`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+__all__ = ["TRANSFORM_NAME", "load_transform"]
+
+TRANSFORM_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+
+
+def load_transform(name: str) -> Callable[[Any], Any]:
+    """Imports it. Raises ValueError, with the reason."""
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # noqa: BLE001 -- a module may raise anything
+        raise ValueError(f"cannot be loaded: {type(error).__name__}: {error}") from None
+    if not callable(found):
+        raise ValueError(f"{name} is not a function")  # noqa: TRY004 -- as the model reports it
+    function: Callable[[Any], Any] = found
+    return function

@@ -1,0 +1,149 @@
+"""A route's transform: filter, redact, enrich, re-key, re-route; and what becomes of an error."""
+
+import pytest
+
+from aolog import Reader, Writer
+from bridge.config.files import load_text
+from bridge.config.routing import FILTERED, Routing, Rule
+from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.transform import Transforms, refusals_of
+from bridge.errors import Undeliverable, WrongConfiguration
+from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.conftest import consume, cursor_of, records_of
+
+HERE = "tests.bridge.deliver.transforms"
+
+
+@pytest.fixture
+def log(tmp_path):
+    with Writer(tmp_path / "log", topic="t") as writer:
+        for number in range(30):
+            writer.append(b"%d" % number, key=b"old", timestamp=1_700_000_000_000_000 + number)
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def broker():
+    with EmbeddedBroker() as running:
+        running.create_topic("t", 4)
+        running.create_topic("elsewhere", 1)
+        yield running
+
+
+def routing(function, **more):
+    return Routing(rules=[Rule(transform=f"{HERE}:{function}", **more)])
+
+
+def forward(log, broker, function, *, poison="stop", routes=None, **more):
+    forwarder = Forwarder(
+        log, bootstrap_servers=broker.bootstrap_servers, routing=routes or routing(function, **more),
+        drain=True, commit_s=0.1, poison=poison,
+    )  # fmt: skip  # one call
+    return forwarder.run()
+
+
+def values(broker, topic, partitions=4):
+    return [m.value for m in consume(broker.bootstrap_servers, topic, partitions)]
+
+
+def changed(log, function, **more):
+    with Reader(log) as reader:
+        routes = routing(function, **more)
+        routes.of_log("t")
+        return Transforms(routes).batch(reader.read_batch())
+
+
+def test_records_are_filtered_changed_keyed_anew_and_sent_elsewhere(log, broker):
+    status = forward(log, broker, "odd_shouted_elsewhere")
+    assert cursor_of(log) == status.position
+    assert status.lag_records == 0
+    found = consume(broker.bootstrap_servers, "t", 4)
+    assert {(m.key, len({m.partition})) for m in found} == {(b"new", 1)}
+    assert [int(m.value) for m in found] == [n for n in range(30) if n % 2 and n % 3]
+    assert [m.headers for m in found[:2]] == [(("n", b"1"),), (("n", b"5"),)]
+    assert [int(v) for v in values(broker, "elsewhere", 1)] == [3, 9, 15, 21, 27]
+
+
+def test_a_route_that_does_not_match_changes_nothing(log, broker):
+    rule = Rule(record_topic="other", transform=f"{HERE}:odd_shouted_elsewhere")
+    forward(log, broker, "", routes=Routing(rules=[rule]))
+    assert sorted(values(broker, "t"), key=int) == [b"%d" % n for n in range(30)]
+
+
+def test_what_arrived_before_a_crash_is_recognised_though_it_was_changed(
+    log, broker, bridge, tmp_path
+):
+    config = tmp_path / "bridge.toml"
+    config.write_text(
+        f"""logs = ["log"]\ncommit_seconds = 1000.0\nstatus_seconds = 0.05
+[clusters.main]\nbootstrap_servers = "{broker.bootstrap_servers}"
+[[routes]]\ntransform = "{HERE}:odd_shouted_elsewhere"\n""",
+        encoding="utf-8",
+    )
+    first = bridge("run", "--config", config, "--json")
+    first.until(lambda status: status["acknowledged"] == 15)
+    first.kill()
+    second = bridge("run", "--config", config, "--json", "--drain")
+    assert second.end() == 0
+    assert second.statuses[-1]["acknowledged"] == 0
+    assert second.statuses[-1]["skipped"] == 15
+    assert len(values(broker, "t")) + len(values(broker, "elsewhere", 1)) == 15
+
+
+def test_the_record_on_which_it_fails_stops_its_lane_or_goes_to_the_dead_letters(log, broker):
+    with pytest.raises(Undeliverable, match="raised ZeroDivisionError"):
+        forward(log, broker, "fails_at_7")
+    assert [int(v) for v in values(broker, "t")] == list(range(7))
+    status = forward(log, broker, "fails_at_7", poison="dead-letter")
+    assert status.dead_lettered == 1
+    assert [int(v) for v in values(broker, "t")] == [n for n in range(30) if n != 7]
+    (letter,) = records_of(log / "dead-letter")
+    assert letter.value == b"7"
+    assert dict(letter.headers)["aolog-code"] == b"TRANSFORM_FAILED"
+
+
+@pytest.mark.parametrize("function", ["doubles", "mistypes"])
+def test_what_is_no_transform_refuses_every_record_and_sends_none(log, function):
+    batch = changed(log, function)
+    assert len(refusals_of(batch)) == 30
+    assert [r.value for r in batch] == [b"%d" % n for n in range(30)]
+
+
+def test_another_order_refuses_nothing_that_can_be_told_apart(log):
+    assert refusals_of(changed(log, "reverses")) == {}, "halved down to single records"
+
+
+def test_arrow_in_and_arrow_out(log):
+    batch = changed(log, "arrow_long_values_only", takes_arrow=True)
+    records = list(batch)
+    assert [r.topic == FILTERED for r in records] == [n < 10 for n in range(30)]
+    with Reader(log) as reader:
+        assert records[10:] == list(reader)[10:]
+
+
+def test_a_fingerprint_is_as_before_where_there_is_no_transform():
+    assert repr(Rule(topic="x")) == (
+        "Rule(log=None, log_topic=None, record_topic=None, cluster=None, topic='x', partition='key')"
+    )
+    assert routing("same").fingerprint != Routing(rules=[Rule()]).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("no", "should match"), (f"{HERE}:nothing", "AttributeError"), ("no.such.module:f", "ModuleNotFoundError"),
+        (f"{HERE}:not_a_function", "not a function"),
+    ],
+)  # fmt: skip  # a table
+def test_a_function_that_cannot_be_loaded_is_refused_with_the_configuration(name, says):
+    text = f"""root = "x"\n[clusters.c]\nbootstrap_servers = "h:1"\n[[routes]]\ntransform = "{name}"\n"""
+    with pytest.raises(WrongConfiguration, match=says) as caught:
+        load_text(text)
+    assert caught.value.problems[0].startswith("routes[0].transform")
+
+
+def test_a_route_of_a_configuration_names_it():
+    text = f"""root = "x"\n[clusters.c]\nbootstrap_servers = "h:1"
+[[routes]]\ntransform = "{HERE}:same"\ntransform_takes = "arrow"\n"""
+    (rule,) = load_text(text).rules
+    assert (rule.transform, rule.takes_arrow) == (f"{HERE}:same", True)
