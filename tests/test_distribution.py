@@ -43,7 +43,7 @@ def test_a_hint_names_this_distribution_and_an_extra_that_brings_the_library():
 def test_every_library_of_the_extras_that_users_install_has_a_hint():
     of_package = packages_distributions()
     known = requirement_names([n for each in aolog.errors.EXTRA_OF for n in of_package[each]])
-    for extra in ("arrow", "compression", "bridge", "spark", "java"):
+    for extra in ("arrow", "compression", "bridge", "signing", "spark", "java"):
         names = requirement_names(PROJECT["optional-dependencies"][extra])
         assert names - {PROJECT["name"]} <= known, extra
 
@@ -168,6 +168,7 @@ WITHOUT_EXTRAS = [
     ("bridge replay LOG --from 0 --to latest --topic t --bootstrap-servers 127.0.0.1:1", "bridge"),
     ("bridge replay LOG --dead-letter --bootstrap-servers 127.0.0.1:1", "bridge"),
     ("bridge cursors LOG", "bridge"),
+    ("bridge files FILE", "bridge"),
     ("bridge demo", "bridge"),
     ("bridge demo --json", "bridge"),
     ("bridge broker", "bridge"),

@@ -18,6 +18,7 @@ CASES_OF_BRIDGE = (
     "delivery",
     "backlog",
     "poison",
+    "client",
 )  # run by tests of their own
 CASES_OF_SPARK = ("spark",)  # likewise
 

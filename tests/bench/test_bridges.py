@@ -184,3 +184,10 @@ def test_every_case_runs_against_kafka_in_both_deliveries(kafka, plan, tmp_path)
     for one in measured:
         values = make_payloads(one.contender.records, 100)
         assert one.digest == prove(values).digest, one.contender.name
+
+
+def test_the_client_is_measured_beside_a_bare_producer_and_a_transform_beside_none(run):
+    _, document = run
+    found = {row["name"] for row in results_of(document, "client")}
+    assert found == {"bare confluent-kafka", "aolog client, asynchronous", "no transform",
+                     "transform of records", "transform of Arrow"}  # fmt: skip

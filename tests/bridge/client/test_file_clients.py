@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -141,6 +143,23 @@ def test_a_missing_topic_and_broken_json_are_told(tmp_path, inbox):
         load_file_client(written(tmp_path, PRODUCER[:-1]))
     with pytest.raises(MissingTopic):
         load_file_client(written(tmp_path, CONSUMER, TopicList=[]))
+
+
+def test_the_command_says_what_is_wrong_in_one_place_and_starts_nothing(tmp_path, inbox):
+    def said(text):
+        done = subprocess.run(
+            [sys.executable, "-m", "bridge", "files", written(tmp_path, text)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip  # one call
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    assert "broken_json" in said(PRODUCER[:-1])
+    assert "no_directory" in said(PRODUCER.replace("./in", "./nowhere"))
+    assert "unknown_key" in said(CONSUMER.replace("MessagesPerFile", "MessagePerFile"))
+    assert "[/]" not in said('{"Type": "[/]"}')
+    assert os.listdir(inbox) == []
 
 
 # --- directory to log -----------------------------------------------------------------------

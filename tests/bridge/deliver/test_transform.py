@@ -9,6 +9,7 @@ from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.transform import Transforms, refusals_of
 from bridge.errors import Undeliverable, WrongConfiguration
 from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import consume, cursor_of, records_of
 
 HERE = "tests.bridge.deliver.transforms"
@@ -100,6 +101,26 @@ def test_the_record_on_which_it_fails_stops_its_lane_or_goes_to_the_dead_letters
     (letter,) = records_of(log / "dead-letter")
     assert letter.value == b"7"
     assert dict(letter.headers)["aolog-code"] == b"TRANSFORM_FAILED"
+
+
+@pytest.mark.kafka
+@pytest.mark.xdist_group("kafka")
+def test_exactly_once_transforms_too(log, kafka, topic):
+    name = topic()
+    routes = Routing(
+        rules=[
+            Rule(record_topic="elsewhere", topic=name),
+            Rule(transform=f"{HERE}:odd_shouted_elsewhere_or_fails", topic=name),
+        ]
+    )
+    forwarder = Forwarder(
+        log, bootstrap_servers=kafka.bootstrap_servers, routing=routes, drain=True,
+        delivery="exactly_once", poison="dead-letter",
+    )  # fmt: skip  # one call
+    status = forwarder.run()
+    assert (status.dead_lettered, status.lag_records) == (1, 0)
+    found = [int(m.value) for m in committed_in(kafka, name)]
+    assert found == [n for n in range(30) if n % 2 and n != 7]
 
 
 @pytest.mark.parametrize("function", ["doubles", "mistypes"])

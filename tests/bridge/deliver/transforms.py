@@ -28,6 +28,10 @@ def fails_at_7(records):
         yield record
 
 
+def odd_shouted_elsewhere_or_fails(records):
+    return odd_shouted_elsewhere(fails_at_7(records))
+
+
 def reverses(records):
     return reversed(list(records))
 
