@@ -48,6 +48,14 @@ def line_of(record: Record) -> bytes:
     return value if value.endswith(b"\n") else value + b"\n"
 
 
+def protected_reader(log: Path) -> Reader:
+    """A reader whose cursor exists from the first moment: without it retention protects nothing."""
+    reader = Reader(log, cursor=CURSOR)
+    if not reader.has_cursor_position:
+        reader.commit()
+    return reader
+
+
 class CountedFiles:
     """Files of at most `messages` messages; with fewer after `seconds`, if given. One thread calls
     it. Raises as Reader does, and OSError."""
@@ -70,7 +78,7 @@ class CountedFiles:
         self._extension = extension
         self._clock = clock
         self._finish_parts(log)
-        self._reader = Reader(log, cursor=CURSOR)
+        self._reader = protected_reader(log)
         self._lines: list[bytes] = []
         self._begin = self._reader.tell()
         self._since_s = 0.0
@@ -131,7 +139,7 @@ class DailyFiles:
         self._suffix = (f"_{name}" if name else "") + f".{extension}"
         self._state_path = directory / _STATE
         self._address, self._lengths = self._recover()
-        self._reader = Reader(log, cursor=CURSOR)
+        self._reader = protected_reader(log)
         if self._address > self._reader.tell():
             self._reader.seek(self._address)
         self.written = 0

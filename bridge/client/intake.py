@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog import Reader, Writer
 from aolog.errors import AddressBeyondEnd, AddressPruned, NoSuchCursor, NotALog, as_utf8, counted
 from aolog.log.cursor_file import read_position
-from aolog.log.retention import Retention
 from aolog.storage.storage import Storage
 from bridge.client import file_system as files
 from bridge.client.heartbeat import make_heartbeat
@@ -43,7 +42,6 @@ _SETTLE_S = 1.0  # editors and copies write in steps; none pauses for longer wit
 _FILE_BYTES_MAX = 64 << 20  # a file is one frame, and in memory
 _NAME_BYTES_MAX = 220  # leaves room for the address in front
 _OVERHEAD_BYTES = 200  # of a record in a request: framing, and the header that the bridge adds
-_SLABS = 4  # that are kept beside what the bridge has not sent
 
 
 class Taken(NamedTuple):
@@ -82,10 +80,8 @@ class Intake:
         self._claims = client.directory / _TAKEN
         files.make_directory(self._claims)
         found = self._found_claims()
-        self._writer = Writer(
-            client.log, topic=table.topic,
-            retention=Retention(max_slabs=_SLABS, when_full="error"),
-        )  # fmt: skip  # one call
+        # The bridge prunes what it has sent. Retention here would also prune before its first commit.
+        self._writer = Writer(client.log, topic=table.topic)
         self._pending = self._recover(found)
 
     # --- after a crash ------------------------------------------------------------------------

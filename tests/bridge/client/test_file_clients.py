@@ -8,17 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from aolog import Reader, Writer
+from aolog import Reader
 from aolog.errors import LogLocked
 from bridge.client import file_system as files
 from bridge.client.errors import BrokenJSON, MissingTopic, NoDirectory, UnknownKey, WrongType
 from bridge.client.file_clients import bridge_config
 from bridge.client.file_config import load_file_client
-from bridge.client.file_sinks import CountedFiles, DailyFiles
 from bridge.client.intake import Intake
-
-DAY_US = 86_400_000_000
-NOON_US = 1_769_860_800_000_000  # 2026-01-31T12:00:00Z
 
 # The three files of hazdev-broker's own distribution, with their comments.
 PRODUCER = """{
@@ -333,9 +329,9 @@ def test_a_crash_anywhere_sends_each_file_once(tmp_path, inbox, make, monkeypatc
             patched.setattr(files, "read", crash)
         elif place == "appended":
             patched.setattr(first._writer, "sync", crash)
-            patched.setattr(first._writer, "sync", _nth(first._writer.sync, 2, crash))
+            patched.setattr(first._writer, "sync", nth(first._writer.sync, 2, crash))
         elif place == "synced":
-            patched.setattr(first._writer, "sync", _nth(first._writer.sync, 2, crash, after=True))
+            patched.setattr(first._writer, "sync", nth(first._writer.sync, 2, crash, after=True))
         elif place == "acknowledged":
             patched.setattr(files, "move", _to(tmp_path / "arch", files.move, crash))
         else:
@@ -355,7 +351,7 @@ def test_a_crash_anywhere_sends_each_file_once(tmp_path, inbox, make, monkeypatc
     assert visible(inbox) == []
 
 
-def _nth(call, count, crash, *, after=False):
+def nth(call, count, crash, *, after=False):
     made = []
 
     def wrapped(*args):
@@ -378,109 +374,3 @@ def _to(directory, call, crash, *, after=False):
         return crash()
 
     return wrapped
-
-
-# --- log to files ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def log(tmp_path):
-    with Writer(tmp_path / "log") as writer:
-        yield writer
-
-
-def fill(log, *values, day=0):
-    for value in values:
-        log.append(value, timestamp=NOON_US + day * DAY_US)
-    log.sync()
-
-
-def counted(log, out, now, **more):
-    options = {"messages": 2, "seconds": 5, "name": "n", "extension": "e", **more}
-    return CountedFiles(log.path, out, clock=lambda: now[0], **options)
-
-
-def contents(out):
-    return sorted((out / name).read_bytes() for name in visible(out))
-
-
-def test_files_have_so_many_messages_or_those_of_so_many_seconds(tmp_path, log):
-    out, now = tmp_path / "out", [0.0]
-    out.mkdir()
-    sink = counted(log, out, now)
-    fill(log, b"1", b"2\n", b"3", b"4", b"5")
-    sink.step()
-    assert contents(out) == [b"1\n2\n", b"3\n4\n"]
-    now[0] = 4
-    sink.step()
-    assert len(contents(out)) == 2
-    now[0] = 5
-    sink.step()
-    assert contents(out) == [b"1\n2\n", b"3\n4\n", b"5\n"]
-    assert all(name.endswith("n.e") for name in visible(out))
-    sink.close()
-
-
-@pytest.mark.parametrize("call", ["write", "move"])
-@pytest.mark.parametrize("after", [False, True])
-def test_a_crash_anywhere_writes_each_record_to_one_file(tmp_path, log, monkeypatch, call, after):
-    out, now = tmp_path / "out", [0.0]
-    out.mkdir()
-    fill(log, b"1", b"2", b"3", b"4", b"5", b"6")
-    for nth in (1, 2):
-        sink = counted(log, out, now)
-        with monkeypatch.context() as patched, pytest.raises(Crash):
-            patched.setattr(files, call, _nth(getattr(files, call), nth, _crash, after=after))
-            sink.step()
-        sink.close()
-    sink = counted(log, out, now)
-    sink.step()
-    sink.close()
-    assert contents(out) == [b"1\n2\n", b"3\n4\n", b"5\n6\n"]
-    assert [name for name in os.listdir(out) if name.startswith(".")] == []
-
-
-def _crash():
-    raise Crash
-
-
-def test_a_day_has_a_file_by_the_records_own_time(tmp_path, log):
-    out = tmp_path / "out"
-    out.mkdir()
-    sink = DailyFiles(log.path, out, name="picks", extension="json")
-    fill(log, b"a", b"b")
-    fill(log, b"c", day=1)
-    sink.step()
-    fill(log, b"late")
-    sink.step()
-    assert (out / "2026-01-31_picks.json").read_bytes() == b"a\nb\nlate\n"
-    assert (out / "2026-02-01_picks.json").read_bytes() == b"c\n"
-    sink.close()
-    unnamed = tmp_path / "unnamed"
-    unnamed.mkdir()
-    DailyFiles(log.path, unnamed, name="", extension="json").close()
-
-
-@pytest.mark.parametrize("call", ["write", "append"])
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_crash_anywhere_archives_each_record_once(tmp_path, log, monkeypatch, call, after, nth):
-    out = tmp_path / "out"
-    out.mkdir()
-    sink = DailyFiles(log.path, out, name="n", extension="e")
-    with monkeypatch.context() as patched:
-        patched.setattr(files, call, _nth(getattr(files, call), nth, _crash, after=after))
-        try:
-            for day in range(3):
-                fill(log, b"a", b"b", day=day)
-                fill(log, b"c", day=0)
-                sink.step()
-        except Crash:
-            pass
-    sink.close()
-    sink = DailyFiles(log.path, out, name="n", extension="e")
-    sink.step()
-    sink.close()
-    found = b"".join((out / name).read_bytes() for name in visible(out)).split()
-    with Reader(log.path) as reader:
-        assert sorted(found) == sorted(record.value for record in reader)
