@@ -78,9 +78,11 @@ class Transforms:
         """The batch as it is to be sent."""
         records = list(batch)
         chosen: dict[tuple[str, bool], list[int]] = {}
+        by_topic: dict[str | None, tuple[str, bool] | None] = {}  # topics recur
         for i, record in enumerate(records):
-            transform = self._routing.transform_of(record.topic)
-            if transform is not None:
+            if record.topic not in by_topic:
+                by_topic[record.topic] = self._routing.transform_of(record.topic)
+            if (transform := by_topic[record.topic]) is not None:
                 chosen.setdefault(transform, []).append(i)
         refusals: dict[int, Refusal] = {}
         for (name, takes_arrow), indices in chosen.items():

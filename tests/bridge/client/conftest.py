@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 
 import pytest
@@ -14,6 +15,10 @@ from tests.bridge.conftest import SOON_S
 @pytest.fixture(scope="module")
 def broker():
     with EmbeddedBroker() as running:
+        # A new group waits for 3 s for more members, which each test would pay for.
+        running._lib.rd_kafka_mock_group_initial_rebalance_delay_ms(
+            ctypes.c_void_p(running._cluster), ctypes.c_int32(0)
+        )
         yield running
 
 
