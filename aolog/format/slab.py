@@ -156,13 +156,8 @@ def decode_slab_header(copy: bytes) -> SlabHeader | NewerVersion | None:
         topic = str(copy[_HEADER.size : _HEADER.size + topic_len], "utf-8")
     except UnicodeDecodeError:
         return None
-    header = SlabHeader(
-        *stored,
-        synced=bool(flags & FLAG_SYNCED),
-        ordinal_unsure=bool(flags & FLAG_ORDINAL_UNSURE),
-        topic=topic or None,
-        compressed=version == VERSION,
-    )
+    synced, ordinal_unsure = bool(flags & FLAG_SYNCED), bool(flags & FLAG_ORDINAL_UNSURE)
+    header = SlabHeader._make([*stored, synced, ordinal_unsure, topic or None, version == VERSION])
     base = 0 if header.base == NO_BASE else header.base
     places = base, header.base_ordinal, header.predecessor_end, header.slab_bytes, header.reach
     # No writer gets so far, and values computed from these would not fit their fields.
@@ -353,9 +348,9 @@ def decode_seal_body(body: memoryview) -> Seal | None:
     """The seal in the body of an intact frame; None if the body is malformed."""
     if len(body) < _SUMMARY.size + HEADER_LEN + TRAILER_LEN:
         return None
-    *summary, entries, _ = _SUMMARY.unpack_from(body)
+    records, frames, least_us, greatest_us, headers_hash, entries, _ = _SUMMARY.unpack_from(body)
     header = decode_slab_header(bytes(body[_SUMMARY.size : _SUMMARY.size + HEADER_LEN]))
     index = Index.decode(body, _SUMMARY.size + HEADER_LEN, entries)
     if not isinstance(header, SlabHeader) or index is None:
         return None
-    return Seal(header, *summary, index)
+    return Seal(header, records, frames, least_us, greatest_us, headers_hash, index)

@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable, UsageError
-from aolog.format.columns import Malformed, decode_frame
+from aolog.format.columns import decode_frame
+from aolog.format.compression import Malformed
 from aolog.format.frame import KIND_RECORDS, Frame
 from aolog.format.slab import NO_PREDECESSOR
 from aolog.log.walk import Tail, Walker

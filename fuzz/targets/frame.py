@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import xxhash
 
 import aolog
-from aolog.format.columns import Malformed, decode_frame
+from aolog.format.columns import decode_frame
+from aolog.format.compression import Malformed
 from aolog.format.frame import KIND_RECORDS, decode_header, encode_frame
 from aolog.format.frame import Frame as LogFrame
 from aolog.format.slab import Seal, SlabHeader, encode_seal

@@ -23,10 +23,10 @@ from aolog.format.columns import (
     VALUES,
     BodyTooLarge,
     Columns,
-    Malformed,
     decode_columns,
     encode_columns,
 )
+from aolog.format.compression import Malformed
 from aolog.format.frame import BODY_LEN_MAX, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader
 from aolog.format.native import speed
 from aolog.read.record_frame import RecordFrame
