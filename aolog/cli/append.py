@@ -33,7 +33,7 @@ from aolog.errors import (
     UsageError,
 )
 from aolog.log.directory import Log
-from aolog.log.pruned import pruned_to_json
+from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.storage.storage import DIRECTORY_MODE, Storage
 from aolog.write.appending import BATCH_BYTES

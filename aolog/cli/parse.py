@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from aolog.errors import AologError, UsageError
 from aolog.log.cursor_file import cursor_names
 from aolog.log.names import check_cursor_name
-from aolog.log.quantity import duration_seconds, size_bytes
+from aolog.log.units import duration_seconds, size_bytes
 from aolog.read.reader import Reader
 from aolog.storage.storage import Storage
 from aolog.write.validate import read_mode

@@ -11,7 +11,7 @@ from aolog.cli.output import counted, human_bytes, json_option, one_line, out, t
 from aolog.cli.parse import DURATION, SIZE, log_argument
 from aolog.errors import RetentionFull
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.pruned import pruned_to_json
+from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.log.retention import prune as prune_log
 from aolog.storage.storage import Storage

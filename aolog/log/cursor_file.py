@@ -217,11 +217,8 @@ class CursorFile:
 
     def _open(self) -> None:
         file = lock_cursor(self._log_path, self.name, self._storage)
-        try:
+        with file.closed_on_error():
             self._sequence, self.position = _read(file)
-        except BaseException:
-            file.close()
-            raise
         self._file = file
         if self._closed:  # meanwhile, by another thread, which found no file to close
             self.close()

@@ -34,7 +34,7 @@ from aolog.format.slab import (
     decode_trailer,
 )
 from aolog.read import seek
-from aolog.read.record_frame import RecordFrame
+from aolog.read.batch import RecordFrame
 from aolog.read.scan import Scan
 
 if TYPE_CHECKING:

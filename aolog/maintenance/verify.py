@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from aolog.errors import AologError, CursorDiverged, CursorForeign, NoSuchCursor, counted
 from aolog.format.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader
 from aolog.log.cursor_file import Cursor, cursor_names, read_copies, read_position
-from aolog.log.directory import Log
-from aolog.log.listing import list_slabs
+from aolog.log.directory import Log, list_slabs
 from aolog.log.names import (
     ASIDE_DIRECTORY,
     CURSOR_DIRECTORY,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.log.listing import holds_slabs
+from aolog.log.directory import holds_slabs
 from aolog.log.manifest import read_manifest
 from aolog.log.names import PENDING_SUFFIX, job_of, root_of
 from aolog.publish.pending import log_path

@@ -19,13 +19,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, LogLocked, UsageError, warn
-from aolog.log.admission import refuse_foreign
-from aolog.log.directory import Log
-from aolog.log.forward import roll_forward
-from aolog.log.listing import is_log, list_slabs
+from aolog.log.directory import Log, is_log, list_slabs
 from aolog.log.lock import lock_directory, lock_log
 from aolog.log.manifest import Manifest, Place, encode_manifest, read_manifest
 from aolog.log.names import MANIFEST_NAME
+from aolog.log.publications import roll_forward
+from aolog.log.writer_checks import refuse_foreign
 from aolog.publish.completion import complete
 from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
 from aolog.publish.pending import log_path

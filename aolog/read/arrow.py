@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aolog.format.frame import Buffer
-    from aolog.read.record_frame import RecordFrame
+    from aolog.read.batch import RecordFrame
 
 __all__ = ["to_arrow"]
 

@@ -12,7 +12,7 @@ from aolog.record import Lag
 
 if TYPE_CHECKING:
     from aolog.log.directory import Log
-    from aolog.read.record_frame import RecordFrame
+    from aolog.read.batch import RecordFrame
 
 __all__ = ["lag"]
 
@@ -23,7 +23,7 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
     meanwhile."""
     end = seek.latest(log)
     here = max(address, log.bases[0])
-    if address < here:  # records before the first slab were pruned: see pruned.py
+    if address < here:  # records before the first slab were pruned: see pruned_records.py
         ordinal = seek.earliest(log).ordinal
     after = _after_hole(log, here)
     if after is not None:

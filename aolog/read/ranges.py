@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.read import seek
-from aolog.read.record_frame import RecordFrame
+from aolog.read.batch import RecordFrame
 from aolog.read.scan import Place, Scan
 from aolog.record import Gap
 

@@ -20,13 +20,12 @@ from aolog.errors import (
 from aolog.log import lifetime
 from aolog.log.cursor_file import CursorFile, Position
 from aolog.log.directory import Log
-from aolog.log.pruned import both, pruned_before
+from aolog.log.pruned_records import both, pruned_before
 from aolog.read import seek
-from aolog.read.batch import Batch
+from aolog.read.batch import Batch, FrameRecords, RecordFrame
 from aolog.read.cursor import Commits, check_end, identity, resume
-from aolog.read.gap_report import GapReport
+from aolog.read.gaps import GapReport
 from aolog.read.lag import lag
-from aolog.read.record_frame import FrameRecords, RecordFrame
 from aolog.read.scan import Scan
 from aolog.read.seek import Start
 from aolog.storage.storage import Storage, absolute

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aolog.errors import NotALog, UsageError
 from aolog.format.frame import Frame
-from aolog.log.directory import Log
-from aolog.log.listing import holds_slabs
-from aolog.log.snapshot import steadily
+from aolog.log.directory import Log, holds_slabs
+from aolog.log.publications import steadily
 from aolog.read import seek
 from aolog.storage.storage import Storage, parent_of
 

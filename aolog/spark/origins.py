@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from aolog.format.origin import NO_TIMESTAMP, encode_stamps, stamp_in
-from aolog.log.directory import Log
-from aolog.log.listing import is_log
+from aolog.log.directory import Log, is_log
 from aolog.read.cursor import identity
 from aolog.storage.storage import Storage
 

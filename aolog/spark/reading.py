@@ -19,8 +19,8 @@ from pyspark import TaskContext
 from aolog.errors import GapFound, NotALog, counted, records_lost, warn
 from aolog.log.directory import Log
 from aolog.read.arrow import to_arrow
+from aolog.read.batch import RecordFrame
 from aolog.read.ranges import read_range
-from aolog.read.record_frame import RecordFrame
 from aolog.record import Gap
 from aolog.spark.filters import ALL, Bounds
 from aolog.storage.storage import Storage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aolog.errors import CodecUnavailable, UsageError
 from aolog.format.compression import CODECS, packer
-from aolog.log.listing import is_log
+from aolog.log.directory import is_log
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
 from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number

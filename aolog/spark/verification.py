@@ -144,8 +144,8 @@ def _check(piece: Piece) -> Iterator[tuple[Any, ...]]:
     import numpy as np
 
     from aolog.log.directory import Log
+    from aolog.read.batch import RecordFrame
     from aolog.read.ranges import read_range
-    from aolog.read.record_frame import RecordFrame
     from aolog.storage.storage import Storage
 
     hours: dict[int | None, list[int]] = defaultdict(lambda: [0, 0, 0])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aolog.errors import PermissionDenied, StorageError, StorageFailed, StorageFull, SyncFailed
@@ -208,6 +209,15 @@ class File:
 
     def __del__(self) -> None:
         self.close()  # a reader that is dropped without `close` leaks no descriptor and no lock
+
+    @contextmanager
+    def closed_on_error(self) -> Iterator[Self]:
+        """Closes the file if the block raises."""
+        try:
+            yield self
+        except BaseException:
+            self.close()
+            raise
 
     def adopt(self, other: File) -> None:
         """Copies owner, mode and time of change from another file: the same users can use it."""

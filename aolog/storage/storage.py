@@ -291,17 +291,14 @@ class Storage:
                 if creates and where.in_log:
                     mode = above.mode() & _READ_WRITE
                 file = File(path, self._open_at(above, name, how, path, mode), self.system)
-            try:
+            with file.closed_on_error():
                 found = self.system.fstat(file.fd).st_mode
                 if not stat.S_ISREG(found):
                     raise StorageFailed(
-                        "is no regular file", hint="take it out of the log", path=path
+                        "is no regular file", hint="move it out of the log", path=path
                     )
                 if creates and (found ^ mode) & PERMISSIONS:
                     file.set_mode(mode)
-            except (OSError, StorageError):
-                file.close()
-                raise
         return file
 
     def rename(self, old: Inside, new: Inside) -> None:

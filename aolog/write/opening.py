@@ -22,7 +22,7 @@ from aolog.errors import (
 from aolog.format.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, padding
 from aolog.format.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.evidence import Headers, cursor_uuids, log_uuid
+from aolog.log.identity import Headers, cursor_uuids, log_uuid
 from aolog.log.names import ASIDE_DIRECTORY, CURSOR_DIRECTORY, slab_name
 from aolog.log.walk import Tail
 from aolog.log.walk_format1 import QueuefkaWalker

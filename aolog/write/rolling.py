@@ -21,11 +21,11 @@ from aolog import errors as notices
 from aolog.errors import AologError, RetentionFull, StorageFull, SyncFailed
 from aolog.format.slab import ADDRESS_END
 from aolog.log import retention as retention_module
-from aolog.log.admission import give_modes, refuse_foreign, warn_of_limits
 from aolog.log.directory import Log
 from aolog.log.lock import lock_log
-from aolog.log.pruned import PrunedUnread
+from aolog.log.pruned_records import PrunedUnread
 from aolog.log.walk import Tail
+from aolog.log.writer_checks import give_modes, refuse_foreign, warn_of_limits
 from aolog.storage import clock
 from aolog.write.active_slab import FormatOneSlab, FormatTwoSlab
 from aolog.write.group_commit import GroupCommit
@@ -105,7 +105,7 @@ class SlabChain:
         log = Log(self._directory, self._storage)
         try:
             if log.published:
-                from aolog.log.forward import roll_forward
+                from aolog.log.publications import roll_forward
 
                 roll_forward(log)
             refuse_foreign(log, format_1=self._options.format_1)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Gap
 from aolog.errors import records_lost
-from aolog.log.pruned import WARN_EVERY_S, both
+from aolog.log.pruned_records import WARN_EVERY_S, both
 from aolog.record import Losses
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aolog import Record
-    from aolog.read.batch import Batch
-    from aolog.read.record_frame import RecordFrame
+    from aolog.read.batch import Batch, RecordFrame
     from bridge.kafka.lane import LaneKey
 
 __all__ = ["Callback", "Messages", "messages_of", "milliseconds"]

@@ -29,7 +29,7 @@ from aolog.log.directory import Log
 from aolog.log.walk import Damage as WalkDamage
 from aolog.log.walk import Tail, Walker
 from aolog.log.walk_format1 import QueuefkaWalker
-from aolog.read.record_frame import RecordFrame
+from aolog.read.batch import RecordFrame
 from aolog.read.scan import Scan
 from aolog.read.seek import earliest
 from aolog.storage.directory import Inside

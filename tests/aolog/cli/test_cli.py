@@ -24,7 +24,7 @@ from aolog.cli import main
 from aolog.cli.output import human_bytes, iso_time, one_line, table
 from aolog.cli.parse import where
 from aolog.errors import CursorLocked
-from aolog.log.quantity import duration_seconds, size_bytes
+from aolog.log.units import duration_seconds, size_bytes
 from aolog.storage.system import RealSystem
 from bridge.cli import main as bridge_main
 from tests.aolog.commands import answer, damage, ended, failure, fill, run, started, well

@@ -29,7 +29,7 @@ from aolog.format.columns import (
 from aolog.format.compression import Malformed
 from aolog.format.frame import BODY_LEN_MAX, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader
 from aolog.format.native import speed
-from aolog.read.record_frame import RecordFrame
+from aolog.read.batch import RecordFrame
 from aolog.record import Record
 
 bounded = settings(deadline=None, max_examples=150)

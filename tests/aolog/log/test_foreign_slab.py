@@ -253,8 +253,8 @@ def test_nothing_is_salvaged_from_it(make: Callable[[int], tuple[Log, Log]]) -> 
 def test_a_range_of_a_log_tells_it_once(make: Callable[[int], tuple[Log, Log]]) -> None:
     """As Spark's tasks read."""
     from aolog.log.directory import Log as Listing
+    from aolog.read.batch import RecordFrame
     from aolog.read.ranges import Range, read_range
-    from aolog.read.record_frame import RecordFrame
 
     ours, theirs = make(5)
     put(ours, theirs, 0, 2)

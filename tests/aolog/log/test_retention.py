@@ -552,7 +552,7 @@ def test_the_writer_warns_of_each_unread_record_that_it_prunes(
 def test_a_writer_that_prunes_often_warns_at_once_and_then_once_a_minute_with_the_sum(
     log_path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aolog.log.pruned.WARN_EVERY_S", 1.0)
+    monkeypatch.setattr("aolog.log.pruned_records.WARN_EVERY_S", 1.0)
     with aolog.Writer(log_path, **BOUNDED) as writer:
         fill(writer, 1)
         hold(log_path, 0)

@@ -10,8 +10,8 @@ import pytest
 import aolog
 from aolog.log.directory import Log
 from aolog.read import seek
+from aolog.read.batch import RecordFrame
 from aolog.read.ranges import Range, read_range
-from aolog.read.record_frame import RecordFrame
 from aolog.read.scan import Scan
 from aolog.record import Gap
 from aolog.storage.storage import Storage

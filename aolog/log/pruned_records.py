@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from aolog import errors
+from aolog.errors import records_lost, warn
 from aolog.format.slab import NO_PREDECESSOR
 from aolog.record import Gap
 
@@ -87,11 +87,11 @@ class PrunedUnread:
         unlogged, self._unlogged, self.due_s = self._unlogged, {}, _NEVER_S
         self._quiet_until_s = now_s + WARN_EVERY_S
         for name, lost in unlogged.items():
-            errors.warn(
+            warn(
                 "%s: retention removed %s that cursor %r had not read, addresses %d to %d; to keep "
                 'unread records, raise max_bytes or set when_full to "block" or "error"',
                 self._path,
-                errors.records_lost(lost.records_lost),
+                records_lost(lost.records_lost),
                 name,
                 lost.begin,
                 lost.end,
