@@ -73,15 +73,15 @@ PUBLISHING = (
     _published("who_looks_at_all_logs_looks_once",
                "publish/test_readers_beside::"
                "test_who_looks_steadily_at_all_logs_sees_all_of_it_or_nothing",
-               Edit("aolog/log/snapshot.py", "            if after == before:\n", "            if True:\n")),
+               Edit("aolog/log/publications.py", "            if after == before:\n", "            if True:\n")),
     _published("publications_without_end_never_wait_for_who_looks",
                "publish/test_readers_beside::"
                "test_publications_without_end_wait_for_who_looks",
-               Edit("aolog/log/snapshot.py", "held.enter_context(lock_directory(root, storage))", "pass")),
+               Edit("aolog/log/publications.py", "held.enter_context(lock_directory(root, storage))", "pass")),
     _published("who_looks_at_a_log_waits_for_its_writer",
                "publish/test_readers_beside::"
                "test_publications_without_end_wait_for_who_looks",
-               Edit("aolog/log/snapshot.py", " if not is_log(root, storage)]", "]")),
+               Edit("aolog/log/publications.py", " if not is_log(root, storage)]", "]")),
     # --- once ---
     _published("a_transaction_is_not_recognised",
                "test_a_transaction_is_committed_once",
@@ -121,7 +121,7 @@ PUBLISHING = (
                     "                kept |=")),
     _published("a_rename_may_outlive_its_manifest",
                "publish/test_crashes::test_what_is_renamed_is_not_taken_back_in_the_other_logs",
-               Edit("aolog/log/forward.py",
+               Edit("aolog/log/publications.py",
                     "    sync_roots(log.path, log.published.values(), storage)", "    pass")),
     _published("a_log_that_is_away_is_forgotten",
                "test_a_manifest_goes_on_naming_slabs_of_a_log_that_is_away",

@@ -251,7 +251,7 @@ WRITING = (
                  "        except Exception:  # deleted"),)),
     Mutant("unread_records_are_pruned_in_silence", "pruning",
            ("retention::test_the_writer_warns_of_each_unread_record_that_it_prunes",),
-           (Edit("aolog/log/pruned.py", "        if not unread:\n", "        if True:\n"),)),
+           (Edit("aolog/log/pruned_records.py", "        if not unread:\n", "        if True:\n"),)),
     Mutant("lag_counts_what_is_pruned", "pruning",
            ("retention::test_lag_and_the_list_of_cursors_tell_what_is_left_from_what_is_gone",),
            (Edit("aolog/read/lag.py", "    if address < here:", "    if False:"),)),

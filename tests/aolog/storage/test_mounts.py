@@ -137,7 +137,7 @@ def test_an_overlay_that_omits_syncs_is_told_from_one_that_does_not(
 @pytest.fixture
 def in_memory(small_disk, monkeypatch) -> Path:
     """A directory that no power loss is survived in, of which nobody was warned yet."""
-    monkeypatch.setattr(writer_checks, "_warned", set())
+    monkeypatch.setattr("aolog.log.writer_checks._warned", set())
     return small_disk(1 << 20)
 
 
@@ -158,7 +158,7 @@ def test_a_writer_that_never_syncs_was_promised_nothing(in_memory, caplog) -> No
 
 
 def test_on_a_disk_nothing_is_said(tmp_path, caplog, monkeypatch) -> None:
-    monkeypatch.setattr(writer_checks, "_warned", set())
+    monkeypatch.setattr("aolog.log.writer_checks._warned", set())
     mount = Storage().mount_of(str(tmp_path))
     if mount is None or limits_of(mount):
         pytest.skip(f"the temporary directory is on {mount}")
