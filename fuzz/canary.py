@@ -14,7 +14,7 @@ import xxhash
 import aolog.format.frame
 import aolog.log.directory
 import aolog.log.walk
-import aolog.read.scan
+import aolog.read.gaps
 import aolog.write.opening
 from aolog.format.frame import FRAME_HEADER_LEN, Frame, decode_header
 from aolog.storage.file import File
@@ -130,7 +130,7 @@ CANARIES = (
     Canary("the last bytes of a write are forgotten", "log", File, "pwrite_all", _cuts_short),
     Canary("recovery cuts at the first bad frame", "recovery", aolog.write.opening,
            "_end_of_frames", _cuts_at_the_first_damage),
-    Canary("a loss is counted one too low", "recovery", aolog.read.scan, "Gap", _counts_one_less),
+    Canary("a loss is counted one too low", "recovery", aolog.read.gaps, "Gap", _counts_one_less),
     Canary("a cursor's copy is believed before its hash is right", "cursor", xxhash,
            "xxh32_intdigest", lambda _: lambda _bytes, _seed=0: 0),
     Canary("a length is not held against the file's size", "frame", aolog.log.walk.Walker,

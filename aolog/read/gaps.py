@@ -15,9 +15,9 @@ from aolog.record import Gap, GapReason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["GapReport", "OpenGap"]
+__all__ = ["MILD_TO_GRAVE", "GapReport", "OpenGap"]
 
-_MILD_TO_GRAVE: tuple[GapReason, ...] = (
+MILD_TO_GRAVE: tuple[GapReason, ...] = (
     "torn", "torn_or_corrupt", "corrupt", "missing", "foreign", "pruned",
 )  # fmt: skip  # a list of names
 
@@ -33,7 +33,7 @@ class OpenGap(NamedTuple):
 
     def extended(self, end: int, reason: GapReason) -> OpenGap:
         """The gap with damage up to `end` added; it keeps the worst of the reasons."""
-        worst = max(self.reason, reason, key=_MILD_TO_GRAVE.index)
+        worst = max(self.reason, reason, key=MILD_TO_GRAVE.index)
         return OpenGap(self.begin, max(self.end, end), worst, self.expected)
 
     def counted(self, ordinal: int | None) -> Gap:

@@ -27,7 +27,7 @@ from aolog.format.frame import (
     Frame,
 )
 from aolog.log.pruned_records import pruned_before
-from aolog.log.walk import Damage, Tail, Walker
+from aolog.log.walk import Tail
 from aolog.read.batch import RecordFrame
 from aolog.read.gaps import OpenGap
 from aolog.record import Gap, GapReason
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aolog.format.columns import Columns
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
-    from aolog.log.walk_format1 import QueuefkaWalker
+    from aolog.log.walk import Damage, Walks
 
 __all__ = ["Place", "Scan", "ScanOutcome"]
 
@@ -89,7 +89,7 @@ class Scan:
         self.address = place.address
         self.ordinal = place.ordinal
         self.slab: Slab | None = None
-        self._walker: Walker | QueuefkaWalker | None = None
+        self._walker: Walks | None = None
         self._place: Place | None = place
         self._next_base = place.slab
         self._left_base: int | None = None

@@ -447,9 +447,9 @@ def test_the_documents_gap_reasons_are_the_codes_in_their_order():
     listed = [reason.strip("`") for reason, _ in rows(section("## Reading"), "reason")]
     assert listed[:3] == ["torn", "corrupt", "torn_or_corrupt"]
     assert sorted(listed) == sorted(get_args(GapReason))
-    from aolog.read.scan import _MILD_TO_GRAVE
+    from aolog.read.gaps import MILD_TO_GRAVE
 
-    order = ", ".join(f"`{reason}`" for reason in _MILD_TO_GRAVE)
+    order = ", ".join(f"`{reason}`" for reason in MILD_TO_GRAVE)
     assert f"in the order {order}." in DOCUMENT
 
 

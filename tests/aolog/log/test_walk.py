@@ -11,7 +11,7 @@ import pytest
 import aolog.log.walk
 from aolog.format import format1, frame
 from aolog.format.frame import FLAG_DURABLE, KIND_MARK, Frame, encode_frame
-from aolog.log.walk import CHUNK_BYTES, HOP_BYTES, Damage, Outcome, Tail, Walker
+from aolog.log.walk import CHUNK_BYTES, SEARCH_BYTES, Damage, Outcome, Tail, Walker
 from aolog.log.walk_format1 import QueuefkaWalker
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
@@ -103,7 +103,7 @@ def damages(outcomes: list[Outcome]) -> list[Damage]:
 # --- intact ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, HOP_BYTES, CHUNK_BYTES - 30, CHUNK_BYTES + 5])
+@pytest.mark.parametrize("size", [0, 1, 100, SEARCH_BYTES, CHUNK_BYTES - 30, CHUNK_BYTES + 5])
 def test_an_intact_chain_is_walked_frame_by_frame_to_its_end(slab, size):
     made = chain(4, size)
     outcomes = walk(Walker(slab(bytes(made.contents)), SALT, BEGIN))
@@ -144,15 +144,6 @@ def test_frames_of_one_length_are_read_once(slab, kib):
     assert file.bytes_read < 1.1 * len(made.contents) + 3 * CHUNK_BYTES
 
 
-def test_hopping_reads_headers_only_and_gives_no_bodies(slab):
-    made = chain(64, HOP_BYTES)
-    file = slab(bytes(made.contents))
-    outcomes = walk(Walker(file, SALT, BEGIN, bodies=False))
-    assert [f.offset for f in outcomes[:-1]] == made.offsets
-    assert set(bodies(outcomes)) == {b""}
-    assert outcomes[-1].begin == made.ends[-1]
-
-
 @pytest.mark.parametrize("at", range(9))
 def test_a_walk_may_begin_at_any_frame(slab, at):
     made = chain()
@@ -188,7 +179,7 @@ def test_a_damaged_frame_is_told_and_all_others_are_delivered(slab, at, within):
     assert bodies(outcomes) == made.bodies[:at] + made.bodies[at + 1 :]
 
 
-@pytest.mark.parametrize("size", [10, 5000, HOP_BYTES, CHUNK_BYTES // 2, CHUNK_BYTES + 100])
+@pytest.mark.parametrize("size", [10, 5000, SEARCH_BYTES, CHUNK_BYTES // 2, CHUNK_BYTES + 100])
 @pytest.mark.parametrize("run", [(1,), (1, 2), (0, 1, 2, 3), (0, 2, 4), (4,)], ids=str)
 def test_damage_next_to_damage_is_one_range(slab, size, run):
     made = chain(6, size)
@@ -232,15 +223,6 @@ def test_whatever_is_overwritten_every_untouched_frame_is_delivered(slab, seed):
         assert begin == covered
         covered = end
     assert covered == len(copy)
-
-
-def test_hopping_passes_over_a_damaged_body_and_tells_a_damaged_header(slab):
-    made = chain()
-    contents = made.damaged(made.offsets[2] + 50, made.offsets[5] + 5)
-    outcomes = walk(Walker(slab(contents), SALT, BEGIN, bodies=False))
-    assert damages(outcomes) == [Damage(made.offsets[5], made.ends[5], durable=False)]
-    hopped = [found.offset for found in outcomes if isinstance(found, Frame)]
-    assert hopped == [*made.offsets[:5], *made.offsets[6:]]
 
 
 @pytest.mark.parametrize("mark_behind", [3, 6, 8])
@@ -331,7 +313,7 @@ class FinishedMeanwhile(CountingFile):
         return data
 
 
-@pytest.mark.parametrize("size", [100, HOP_BYTES, CHUNK_BYTES + 5])
+@pytest.mark.parametrize("size", [100, SEARCH_BYTES, CHUNK_BYTES + 5])
 @pytest.mark.parametrize("after", range(3))
 def test_a_write_that_is_finished_in_between_is_no_damage(slab, size, after):
     made = chain(5, size)
@@ -385,21 +367,17 @@ def assert_linear(file: CountingFile, size: int) -> None:
     assert file.bytes_read <= READS_MAX * size + 8 * CHUNK_BYTES
 
 
-@pytest.mark.parametrize("bodies_wanted", [True, False])
 @pytest.mark.parametrize("marked", [False, True], ids=["unmarked", "mark last"])
 @pytest.mark.parametrize("within", [44, 5], ids=["bodies", "headers"])
 @pytest.mark.parametrize(("count", "size"), [(20_000, 24), (4_000, 1000), (64, 200_000)])
 def test_every_second_frame_damaged_takes_time_linear_in_the_bytes(
-    slab, count, size, within, marked, bodies_wanted
+    slab, count, size, within, marked
 ):
     made = Chain([b"x" * size] * count, marks=(count - 1,) if marked else ())
     contents = made.damaged(*(offset + within for offset in made.offsets[::2]))
     file = slab(contents)
-    outcomes = walk(Walker(file, SALT, BEGIN, bodies=bodies_wanted))
-    if within == 5 or bodies_wanted:
-        assert len(damages(outcomes)) == count // 2
-    factor = 1 if bodies_wanted else 4  # small reads, to hop, cost more where they do not hop
-    assert_linear(file, factor * len(contents))
+    assert len(damages(walk(Walker(file, SALT, BEGIN)))) == count // 2
+    assert_linear(file, len(contents))
 
 
 def test_a_body_full_of_magics_takes_time_linear_in_the_bytes(slab):
