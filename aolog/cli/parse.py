@@ -22,7 +22,7 @@ from aolog.storage.storage import Storage
 from aolog.write.validate import read_mode
 
 if TYPE_CHECKING:
-    from aolog.read.reader import Start
+    from aolog.read.seek import Start
 
     ParamType = click.ParamType[Any]
 else:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["HEADER", "SCHEMA"]
-
 HEADER = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 SCHEMA = pa.schema(
     [

@@ -42,29 +42,6 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers
 
-__all__ = [
-    "HEADERS",
-    "HEADER_NULLS",
-    "KEYS",
-    "KEY_NULLS",
-    "TIMESTAMPS",
-    "TOPIC",
-    "TOPICS",
-    "TOPIC_NULLS",
-    "VALUES",
-    "VALUE_NULLS",
-    "BinaryColumn",
-    "BodyBuilder",
-    "BodyTooLarge",
-    "Columns",
-    "HeaderColumn",
-    "decode_columns",
-    "decode_frame",
-    "decode_run",
-    "encode_columns",
-    "lone",
-]
-
 VALUES = 0x001
 VALUE_NULLS = 0x002
 TIMESTAMPS = 0x004

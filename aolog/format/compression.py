@@ -29,17 +29,6 @@ from aolog.format.frame import CODEC_SHIFT, FRAME_HEADER_LEN, Buffer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "Compression",
-    "Malformed",
-    "Packer",
-    "check_codec",
-    "is_known",
-    "packer",
-    "raw_len",
-    "unpack",
-]
-
 Compression: TypeAlias = Literal["none", "zstd", "lz4"]
 
 CODECS: dict[Compression, int] = {"zstd": 1, "lz4": 2}  # in bits 4 to 7 of a frame's flags

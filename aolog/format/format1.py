@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from aolog.format.frame import Buffer
     from aolog.record import Headers
 
-__all__ = [
-    "FRAME_HEADER_LEN",
-    "PAYLOAD_LEN_MAX",
-    "decode_at",
-    "encode_record",
-    "payload_matches",
-    "refusal",
-]
-
 _HEADER = struct.Struct("<II")
 FRAME_HEADER_LEN = 8
 assert _HEADER.size == FRAME_HEADER_LEN

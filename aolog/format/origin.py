@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["HEADER_NAME", "NO_TIMESTAMP", "STAMP", "encode_stamps", "stamp_in"]
-
 HEADER_NAME = "aolog"
 STAMP = struct.Struct("<16sIQq")
 NO_TIMESTAMP = -(1 << 63)

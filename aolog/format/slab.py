@@ -22,31 +22,6 @@ import xxhash
 
 from aolog.format.frame import ALIGNMENT, KIND_SEAL, Buffer, encode_frame, padding
 
-__all__ = [
-    "ADDRESS_END",
-    "DATA_BEGIN",
-    "HEADER_COPIES",
-    "HEADER_LEN",
-    "INDEX_SPACING",
-    "MAGIC",
-    "NO_BASE",
-    "NO_PREDECESSOR",
-    "NO_TIMESTAMP",
-    "ORDINALS_MAX",
-    "TOPIC_LEN_MAX",
-    "TRAILER_LEN",
-    "VERSION",
-    "VERSION_PLAIN",
-    "Index",
-    "NewerVersion",
-    "Seal",
-    "SlabHeader",
-    "decode_seal_body",
-    "decode_slab_header",
-    "decode_trailer",
-    "encode_seal",
-]
-
 VERSION = 3  # the highest that is read; written if bodies may be compressed
 VERSION_PLAIN = 2  # written otherwise: readers without codecs can read it
 # Like PNG's magic: a high bit and both line ends catch transfers as text. As a u32le the first four

@@ -33,17 +33,6 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = [
-    "Cursor",
-    "CursorFile",
-    "Position",
-    "cursor_names",
-    "encode_copies",
-    "position_in",
-    "read_copies",
-    "read_position",
-]
-
 COPIES = (0, 4096)  # in different sectors on any device
 _MAGIC = b"AOCURSOR"
 _COPY = struct.Struct(

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = ["Listing", "Log", "holds_slabs", "is_log", "list_slabs"]
-
 _T = TypeVar("_T")
 
 OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth

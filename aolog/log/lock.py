@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = ["lock_cursor", "lock_directory", "lock_log", "lock_retention"]
-
 
 def lock_log(path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> Directory:
     """Takes the writer's lock of a log. Creates its directory if it does not exist, with this mode.

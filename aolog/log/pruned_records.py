@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from aolog.log.directory import Log
 
-__all__ = ["WARN_EVERY_S", "PrunedUnread", "both", "pruned_before", "pruned_to_json"]
-
 WARN_EVERY_S = 60.0  # a full log may lose many slabs a second: log one line a minute
 _NEVER_S = float("inf")
 

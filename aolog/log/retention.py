@@ -27,17 +27,6 @@ if TYPE_CHECKING:
     from aolog.log.cursor_file import Position
     from aolog.storage.storage import Storage
 
-__all__ = [
-    "Known",
-    "Plan",
-    "Pruned",
-    "Retention",
-    "SlabSize",
-    "check_retention",
-    "plan",
-    "prune",
-]
-
 
 class _Bounds(NamedTuple):
     max_bytes: int | None = None

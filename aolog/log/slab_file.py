@@ -17,11 +17,13 @@ from aolog.format.frame import (
     Frame,
     FrameHeader,
     decode_header,
+    hop_headers,
 )
 from aolog.format.slab import (
     DATA_BEGIN,
     HEADER_COPIES,
     HEADER_LEN,
+    INDEX_SPACING,
     MAGIC,
     NO_TIMESTAMP,
     TRAILER_LEN,
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.storage.file import File
-
-__all__ = ["Slab"]
 
 
 class Slab:
@@ -212,6 +212,9 @@ class Slab:
         at, ordinal = (mark.offset, mark.ordinal) if mark else (self.data_begin, 0)
         if self.header is None:
             return at, ordinal, None
+        skipped = self.file.pread(min(offset - at, INDEX_SPACING), at) if offset > at else b""
+        at, after = hop_headers(skipped, at, at, self.header.salt, offset)
+        ordinal = ordinal if after is None else after
         for found in outcomes(self.walker(at)):
             if isinstance(found, Tail):
                 return found.begin, ordinal, None

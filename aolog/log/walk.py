@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from aolog.storage.file import File
 
-__all__ = ["Damage", "Outcome", "Tail", "Walker", "outcomes"]
-
 # A read: 4 frames of 64 KiB, or one of 256, with their headers. Two reads and their records fit a core's
 # second-level cache: reads of 1 MiB took half as long again.
 CHUNK_BYTES = (256 << 10) + (8 << 10)

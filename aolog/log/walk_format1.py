@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from aolog.storage.file import File
 
-__all__ = ["QueuefkaWalker"]
-
 _RUN_BYTES = 1 << 20  # a read; frames that begin in it and end after it are read again
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from aolog.storage.directory import Inside
     from aolog.storage.storage import Storage
 
-__all__ = ["give_modes", "refuse_foreign", "warn_of_limits"]
-
 _OUR_NAMES = {
     CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, MANIFEST_NAME, f"{MANIFEST_NAME}.tmp",
     "lost+found",

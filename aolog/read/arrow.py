@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from aolog.format.frame import Buffer
     from aolog.read.batch import RecordFrame
 
-__all__ = ["to_arrow"]
-
 # An array: how many entries, its buffers, and its children likewise; its type is the schema's.
 _Parts: TypeAlias = "tuple[int, tuple[Buffer | np.ndarray | None, ...], tuple[_Parts, ...]]"
 _ARROW_MAX = (1 << 31) - 1  # bytes of a column with 32-bit offsets

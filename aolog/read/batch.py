@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from aolog.format.columns import Columns
 
-__all__ = ["Batch", "FrameRecords", "RecordFrame"]
-
 
 class RecordFrame(NamedTuple):
     """An intact frame of records. address: of its first record. end: address of the next frame. size:

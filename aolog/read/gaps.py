@@ -15,8 +15,6 @@ from aolog.record import Gap, GapReason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MILD_TO_GRAVE", "GapReport", "OpenGap"]
-
 MILD_TO_GRAVE: tuple[GapReason, ...] = (
     "torn", "torn_or_corrupt", "corrupt", "missing", "foreign", "pruned",
 )  # fmt: skip  # a list of names

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from aolog.log.directory import Log
     from aolog.read.batch import RecordFrame
 
-__all__ = ["lag"]
-
 
 def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) -> Lag:
     """See Lag. ordinal: records of the log before `address`; None if unknown. frame: a frame in memory

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
 
-__all__ = ["Range", "read_range"]
-
 
 class Range(NamedTuple):
     """Frames that begin in `[begin, end)`; of their records those with addresses in

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from aolog.log.slab_file import Slab
     from aolog.log.walk import Damage, Walks
 
-__all__ = ["Place", "Scan", "ScanOutcome"]
-
 ScanOutcome: TypeAlias = RecordFrame | Gap
 _RAW_BYTES = 4 << 20  # decompressed at once: a compressed read may expand a thousand times
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
 
-__all__ = ["at_address", "at_ordinal", "at_time", "earliest", "find", "latest", "microseconds"]
-
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

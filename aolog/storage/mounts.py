@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["Limit", "Mount", "limits_of", "parse_mount"]
-
 
 class Mount(NamedTuple):
     """kind: the file system's type, as the kernel names it. options: of the mount and of the file

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from aolog.format.frame import Buffer
 
-__all__ = ["Entry", "Storage", "absolute", "parent_of"]
-
 _ROOT = 0
 _READ_WRITE = 0o666
 DIRECTORY_MODE = 0o700  # default mode of a new log

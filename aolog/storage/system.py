@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from aolog.format.frame import Buffer
 
-__all__ = ["LOCK_EX", "LOCK_NB", "LOCK_UN", "REAL", "RealSystem", "Status", "System"]
-
 LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
 
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     from inotify_simple import INotify
 
-__all__ = ["Watch", "watch"]
-
 _EVENTS_BYTES = 4 << 10  # a read: a hundred events; remaining events wake the reader once more
 _WAIT_S_MAX = 86_400.0  # poll takes a C int of milliseconds; a longer wait returns early
 _POLL_FIRST_S = 0.001

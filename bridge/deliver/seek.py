@@ -22,7 +22,7 @@ from bridge.kafka.read_back import ReadBack
 
 if TYPE_CHECKING:
     from aolog import Gap
-    from aolog.read.reader import Start
+    from aolog.read.seek import Start
 
 __all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "seek"]
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers
 
-__all__ = ["Gate", "Rows", "backend", "column", "export", "groups", "measure", "rise", "total"]
-
 _Object = TypeVar("_Object")
 
 _NUMPY_PAYS = 256  # entries; below it, sorting a list is faster than numpy's calls
