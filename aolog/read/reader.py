@@ -28,7 +28,7 @@ from aolog.read.gaps import GapReport
 from aolog.read.lag import lag
 from aolog.read.scan import Scan
 from aolog.storage.storage import Storage, absolute
-from aolog.storage.watch import Watch, watch
+from aolog.storage.watch import Watch
 
 if TYPE_CHECKING:
     import os
@@ -285,7 +285,7 @@ class Reader:
         """The next frame; None at the time-out. The caller has just found none."""
         look = self._watch is None  # the frame may have been written before the watch began
         if self._watch is None:
-            self._watch = watch(self.path)
+            self._watch = Watch(self.path)
         while True:
             frame = self._next_frame() if look else None
             if frame is not None:

@@ -182,12 +182,11 @@ def test_the_codecs_are_the_documents():
     listed = {name: int(n) for n, name, _ in rows(section("### Compressed body"), "codec")}
     assert listed == compression.CODECS
     rules = section("### Compressed body")
-    assert f"raw_len is not above {compression.EXPANSION_MAX} " in rules
+    assert f"raw_len is at most {compression.EXPANSION_MAX} " in rules
     assert f"below {compression.RAW_LEN_MIN} bytes" in rules
     assert compression.RAW_LEN_MAX == 2**30
     assert "1 to 2^30" in fields("### Compressed body")["raw_len"].meaning
-    assert "where less than an eighth" in rules
-    assert compression._SAVED_MIN == 8
+    assert "would save less than an eighth" in rules
 
 
 def test_a_slab_says_in_its_version_whether_bodies_may_be_compressed():
@@ -195,7 +194,7 @@ def test_a_slab_says_in_its_version_whether_bodies_may_be_compressed():
     for compressed in (False, True):
         copy = HEADER._replace(compressed=compressed).encode()
         assert table["version"].unpack(copy) == 2 + compressed
-    assert table["version"].meaning.startswith("2; 3 where")
+    assert table["version"].meaning.startswith("2; 3 if")
 
 
 def test_format_1s_example_is_what_the_code_writes():
@@ -428,7 +427,7 @@ def test_numbers_in_the_documents_sentences_are_the_codes():
     assert walk_format1.QueuefkaWalker.RESYNC_BYTES_MAX == 16 << 20
     from aolog.log.directory import FORMAT_PROBES
 
-    assert f"first {FORMAT_PROBES} slabs" in section("### How a slab's format is told")
+    assert f"first {FORMAT_PROBES} slabs" in section("### How a slab's format is determined")
 
 
 def test_the_recovery_tables_labels_are_the_codes():

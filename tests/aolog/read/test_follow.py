@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.storage import watch
+from aolog.storage.watch import Watch
 from tests.aolog.conftest import Child, WatchedStorage, eventually, in_thread, slab_files
 
 
@@ -53,7 +53,7 @@ def test_records_come_in_order_over_many_slabs(
     log_path: str, kind: str, notified: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not notified:
-        monkeypatch.setattr(watch, "_Inotify", _no_inotify)
+        monkeypatch.setattr("inotify_simple.INotify", _no_inotify)
     with aolog.Writer(log_path, slab_bytes=10_000, batch_bytes=0, format=kind) as writer:
         waiting = in_thread(lambda: following(log_path, 300))
         for i in range(300):
@@ -67,16 +67,15 @@ def test_records_come_in_order_over_many_slabs(
     assert len(slab_files(log_path)) > 3
 
 
-def _no_inotify(path: str) -> object:
+def _no_inotify(*, nonblocking: bool) -> object:
     raise OSError(28, "no inotify")
 
 
 def test_a_follower_is_woken_and_does_not_look_before(log_path: str) -> None:
     storage = WatchedStorage()
     with aolog.Writer(log_path, flush_seconds=None, sync="never") as writer:
+        pytest.importorskip("inotify_simple")
         reader = aolog.Reader(log_path, storage=storage)
-        if not isinstance(watch.watch(log_path), watch._Inotify):
-            pytest.skip("needs inotify")
         waiting = in_thread(lambda: next(reader.follow()))
         time.sleep(0.1)
         looks = storage.lists
@@ -93,7 +92,7 @@ def test_a_follower_is_woken_and_does_not_look_before(log_path: str) -> None:
 def test_a_follower_without_inotify_looks_again_soon(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_Inotify", _no_inotify)
+    monkeypatch.setattr("inotify_simple.INotify", _no_inotify)
     with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
         waiting = in_thread(lambda: next(reader.follow()))
         assert waiting.waits(0.3)
@@ -104,14 +103,19 @@ def test_a_follower_without_inotify_looks_again_soon(
         assert time.monotonic() - begun < 5.0
 
 
-def test_watches_end_by_themselves_and_close_twice(tmp_path: Path) -> None:
-    for made in (watch.watch(str(tmp_path)), watch._Poll()):
-        begun = time.monotonic()
-        with made:
-            made.wait(0.05)
-            made.wait(0.0)
-        made.close()
-        assert time.monotonic() - begun < 10.0
+@pytest.mark.parametrize("notified", [True, False])
+def test_a_watch_ends_at_its_time_out_and_closes_twice(
+    tmp_path: Path, notified: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not notified:
+        monkeypatch.setattr("inotify_simple.INotify", _no_inotify)
+    watch = Watch(str(tmp_path))
+    begun = time.monotonic()
+    watch.wait(0.05)
+    watch.wait(0.0)
+    watch.close()
+    watch.close()
+    assert time.monotonic() - begun < 10.0
 
 
 WRITE_IN_CHILD = """
