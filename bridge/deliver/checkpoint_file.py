@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = ["NotesFile"]
+__all__ = ["CheckpointFile"]
 
 _MAGIC = b"AONOTES1"
 _HEADER = struct.Struct(
@@ -38,7 +38,7 @@ _SLOT_BYTES_MIN = 16 << 10  # about 100 partitions
 _BLOCK_BYTES = 4096
 
 
-class NotesFile:
+class CheckpointFile:
     """The file at a path. Not thread-safe: one writer at a time."""
 
     def __init__(self, path: Inside, storage: Storage) -> None:

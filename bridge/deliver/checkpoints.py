@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.errors import StorageError, SyncFailed
 from aolog.log.names import NOTES_SUFFIX, cursor_path
-from bridge.deliver.checkpoint_file import NotesFile
+from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.kafka.identity import Identity
 
 if TYPE_CHECKING:
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from aolog import Reader
     from aolog.storage.directory import Inside
     from aolog.storage.storage import Storage
-    from bridge.deliver.at_least_once.engine import LaneKey
+    from bridge.kafka.lane import LaneKey
 
-__all__ = ["LaneNote", "LaneNotes", "notes_path"]
+__all__ = ["Checkpoint", "Checkpoints", "checkpoints_path"]
 
 _log = logging.getLogger("bridge")
 _VERSION = 1
 
 
-def notes_path(log_path: str, cursor: str) -> Inside:
+def checkpoints_path(log_path: str, cursor: str) -> Inside:
     """Where the notes of a cursor are."""
     return cursor_path(log_path, cursor, NOTES_SUFFIX)
 
 
 @dataclass(slots=True)
-class LaneNote:
+class Checkpoint:
     """offset: reading back begins there. address: the last that the lane is known to hold, -1
     if none. distrusted: a hole was found in it, so what it is seen to hold proves nothing."""
 
@@ -51,7 +51,7 @@ class LaneNote:
 
 
 @dataclass(slots=True)
-class LaneNotes:
+class Checkpoints:
     """All lanes of one log and cursor. source: the UUID in the stamps: the log's, or in format
     1, which has none, one of the bridge's own. clean: nothing was in flight when it stopped.
     lost: the file was gone or unreadable once, so for a lane that is not noted since, nothing
@@ -68,7 +68,7 @@ class LaneNotes:
     lost: bool = False
     delivery: str = "at_least_once"
     unsure: bool = False
-    lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
+    lanes: dict[LaneKey, Checkpoint] = field(default_factory=dict)
     cluster: Identity = field(default_factory=Identity)
     aside_from: int = 0
     routing: str = ""
@@ -76,25 +76,25 @@ class LaneNotes:
     # How often it was said what to save, and the last of those that is saved.
     _told: int = field(default=0, init=False, repr=False, compare=False)
     _saved: int = field(default=0, init=False, repr=False, compare=False)
-    _file: NotesFile = field(init=False, repr=False, compare=False)
+    _file: CheckpointFile = field(init=False, repr=False, compare=False)
     _saves: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
-        self._file = NotesFile(self.path, self.storage)
+        self._file = CheckpointFile(self.path, self.storage)
 
     @classmethod
-    def of(cls, reader: Reader, cursor: str, storage: Storage) -> LaneNotes:
+    def of(cls, reader: Reader, cursor: str, storage: Storage) -> Checkpoints:
         """What was saved for a cursor of the reader's log, or notes that hold nothing."""
         return cls.load(reader.path, cursor, storage, topic_uuid=reader.topic_uuid, begun=False)
 
     @classmethod
     def load(
         cls, log_path: str, cursor: str, storage: Storage, *, topic_uuid: bytes | None, begun: bool
-    ) -> LaneNotes:
+    ) -> Checkpoints:
         """What was saved. begun: whether there is a cursor, so that there ought to be notes."""
-        path = notes_path(log_path, cursor)
+        path = checkpoints_path(log_path, cursor)
         fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun, cluster=Identity(path))
         try:
             text = fresh._file.read()
@@ -108,7 +108,7 @@ class LaneNotes:
             saved: dict[str, Any] = json.loads(text)
             source = bytes.fromhex(saved["source"])
             lanes = {
-                (str(lane["topic"]), int(lane["partition"])): LaneNote(
+                (str(lane["topic"]), int(lane["partition"])): Checkpoint(
                     int(lane["offset"]), int(lane["address"]), bool(lane.get("distrusted"))
                 )
                 for lane in saved["lanes"]

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.deliver.at_least_once.engine import Position
-    from bridge.deliver.log_source import Source
+    from bridge.deliver.log_source import LogSource
+    from bridge.deliver.position import Position
 
 __all__ = ["Committer"]
 
@@ -35,7 +35,7 @@ class Committer:
 
     def __init__(
         self,
-        source: Source,
+        source: LogSource,
         told: Callable[[Position], None],
         notes: Callable[[], Callable[[], None]] | None = None,
     ) -> None:

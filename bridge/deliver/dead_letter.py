@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from aolog.storage.storage import Storage
-    from bridge.deliver.at_least_once.engine import Aside
+    from bridge.deliver.position import Aside
     from bridge.kafka.lane import Refusal
 
 __all__ = [

@@ -10,7 +10,7 @@ from bridge.kafka.error_table import advice
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.deliver.at_least_once.engine import Position
+    from bridge.deliver.position import Position
     from bridge.kafka.lane import Refusal
     from bridge.kafka.stalls import Stall
 

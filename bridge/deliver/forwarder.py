@@ -14,12 +14,12 @@ from aolog.record import Lag
 from aolog.storage.storage import DIRECTORY_MODE
 from bridge.config.routing import Routing, is_topic_name
 from bridge.deliver.at_least_once.delivery import AtLeastOnce
-from bridge.deliver.checkpoints import LaneNotes
+from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.dead_letter import dead_letter_path
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery
 from bridge.deliver.exactly_once.delivery import ExactlyOnce
-from bridge.deliver.log_source import Source
-from bridge.deliver.rate_limit import Pace, Paces
+from bridge.deliver.log_source import LogSource
+from bridge.deliver.rate_limit import RateLimit, RateLimits
 from bridge.deliver.status import Status
 from bridge.errors import WrongSetting
 
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from aolog import Reader, Record
     from aolog.log.retention import Retention
     from aolog.storage.storage import Storage
-    from bridge.deliver.at_least_once.commands import Poison
-    from bridge.deliver.at_least_once.engine import Position
     from bridge.deliver.delivery import Progress
     from bridge.deliver.losses import LogLosses
+    from bridge.deliver.position import Poison, Position
     from bridge.kafka.topic_creation import CreateTopics
 
 __all__ = ["DELIVERIES", "OPTIONS", "Forwarder"]
@@ -97,7 +96,7 @@ class Forwarder:
         prune_delivered: bool | Retention = False,
         records_per_second: float | None = None,
         bytes_per_second: float | None = None,
-        shared_pace: Pace | None = None,
+        shared_pace: RateLimit | None = None,
         until: int | None = None,
         view: Callable[[Record], Record] | None = None,
         keyless: bytes | None = None,
@@ -120,12 +119,12 @@ class Forwarder:
             raise WrongSetting(
                 "exactly_once sends a log from its cursor to its end", hint="use at_least_once"
             )
-        own = Pace(records_per_s=records_per_second, bytes_per_s=bytes_per_second)
-        self._source = Source(
+        own = RateLimit(records_per_s=records_per_second, bytes_per_s=bytes_per_second)
+        self._source = LogSource(
             path,
             cursor=cursor,
             prune_delivered=prune_delivered,
-            pace=Paces(own, shared_pace),
+            pace=RateLimits(own, shared_pace),
             mode=mode,
             storage=storage,
             losses=losses,
@@ -135,7 +134,7 @@ class Forwarder:
         self.moved_s = time.monotonic()  # when its thread last showed that it does not hang
         self._delivery_name = delivery
         try:
-            notes = LaneNotes.load(
+            notes = Checkpoints.load(
                 reader.path, cursor, self._source.storage, topic_uuid=reader.topic_uuid,
                 begun=reader.has_cursor_position,
             )  # fmt: skip  # one call, one place
@@ -322,7 +321,7 @@ class Forwarder:
         return min(lag_records, max(0, done - (at - self._begun_at)))
 
 
-def _is_unused(notes: LaneNotes, reader: Reader, dead_letters: str) -> bool:
+def _is_unused(notes: Checkpoints, reader: Reader, dead_letters: str) -> bool:
     """Whether the cursor has passed nothing, and nothing was sent or set aside for it. (Exactly once
     notes no lanes.)"""
     return (
@@ -344,7 +343,7 @@ def _check_default(topic: str | None) -> None:
         )
 
 
-def _check_notes(notes: LaneNotes, delivery: str) -> None:
+def _check_notes(notes: Checkpoints, delivery: str) -> None:
     """What was under way when the other kind of delivery was cut off, only that kind can find."""
     if not notes.clean and notes.delivery != delivery:
         raise WrongSetting(

@@ -10,9 +10,9 @@ from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.log.retention import Retention, prune
 from aolog.read.reader import prepare_commit, pruned_from, return_to
 from aolog.storage.storage import DIRECTORY_MODE, Storage
-from bridge.deliver.at_least_once.engine import Position
 from bridge.deliver.losses import LogLosses
-from bridge.deliver.rate_limit import Paces
+from bridge.deliver.position import Position
+from bridge.deliver.rate_limit import RateLimits
 
 if TYPE_CHECKING:
     import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aolog import Gap
     from aolog.read.batch import Batch
 
-__all__ = ["READ_BYTES_MAX", "Source"]
+__all__ = ["READ_BYTES_MAX", "LogSource"]
 
 # What a batch costs however small it is, some hundred microseconds and a processor's cache, is
 # shared by its records: with four times as many a record of 1 KB took a tenth less.
@@ -32,7 +32,7 @@ READ_RECORDS = 4_000  # a tick's worth of work
 _log = logging.getLogger("bridge")
 
 
-class Source:
+class LogSource:
     """One log. prune_delivered: removes slabs that the cursor and every other protecting cursor
     have passed, or of them what retention lets go. pace: how fast it may be sent. mode: of the
     directory of its dead letters, if that is created. storage: where the log is. losses: counts what
@@ -45,7 +45,7 @@ class Source:
         *,
         cursor: str,
         prune_delivered: bool | Retention = False,
-        pace: Paces | None = None,
+        pace: RateLimits | None = None,
         mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
         losses: LogLosses | None = None,
@@ -55,7 +55,7 @@ class Source:
         self.losses = losses or LogLosses()
         self.reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self.storage)
         self.cursor = cursor
-        self.pace = pace or Paces()
+        self.pace = pace or RateLimits()
         self._record_bytes = READ_BYTES_MIN / READ_RECORDS
         keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
         self._retention = keep or None

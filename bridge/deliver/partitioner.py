@@ -1,4 +1,4 @@
-"""Spreading: to which lanes the records of a batch go, a column at a time. Pure.
+"""Partitioner: to which lanes the records of a batch go, a column at a time. Pure.
 
 What a destination says of one record (`Destination.partition_of`) it says of many; the lane of a
 key is remembered, as keys recur.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bridge.config.routing import Destination
     from bridge.kafka.lane import LaneKey
 
-__all__ = ["Spreading", "lanes_by_topic"]
+__all__ = ["Partitioner", "lanes_by_topic"]
 
 _KEYS_REMEMBERED = 1 << 13  # with 100 bytes each: a megabyte a log
 
@@ -37,7 +37,7 @@ class _ByKey(dict["bytes | None", "LaneKey"]):
         return found
 
 
-class Spreading:
+class Partitioner:
     """Of one log's records. source: the UUID that chooses where those without a key go. Not
     thread-safe."""
 

@@ -1,16 +1,16 @@
-"""Pace: no more than so many records and bytes a second. A token bucket that may go into debt."""
+"""RateLimit: no more than so many records and bytes a second. A token bucket that may go into debt."""
 
 from __future__ import annotations
 
 import threading
 from math import inf
 
-__all__ = ["Pace", "Paces"]
+__all__ = ["RateLimit", "RateLimits"]
 
 BURST_S = 1.0  # what was not used is kept for so long
 
 
-class Pace:
+class RateLimit:
     """Rates for one log, or shared by all logs of a process. Thread-safe; times are seconds of
     any clock that only grows.
 
@@ -61,22 +61,22 @@ class Pace:
             return max(debts, default=0.0)
 
 
-class Paces:
+class RateLimits:
     """Several at once, such as a log's own and its process's: the slowest holds."""
 
-    def __init__(self, *paces: Pace | None) -> None:
+    def __init__(self, *paces: RateLimit | None) -> None:
         self._paces = [pace for pace in paces if pace is not None]
 
     def burst(self) -> tuple[float, float]:
-        """As Pace.burst."""
+        """As RateLimit.burst."""
         records, size = zip((inf, inf), *(pace.burst() for pace in self._paces), strict=True)
         return min(records), min(size)
 
     def spend(self, records: int, size: int, *, now_s: float) -> None:
-        """As Pace.spend."""
+        """As RateLimit.spend."""
         for pace in self._paces:
             pace.spend(records, size, now_s=now_s)
 
     def wait_s(self, now_s: float) -> float:
-        """As Pace.wait_s."""
+        """As RateLimit.wait_s."""
         return max((pace.wait_s(now_s) for pace in self._paces), default=0.0)

@@ -21,14 +21,14 @@ from aolog.log.names import cursor_path
 from aolog.storage.storage import Storage
 from bridge.config.names import REPLAY
 from bridge.config.routing import Routing, Rule
-from bridge.deliver.checkpoints import notes_path
+from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.dead_letter import ORIGIN, dead_letter_path, first_dead_letter, read_dead_letter
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.seek import bridge_cursors, forget
 from bridge.kafka.origin import encode_stamp
 
 if TYPE_CHECKING:
-    from bridge.deliver.at_least_once.engine import Poison
+    from bridge.deliver.position import Poison
 
 __all__ = [
     "count_by_topic",
@@ -108,7 +108,7 @@ def to_another_cluster(path: str, cursor: str) -> None:
 def finished(path: str) -> None:
     """Removes the cursor of a replay that has ended, so that it protects nothing any more."""
     storage = Storage()
-    for each in (cursor_path(path, REPLAY), notes_path(path, REPLAY)):
+    for each in (cursor_path(path, REPLAY), checkpoints_path(path, REPLAY)):
         if storage.exists(each):
             storage.unlink(each)
 

@@ -14,7 +14,7 @@ from aolog import Reader
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.storage.storage import Storage
-from bridge.deliver.checkpoints import LaneNotes, notes_path
+from bridge.deliver.checkpoints import Checkpoints, checkpoints_path
 from bridge.deliver.dead_letter import dead_letter_path, end_of_dead_letters
 from bridge.errors import DestinationError
 from bridge.kafka.client import NotReachable, Refused
@@ -49,7 +49,7 @@ class Moved(NamedTuple):
 
 def bridge_cursors(path: str, storage: Storage) -> list[str]:
     """Names of the cursors of a log that a bridge has used."""
-    return [n for n in cursor_names(path, storage) if storage.exists(notes_path(path, n))]
+    return [n for n in cursor_names(path, storage) if storage.exists(checkpoints_path(path, n))]
 
 
 def address_in_kafka(
@@ -64,7 +64,7 @@ def address_in_kafka(
     if lane[1] >= 2**31 or offset >= 2**63:  # as Kafka counts them
         raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
     with Reader(path) as reader:
-        notes = LaneNotes.of(reader, cursor, Storage())
+        notes = Checkpoints.of(reader, cursor, Storage())
     looking = ReadBack({"bootstrap.servers": bootstrap_servers, **settings}, bool, purpose=_PURPOSE)
     try:
         stamp = looking.stamp_at(lane, offset)
@@ -146,7 +146,7 @@ def _held(path: str, address: int, cursor: str) -> Reader:
 def forget(reader: Reader, cursor: str, storage: Storage, *, cluster: bool) -> None:
     """The lanes of a cursor hold nothing, as far as its notes say, and they are of no cluster if
     that too is to be forgotten; durable on return. To be called by who holds the cursor."""
-    notes = LaneNotes.of(reader, cursor, storage)
+    notes = Checkpoints.of(reader, cursor, storage)
     if cluster:  # what the one refused another may take
         notes.cluster.forget()
         notes.aside_from = end_of_dead_letters(dead_letter_path(reader.path, cursor), storage)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aolog.log.names import cursor_path
 from aolog.storage.storage import Storage
 from bridge.config.routing import Routing, Rule
-from bridge.deliver.checkpoints import LaneNotes
+from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.forwarder import OPTIONS, Forwarder
 from bridge.errors import OtherCluster
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bridge.config.models import Config
-    from bridge.deliver.rate_limit import Pace
+    from bridge.deliver.rate_limit import RateLimit
 
 __all__ = ["Plan", "plans"]
 
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
         storage, own = Storage(), self.options["cursor"]
 
         def check(cursor: str, names: Collection[str]) -> None:
-            notes = LaneNotes.load(path, cursor, storage, topic_uuid=None, begun=False)
+            notes = Checkpoints.load(path, cursor, storage, topic_uuid=None, begun=False)
             if notes.cluster.name in names:
                 raise OtherCluster(
                     f"{cursor!r} is the cursor of cluster {notes.cluster.name!r} in this log, and "
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
                 check(cursor, {self.cluster})
 
 
-def plans(config: Config, pace: Pace) -> dict[str, Plan]:
+def plans(config: Config, pace: RateLimit) -> dict[str, Plan]:
     """By cluster. pace: of all logs together; the same one each time, so that plans stay equal
     where nothing changed."""
     more = {name: getattr(config, name) for name in OPTIONS}

@@ -25,10 +25,10 @@ from aolog.storage.storage import Storage
 from bridge.buffer import provider
 from bridge.buffer.provider import MemoryProvider
 from bridge.deliver.at_least_once import arrivals
-from bridge.deliver.checkpoint_file import NotesFile
-from bridge.deliver.checkpoints import notes_path
+from bridge.deliver.checkpoint_file import CheckpointFile
+from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.forwarder import Forwarder
-from bridge.deliver.log_source import Source
+from bridge.deliver.log_source import LogSource
 from bridge.deliver.status import Status
 from bridge.kafka import producer as kafka
 from bridge.kafka import read_back
@@ -224,7 +224,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 def notes_of(log: Path, cursor: str = "bridge") -> dict[str, Any]:
     """What the bridge noted beside its cursor."""
-    text = NotesFile(notes_path(str(log), cursor), Storage()).read()
+    text = CheckpointFile(checkpoints_path(str(log), cursor), Storage()).read()
     assert text is not None
     found: dict[str, Any] = json.loads(text)
     return found
@@ -338,9 +338,9 @@ def forward(
     """Starts a forwarder on the log; whatever becomes of it, each commit is checked: nothing
     before the cursor is missing from the broker."""
     runs: list[Run] = []
-    committing = Source.committing
+    committing = LogSource.committing
 
-    def watched(self: Source, position: Any) -> Callable[[], None]:
+    def watched(self: LogSource, position: Any) -> Callable[[], None]:
         commit = committing(self, position)
 
         def watched_commit() -> None:
@@ -350,7 +350,7 @@ def forward(
 
         return watched_commit
 
-    monkeypatch.setattr(Source, "committing", watched)
+    monkeypatch.setattr(LogSource, "committing", watched)
     monkeypatch.setattr(arrivals, "SETTLE_S", 0.05)
     answer_within(monkeypatch, 1.0)
 

@@ -11,9 +11,9 @@ from bridge.kafka.lane import Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.deliver.at_least_once.engine import LaneKey
     from bridge.deliver.at_least_once.recognise import Recogniser
-    from bridge.deliver.checkpoints import LaneNote
+    from bridge.deliver.checkpoints import Checkpoint
+    from bridge.kafka.lane import LaneKey
     from bridge.kafka.read_back import ReadBack
 
 __all__ = ["Arrivals", "forbidden", "read_back", "silence"]
@@ -42,7 +42,7 @@ def forbidden(refused: Refused) -> Refusal:
 
 def read_back(
     reader: ReadBack,
-    lanes: dict[LaneKey, LaneNote],
+    lanes: dict[LaneKey, Checkpoint],
     recogniser: Recogniser,
     *,
     clean: bool,

@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.native.speed import groups, total
-from bridge.deliver.at_least_once.engine import Aside, Planned
-from bridge.deliver.at_least_once.partition_state import Lane, Mark, Position
+from bridge.deliver.at_least_once.commands import Planned
+from bridge.deliver.at_least_once.partition_state import Lane, Mark
+from bridge.deliver.position import Aside, Position
 
 if TYPE_CHECKING:
     from array import array

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from bridge.deliver.at_least_once.partition_state import Mark, Position
-    from bridge.kafka.lane import LaneKey, Refusal
+    from bridge.deliver.at_least_once.partition_state import Mark
+    from bridge.deliver.position import Aside, Position
+    from bridge.kafka.lane import LaneKey
 
 __all__ = [
-    "Aside",
     "Command",
     "Commit",
     "Connect",
     "Disconnect",
     "Planned",
-    "Poison",
     "SetAside",
     "State",
 ]
-
-Poison: TypeAlias = Literal["stop", "dead-letter", "drop"]
-"""What becomes of a record that will never be taken."""
 
 
 class State(Enum):
@@ -33,14 +29,6 @@ class State(Enum):
     BACKING_OFF = "backing_off"
     STOPPING = "stopping"
     STOPPED = "stopped"
-
-
-class Aside(NamedTuple):
-    """A record that will never be taken, of the lane to which it was to go."""
-
-    position: Position
-    lane: LaneKey
-    refusal: Refusal
 
 
 class Planned(NamedTuple):

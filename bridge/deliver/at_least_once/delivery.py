@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import StorageError, SyncFailed, counted
 from bridge.deliver.at_least_once.arrivals import read_back
-from bridge.deliver.at_least_once.engine import (
-    Command,
-    Commit,
-    Connect,
-    Engine,
-    Poison,
-    SetAside,
-    State,
-)
+from bridge.deliver.at_least_once.commands import Command, Commit, Connect, SetAside, State
+from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.at_least_once.recognise import Recogniser
 from bridge.deliver.at_least_once.sender import Feed
 from bridge.deliver.at_least_once.topics import Topics
@@ -47,9 +40,9 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from bridge.config.routing import Routing
-    from bridge.deliver.at_least_once.partition_state import Position
-    from bridge.deliver.checkpoints import LaneNotes
-    from bridge.deliver.log_source import Source
+    from bridge.deliver.checkpoints import Checkpoints
+    from bridge.deliver.log_source import LogSource
+    from bridge.deliver.position import Poison, Position
     from bridge.errors import DestinationError
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.topic_creation import CreateTopics
@@ -73,8 +66,8 @@ class AtLeastOnce:
 
     def __init__(
         self,
-        source: Source,
-        notes: LaneNotes,
+        source: LogSource,
+        notes: Checkpoints,
         *,
         routing: Routing,
         bootstrap_servers: str,

@@ -60,19 +60,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.deliver.at_least_once.commands import (
-    Aside,
     Command,
     Commit,
     Connect,
     Disconnect,
     Planned,
-    Poison,
     SetAside,
     State,
 )
-from bridge.deliver.at_least_once.partition_state import UNBOUNDED, Lane, Mark, Position
+from bridge.deliver.at_least_once.partition_state import UNBOUNDED, Lane
 from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
+from bridge.deliver.position import Aside, Poison, Position
 from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.lane import LaneKey, Refusal
 
@@ -80,22 +79,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Collection, Iterable
 
-__all__ = [
-    "Aside",
-    "Command",
-    "Commit",
-    "Connect",
-    "Disconnect",
-    "Engine",
-    "Lane",
-    "LaneKey",
-    "Mark",
-    "Planned",
-    "Poison",
-    "Position",
-    "SetAside",
-    "State",
-]
+__all__ = ["Engine"]
 
 LOOK_S = 0.1  # how often lanes are looked through for one that is stuck
 

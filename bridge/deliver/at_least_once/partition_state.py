@@ -25,9 +25,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from bridge.deliver.position import Position
     from bridge.kafka.lane import Refusal
 
-__all__ = ["UNBOUNDED", "Lane", "Mark", "Position"]
+__all__ = ["UNBOUNDED", "Lane", "Mark"]
 
 UNBOUNDED = 1 << 62
 # A refusal in a group of n is looked for in groups of n/32: three connections name one record
@@ -36,13 +37,6 @@ NARROWING = 32
 HELD_SHARE_MIN = 64
 HELD_SHARE_CUT = 4
 HELD_SHARE_MAX = 1 << 16  # of a lane that has recovered: no bound any more
-
-
-class Position(NamedTuple):
-    """A place in the log. ordinal: records before it, None in format 1."""
-
-    address: int
-    ordinal: int | None
 
 
 class Mark(NamedTuple):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, cast
 
 from aolog.errors import StorageError, SyncFailed
 from bridge.deliver.at_least_once.batch_planner import Given, plan
-from bridge.deliver.at_least_once.engine import Command, Engine, LaneKey, Planned
+from bridge.deliver.at_least_once.commands import Command, Planned
 from bridge.deliver.delivery import BUSY_S
-from bridge.deliver.partitioner import Spreading, lanes_by_topic
+from bridge.deliver.partitioner import Partitioner, lanes_by_topic
 from bridge.kafka import error_table
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import UNKNOWN_TOPIC, row_of
-from bridge.kafka.lane import NO_PARTITION, Refusal
+from bridge.kafka.lane import NO_PARTITION, LaneKey, Refusal
 from bridge.kafka.messages import Messages, messages_of
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from aolog import Record
     from aolog.read.batch import Batch
     from bridge.config.routing import Routing
+    from bridge.deliver.at_least_once.engine import Engine
     from bridge.deliver.at_least_once.topics import Topics
-    from bridge.deliver.log_source import Source
+    from bridge.deliver.log_source import LogSource
     from bridge.kafka.admission import Admission
     from bridge.kafka.messages import Callback
     from bridge.kafka.producer import Cluster
@@ -56,7 +57,7 @@ class Feed:
 
     def __init__(
         self,
-        source: Source,
+        source: LogSource,
         engine: Engine,
         cluster: Cluster,
         topics: Topics,
@@ -74,7 +75,7 @@ class Feed:
         self._routing = routing
         self._uuid = uuid
         self._view = view
-        self._spreading = Spreading(keyless or uuid)
+        self._spreading = Partitioner(keyless or uuid)
         self._admission = admission
         self._outgoing: _Outgoing | None = None
         self.epoch = 0

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import counted
 from bridge.deliver.at_least_once.arrivals import Arrivals, forbidden, read_back, silence
-from bridge.deliver.checkpoints import LaneNote, LaneNotes
+from bridge.deliver.checkpoints import Checkpoint, Checkpoints
 from bridge.kafka.client import NoAnswer, NotReachable, Refused
 from bridge.kafka.error_table import UNKNOWN_TOPIC, advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
@@ -29,8 +29,9 @@ from bridge.kafka.stalls import ASK_WHY_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from bridge.deliver.at_least_once.engine import Engine, LaneKey
+    from bridge.deliver.at_least_once.engine import Engine
     from bridge.deliver.at_least_once.recognise import Recogniser
+    from bridge.kafka.lane import LaneKey
     from bridge.kafka.producer import Cluster
     from bridge.kafka.read_back import ReadBack
 
@@ -66,7 +67,7 @@ class Topics:
         self,
         cluster: Cluster,
         engine: Engine,
-        notes: LaneNotes,
+        notes: Checkpoints,
         *,
         recogniser: Recogniser,
         give_up: Callable[[], bool],
@@ -312,7 +313,7 @@ class Topics:
         """Notes lanes that were never used."""
         notes = self._notes
         reader = self._cluster.reader(self._give_up)
-        found: dict[LaneKey, LaneNote] = {}
+        found: dict[LaneKey, Checkpoint] = {}
         held: dict[LaneKey, int] = {}
         silent: dict[LaneKey, Refusal] = {}
         away = {-1: silence("no broker leads it")}
@@ -335,7 +336,7 @@ class Topics:
                 except Refused as error:
                     unreadable[key[0]] = silent[key] = forbidden(error)
                 else:
-                    found[key] = LaneNote(first if notes.lost else end)
+                    found[key] = Checkpoint(first if notes.lost else end)
             if notes.lost and found and reader.reads:
                 _log.warning("reading %s back from its begin", new[0][0])
                 held, more = self._read_back(reader, found, answer_s, clean=notes.clean)
@@ -359,7 +360,7 @@ class Topics:
         self.heard(Arrivals(dict.fromkeys(answered, -1), silent))
 
     def _read_back(
-        self, reader: ReadBack, lanes: dict[LaneKey, LaneNote], answer_s: float | None, *,
+        self, reader: ReadBack, lanes: dict[LaneKey, Checkpoint], answer_s: float | None, *,
         clean: bool,
     ) -> Arrivals:  # fmt: skip  # as a call
         arrivals = read_back(

@@ -19,11 +19,11 @@ from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.deliver import committer
 from bridge.deliver.at_least_once.delivery import AtLeastOnce
-from bridge.deliver.at_least_once.engine import Position
-from bridge.deliver.checkpoints import LaneNote, LaneNotes
+from bridge.deliver.checkpoints import Checkpoint, Checkpoints
 from bridge.deliver.exactly_once.delivery import ExactlyOnce
 from bridge.deliver.log_lines import naming
-from bridge.deliver.log_source import Source
+from bridge.deliver.log_source import LogSource
+from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.operate import log_lines
 from tests.aolog.conftest import refuse_threads
@@ -193,7 +193,7 @@ def steps() -> Steps:
 
 @pytest.fixture
 def commits(steps: Steps) -> committer.Committer:
-    return committer.Committer(cast("Source", steps), lambda _: None, steps.notes)
+    return committer.Committer(cast("LogSource", steps), lambda _: None, steps.notes)
 
 
 def test_the_cursor_is_first_and_pruning_last_and_none_is_repeated(
@@ -248,13 +248,13 @@ def test_a_close_behind_an_interrupted_begin_waits_if_there_is_something_to_wait
 
 def test_what_a_commit_logs_is_about_its_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, 10)
-    source = Source(str(log), cursor="bridge")
-    notes = LaneNotes.of(source.reader, "bridge", source.storage)
+    source = LogSource(str(log), cursor="bridge")
+    notes = Checkpoints.of(source.reader, "bridge", source.storage)
 
-    def full(_: LaneNotes, text: bytes) -> None:
+    def full(_: Checkpoints, text: bytes) -> None:
         raise StorageFull(f"no room for {len(text)} bytes", path=notes.path)
 
-    monkeypatch.setattr(LaneNotes, "_write", full)
+    monkeypatch.setattr(Checkpoints, "_write", full)
     said = io.StringIO()
     handler = logging.StreamHandler(said)
     handler.setFormatter(log_lines._Text("%(message)s"))
@@ -272,14 +272,18 @@ def test_what_a_commit_logs_is_about_its_log(log: Path, monkeypatch: pytest.Monk
 
 def test_older_notes_are_not_saved_over_newer_ones(log: Path) -> None:
     fill(log, 10)
-    source = Source(str(log), cursor="bridge")
-    notes = LaneNotes.of(source.reader, "bridge", source.storage)
+    source = LogSource(str(log), cursor="bridge")
+    notes = Checkpoints.of(source.reader, "bridge", source.storage)
     older = notes.saving()
-    notes.lanes["t", 1] = LaneNote(7)
+    notes.lanes["t", 1] = Checkpoint(7)
     notes.save()
     older()
-    assert LaneNotes.of(source.reader, "bridge", source.storage).lanes == {("t", 1): LaneNote(7)}
-    notes.lanes["t", 2] = LaneNote(8)
+    assert Checkpoints.of(source.reader, "bridge", source.storage).lanes == {
+        ("t", 1): Checkpoint(7)
+    }
+    notes.lanes["t", 2] = Checkpoint(8)
     notes.saving()()
-    assert LaneNotes.of(source.reader, "bridge", source.storage).lanes.keys() == notes.lanes.keys()
+    assert (
+        Checkpoints.of(source.reader, "bridge", source.storage).lanes.keys() == notes.lanes.keys()
+    )
     source.close()

@@ -21,7 +21,9 @@ from aolog.log.retention import prune
 from aolog.storage.storage import Storage
 from bridge.deliver import log_source as source_module
 from bridge.deliver.at_least_once import topics
-from bridge.deliver.at_least_once.engine import Engine, Position, State
+from bridge.deliver.at_least_once.commands import State
+from bridge.deliver.at_least_once.engine import Engine
+from bridge.deliver.position import Position
 from bridge.deliver.status import Status
 from bridge.errors import Undeliverable
 from bridge.kafka.producer import Cluster, Failed

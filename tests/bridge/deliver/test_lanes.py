@@ -10,19 +10,23 @@ import pytest
 
 from aolog.errors import StorageFull
 from aolog.storage.storage import Storage
-from bridge.deliver.checkpoints import LaneNote, LaneNotes
+from bridge.deliver.checkpoints import Checkpoint, Checkpoints
 
 UUID = bytes(range(16))
 OTHER = bytes(16)
 
 
-def load(log: Path, uuid: bytes | None = UUID, *, begun: bool = True) -> LaneNotes:
-    return LaneNotes.load(str(log), "bridge", Storage(), topic_uuid=uuid, begun=begun)
+def load(log: Path, uuid: bytes | None = UUID, *, begun: bool = True) -> Checkpoints:
+    return Checkpoints.load(str(log), "bridge", Storage(), topic_uuid=uuid, begun=begun)
 
 
-def saved(log: Path) -> LaneNotes:
+def saved(log: Path) -> Checkpoints:
     notes = load(log, begun=False)
-    notes.lanes = {("t", 0): LaneNote(5, 70), ("t", 11): LaneNote(9), ("ü.x", 2): LaneNote(0, 0)}
+    notes.lanes = {
+        ("t", 0): Checkpoint(5, 70),
+        ("t", 11): Checkpoint(9),
+        ("ü.x", 2): Checkpoint(0, 0),
+    }
     notes.clean = False
     notes.save()
     return notes
@@ -32,14 +36,14 @@ def test_what_was_saved_is_loaded_again(tmp_path: Path) -> None:
     notes = saved(tmp_path)
     again = load(tmp_path)
     assert again.lanes == notes.lanes
-    assert again.lanes["t", 11] == LaneNote(9, -1)
+    assert again.lanes["t", 11] == Checkpoint(9, -1)
     assert (again.source, again.clean, again.lost) == (UUID, False, False)
     assert again.path == f"{tmp_path}/cursors/bridge.lanes"
 
 
 def test_each_cursor_has_notes_of_its_own(tmp_path: Path) -> None:
     saved(tmp_path)
-    other = LaneNotes.load(str(tmp_path), "second", Storage(), topic_uuid=UUID, begun=False)
+    other = Checkpoints.load(str(tmp_path), "second", Storage(), topic_uuid=UUID, begun=False)
     assert other.lanes == {}
     other.save()
     assert sorted(os.listdir(tmp_path / "cursors")) == ["bridge.lanes", "second.lanes"]
@@ -125,12 +129,12 @@ class FullStorage(Storage):
 def test_saving_again_needs_no_room_on_a_full_disk(tmp_path: Path) -> None:
     """What frees space needs none: the notes are replaced in place, as cursors are."""
     saved(tmp_path)
-    notes = LaneNotes.load(str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True)
+    notes = Checkpoints.load(str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True)
     before = (tmp_path / "cursors/bridge.lanes").stat()
     for offset in range(1000, 1005):
         notes.lanes["t", 0].offset = offset
         notes.save()
-        assert load(tmp_path).lanes["t", 0] == LaneNote(offset, 70)
+        assert load(tmp_path).lanes["t", 0] == Checkpoint(offset, 70)
     after = (tmp_path / "cursors/bridge.lanes").stat()
     assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
 
@@ -139,12 +143,12 @@ def test_notes_that_outgrow_their_room_say_on_a_full_disk_how_much_to_free_and_s
     tmp_path: Path,
 ) -> None:
     saved(tmp_path)
-    notes = LaneNotes.load(str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True)
-    notes.lanes |= {("t", partition): LaneNote(1) for partition in range(1000)}
+    notes = Checkpoints.load(str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True)
+    notes.lanes |= {("t", partition): Checkpoint(1) for partition in range(1000)}
     with pytest.raises(StorageFull, match=r"free [0-9]+ KiB"):
         notes.save()
     assert len(load(tmp_path).lanes) == 3
-    grown = LaneNotes.load(str(tmp_path), "bridge", Storage(), topic_uuid=UUID, begun=True)
+    grown = Checkpoints.load(str(tmp_path), "bridge", Storage(), topic_uuid=UUID, begun=True)
     grown.lanes |= notes.lanes
     grown.save()
     assert load(tmp_path).lanes == grown.lanes
@@ -175,6 +179,6 @@ def test_notes_of_an_earlier_version_are_read_and_replaced(tmp_path: Path) -> No
         "version": 1, "source": UUID.hex(), "clean": True, "lost": False, "lanes": [lane],
     }))  # fmt: skip  # a table
     notes = load(tmp_path)
-    assert notes.lanes == {("t", 0): LaneNote(1, 2)}
+    assert notes.lanes == {("t", 0): Checkpoint(1, 2)}
     notes.save()
     assert load(tmp_path).lanes == notes.lanes

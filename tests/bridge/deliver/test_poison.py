@@ -18,9 +18,10 @@ from aolog.storage.storage import Storage
 from bridge.config.routing import Routing, Rule, partition_of_key
 from bridge.deliver import dead_letter
 from bridge.deliver.at_least_once import topics
-from bridge.deliver.at_least_once.engine import Aside, Engine, Position
+from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
 from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.position import Aside, Position
 from bridge.deliver.status import Status
 from bridge.errors import Undeliverable, WrongSetting
 from bridge.kafka.embedded import EmbeddedBroker

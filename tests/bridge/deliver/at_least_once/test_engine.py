@@ -23,24 +23,20 @@ from hypothesis.stateful import (
 
 from bridge.deliver.at_least_once import engine as engine_module
 from bridge.deliver.at_least_once.batch_planner import Given, plan
-from bridge.deliver.at_least_once.engine import (
-    Aside,
+from bridge.deliver.at_least_once.commands import (
     Command,
     Commit,
     Connect,
     Disconnect,
-    Engine,
-    LaneKey,
-    Mark,
     Planned,
-    Poison,
-    Position,
     SetAside,
     State,
 )
-from bridge.deliver.at_least_once.partition_state import HELD_SHARE_MAX, Lane
+from bridge.deliver.at_least_once.engine import Engine
+from bridge.deliver.at_least_once.partition_state import HELD_SHARE_MAX, Lane, Mark
 from bridge.deliver.at_least_once.window import BYTES_MIN
-from bridge.kafka.lane import Refusal
+from bridge.deliver.position import Aside, Poison, Position
+from bridge.kafka.lane import LaneKey, Refusal
 
 A: LaneKey = ("t", 0)
 B: LaneKey = ("t", 1)

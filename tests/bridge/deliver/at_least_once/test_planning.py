@@ -11,7 +11,8 @@ import hypothesis.strategies as st
 import pytest
 
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
-from bridge.deliver.at_least_once.partition_state import Lane, Mark, Position
+from bridge.deliver.at_least_once.partition_state import Lane, Mark
+from bridge.deliver.position import Position
 from bridge.kafka.lane import Refusal
 
 if TYPE_CHECKING:
