@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from aolog.read.batch import Batch
     from bridge.kafka.lane import LaneKey, Refusal
 
-__all__ = ["Aside", "Poison", "Position"]
+__all__ = ["Aside", "Poison", "Position", "first_ordinal"]
 
 Poison: TypeAlias = Literal["stop", "dead-letter", "drop"]
 """What to do with a record that the cluster will never take."""
@@ -26,3 +27,9 @@ class Aside(NamedTuple):
     position: Position
     lane: LaneKey
     refusal: Refusal
+
+
+def first_ordinal(batch: Batch) -> int | None:
+    """How many records of the log are before the batch; None in format 1."""
+    frame = batch.frames[0]
+    return None if frame.ordinal is None else frame.ordinal + frame.skip

@@ -9,7 +9,8 @@ from aolog.log.names import cursor_path
 from aolog.storage.storage import Storage
 from bridge.config.routing import Routing, Rule
 from bridge.deliver.checkpoints import Checkpoints
-from bridge.deliver.forwarder import OPTIONS, Forwarder
+from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.options import OPTIONS, ForwarderOptions
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class Plan(NamedTuple):
             )
         options = {"cluster": self.cluster if named else "", **self.options, **more}
         settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
-        return Forwarder(path, routing=routing, settings=settings, **options)
+        run = {key: options.pop(key) for key in ("drain_to", "losses") if key in options}
+        how = ForwarderOptions(routing=routing, settings=settings, **options)
+        return Forwarder(path, how, **run)
 
     def check_cursor(self, path: str) -> None:
         """A cursor that only the default has named may be another's by now: behind a change of the
@@ -88,7 +91,7 @@ def plans(config: Config, pace: RateLimit) -> dict[str, Plan]:
                 "cursor": config.cursor_of(name),
                 "commit_s": config.commit_seconds,
                 "prune_delivered": config.retention or False,
-                "shared_pace": pace,
+                "shared_limit": pace,
                 **more,
             },
             topic=config.topic,

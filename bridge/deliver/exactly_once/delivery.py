@@ -219,7 +219,7 @@ class ExactlyOnce:
         if engine.over:
             return
         wait_s = idle_s = min(IDLE_S, engine.seconds_to_tick(now_s))
-        pause_s = self._source.pace.wait_s(now_s)
+        pause_s = self._source.rate_limit.wait_s(now_s)
         if pause_s > 0:
             wait_s = min(wait_s, pause_s)
         wants = (

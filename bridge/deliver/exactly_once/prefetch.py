@@ -11,10 +11,9 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from aolog.format.native.speed import total
-from bridge.deliver.at_least_once.sender import NO_TOPIC, first_ordinal, no_partition
 from bridge.deliver.at_least_once.topics import TOPIC_PAUSE_S
-from bridge.deliver.partitioner import Partitioner, lanes_by_topic
-from bridge.deliver.position import Aside, Position
+from bridge.deliver.partitioner import NO_TOPIC, Partitioner, lanes_by_topic, no_partition
+from bridge.deliver.position import Aside, Position, first_ordinal
 from bridge.kafka.client import NotReachable, Refused
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.messages import messages_of
@@ -184,7 +183,7 @@ class Ahead:
         self._batch = None
         if messages.records or ready.asides or ready.refusal is not None:
             self._held += messages.records
-            self._source.pace.spend(messages.records, ready.bytes, now_s=time.monotonic())
+            self._source.rate_limit.spend(messages.records, ready.bytes, now_s=time.monotonic())
             self.ready.append(ready)
 
     def _admit(self, ready: Ready, batch: Batch, refusals: dict[int, Refusal]) -> None:

@@ -83,7 +83,7 @@ def test_a_forwarder_keeps_its_own_pace_and_one_that_it_shares(
     fill(log, 2000)
     shared = RateLimit(bytes_per_s=1.0)
     shared.spend(0, 1_000_000, now_s=time.monotonic())
-    run = forward(records_per_second=1e9, shared_pace=shared)
+    run = forward(records_per_second=1e9, shared_limit=shared)
     assert run.until(lambda s: s.reachable and s.lag_records == 2000).acknowledged == 0
     seen = len(run.statuses)
     wait_until(lambda: len(run.statuses) > seen + 10)

@@ -73,7 +73,7 @@ def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
         for _ in range(9_000):
             log.append(bytes(1024))
     source = LogSource(
-        str(tmp_path), cursor="c", pace=RateLimits(None, RateLimit(**rates), RateLimit())
+        str(tmp_path), cursor="c", rate_limit=RateLimits(None, RateLimit(**rates), RateLimit())
     )
     sizes = []
     while (batch := source.read_batch(0.0)) is not None:
