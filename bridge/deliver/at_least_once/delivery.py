@@ -65,16 +65,11 @@ class AtLeastOnce:
         routing: Routing,
         give_up: Callable[[], bool],
     ) -> None:
-        reader, start = source.reader, source.position
         self._source = source
         self._checkpoints = checkpoints
         self._give_up = give_up
         self._reads_back = options.read_back
-        checkpoints.reroute(routing, start.address)
-        if checkpoints.delivery != AT_LEAST_ONCE or not reader.has_cursor_position:
-            checkpoints.delivery = AT_LEAST_ONCE
-            checkpoints.save()  # before the cursor exists: otherwise a crash would count as lost
-        reader.commit()  # from now on the cursor protects records after it
+        self._take_cursor(routing)
         self._cluster = Cluster(
             options.bootstrap_servers,
             dict(options.settings),
@@ -82,8 +77,10 @@ class AtLeastOnce:
             create_topics=options.create_topics,
             reads_back=options.read_back,
         )
+        admission = self._cluster.admission()
+        self._topic_settings = self._cluster.topic_settings(admission)
         self._engine = Engine(
-            start,
+            source.position,
             now_s=time.monotonic(),
             poison=options.poison,
             commit_s=options.commit_s,
@@ -92,18 +89,9 @@ class AtLeastOnce:
             in_doubt=not checkpoints.clean,
         )
         self._committer = Committer(source, self._engine.committed_at, self._saving)
-        self._dead = DeadLetters(
-            reader.path,
-            source.cursor,
-            checkpoints.source,
-            source.storage,
-            drop=options.poison == "drop",
-            mode=source.mode,
-        )
-        if options.poison == "dead-letter":
-            self._engine.aside |= self._dead.known(start.address, checkpoints.aside_from)
+        self._dead = self._dead_letters(options)
         self._deduplicator = Deduplicator(
-            reader.path,
+            source.reader.path,
             source.storage,
             checkpoints.source,
             since=lambda: self._engine.position.address,
@@ -116,8 +104,6 @@ class AtLeastOnce:
             deduplicator=self._deduplicator,
             give_up=give_up,
         )
-        admission = self._cluster.admission()
-        self._topic_settings = self._cluster.topic_settings(admission)
         self._sender = Sender(
             source,
             self._engine,
@@ -126,8 +112,7 @@ class AtLeastOnce:
             admission=admission,
             routing=routing,
             uuid=checkpoints.source,
-            view=options.view,
-            keyless=options.keyless,
+            options=options,
         )
         replays = options.until is not None or options.view is not None
         self._again = _REPLAY_AGAIN if replays else _AGAIN
@@ -137,6 +122,30 @@ class AtLeastOnce:
         self._watch = StallWatch(self._cluster, self._topic_settings, self._low)
         self._trouble = TroubleLog()
         self._logged: str | None = None  # the last failure that has a log line of its own
+
+    def _take_cursor(self, routing: Routing) -> None:
+        """From now on the cursor exists, and protects records after it."""
+        reader, checkpoints = self._source.reader, self._checkpoints
+        checkpoints.reroute(routing, reader.tell())
+        if checkpoints.delivery != AT_LEAST_ONCE or not reader.has_cursor_position:
+            checkpoints.delivery = AT_LEAST_ONCE
+            checkpoints.save()  # before the cursor exists: otherwise a crash would count as lost
+        reader.commit()
+
+    def _dead_letters(self, options: ForwarderOptions) -> DeadLetters:
+        source = self._source
+        dead = DeadLetters(
+            source.reader.path,
+            source.cursor,
+            self._checkpoints.source,
+            source.storage,
+            drop=options.poison == "drop",
+            mode=source.mode,
+        )
+        if options.poison == "dead-letter":
+            begin, since = source.position.address, self._checkpoints.aside_from
+            self._engine.aside |= dead.known(begin, since)
+        return dead
 
     # --- a round ------------------------------------------------------------------------------
 

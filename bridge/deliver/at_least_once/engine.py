@@ -26,14 +26,11 @@ new one it takes any request first, even the second after it refused the first (
 So on each connection a single record *opens* a lane, and the rest waits for its acknowledgement. A
 mark is entered here before its first record is sent, so the cursor cannot pass that record.
 
-The cursor. Its position is the least address that no lane has acknowledged.
-
-Left in the log. A lane that takes no more for now does not delay the others (see partition_state):
-the reader goes on, up to the `frontier`, the end of all that was read, and comes back (`next_read`)
-when the lane has room. A lane is *held* when its oldest record was sent more than `hold_s` ago and
-either nothing is acknowledged at all, or other lanes could flow. The records of held lanes are
-counted apart. If they fill a window of their own, the connection is closed, with all that the client
-has queued for them.
+The cursor's position is the least address that no lane has acknowledged. A lane that takes no more
+for now does not delay the others: the reader goes on, up to the `frontier`, the end of all that was
+read, and comes back (`next_read`) when the lane has room. A lane is *held* when its oldest record was
+sent more than `hold_s` ago and either nothing at all is acknowledged, or other lanes could flow. The
+records of held lanes are counted apart; if they fill a window of their own, the connection is closed.
 
 Poison. The cluster refuses requests, not records, and reports innocent neighbours too. So after a
 refusal (`suspect`) the lane, or every lane that may be meant, is bisected: it is sent again in
@@ -43,8 +40,6 @@ is no pause between these steps. A poison record is set aside, durably, before t
 lane is sent: so a later record that has arrived proves that the poison was dealt with. With poison
 "stop" the lane stops before it. Only a record's own fault is poison (see error_table); any other
 fault stops the lane.
-
-Window. How many bytes may be in flight; it begins small on each connection (see window).
 """
 
 from __future__ import annotations
@@ -282,16 +277,14 @@ class Engine:
             self.lanes[key].counted = counted
         for key, mark in planned.marks:
             self.lanes.send(key, mark._replace(sent_s=now_s))
-        asides = []
         for aside in planned.refused:
             lane = self.lanes[aside.lane]
             if self.poison == "stop" or not aside.refusal.is_poison:
                 lane.closed = aside.refusal
-                continue
-            lane.sent_to = max(lane.sent_to, aside.position.address)
-            self._pending[aside.position.address] = aside
-            asides.append(aside)
-        return [SetAside(tuple(asides))] if asides else []
+            else:
+                lane.sent_to = max(lane.sent_to, aside.position.address)
+                self._pending[aside.position.address] = aside
+        return [SetAside(tuple(self._pending.values()))] if self._pending else []
 
     def set_aside(self, addresses: Iterable[int]) -> None:
         """These records are in the dead-letter log, durably, or were counted as dropped."""
@@ -318,15 +311,8 @@ class Engine:
 
     def reopen(self) -> list[LaneKey]:
         """Retries the lanes that wait for somebody to act. Returns which."""
-        keys = [
-            key
-            for key, lane in self.lanes.items()
-            if lane.closed is not None and not lane.closed.passing
-        ]
-        for key in keys:
-            self.lanes[key].closed = None
         self.refusals.clear()
-        return keys
+        return self.lanes.reopen()
 
     # --- events -------------------------------------------------------------------------------
 
@@ -381,12 +367,9 @@ class Engine:
             if alone:  # it was refused, and nothing else was in flight
                 self.in_doubt = was_in_doubt
             return commands
-        meant = [lane] if lane is not None else self.lanes.values()
-        under_way = [each for each in meant if each.outstanding]
-        narrower = any(each.records > 1 for each in under_way)
-        for each in under_way:
-            each.suspect(names=kind_of(code) is Kind.NEIGHBOUR)
-        return self.again(reason, now_s=now_s) if narrower else self.failed(reason, now_s=now_s)
+        if self.lanes.suspect(lane, names=kind_of(code) is Kind.NEIGHBOUR):
+            return self.again(reason, now_s=now_s)
+        return self.failed(reason, now_s=now_s)
 
     def again(self, reason: str, *, now_s: float) -> list[Command]:
         """A request failed for a reason that is known now: sends what is not acknowledged again,
@@ -437,11 +420,9 @@ class Engine:
             return []
         if now_s >= self._look_due_s:
             self._look_due_s = now_s + LOOK_S
-            self.lanes.hold_late(self._hold_s, now_s)
-            if (
-                self.lanes.held_records > self._outstanding_max
-                or self.lanes.held_bytes > self._bytes_max
-            ):
+            lanes = self.lanes
+            lanes.hold_late(self._hold_s, now_s)
+            if lanes.held_records > self._outstanding_max or lanes.held_bytes > self._bytes_max:
                 return self.failed("lanes that take nothing fill the client's queue", now_s=now_s)
         if now_s >= self._commit_due_s:
             self._commit_due_s = now_s + self._commit_s
@@ -458,11 +439,11 @@ class Engine:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _end(self) -> list[Command]:
-        self.state = State.STOPPED
-        return [Commit(self.position), Disconnect()]
-
     def _finish_if_done(self, now_s: float) -> list[Command]:
         if self.state is not State.STOPPING or (self.outstanding and now_s < self._stop_at_s):
             return []
         return self._end()
+
+    def _end(self) -> list[Command]:
+        self.state = State.STOPPED
+        return [Commit(self.position), Disconnect()]

@@ -257,6 +257,23 @@ class Lanes(dict["LaneKey", Lane]):
                 self.held_records += lane.records
                 self.held_bytes += lane.bytes
 
+    def suspect(self, lane: Lane | None, *, names: bool) -> bool:
+        """As Lane.suspect, for this lane, or for every lane if it is not known which. Whether a group
+        becomes smaller."""
+        meant = [lane] if lane is not None else self.values()
+        in_flight = [each for each in meant if each.outstanding]
+        narrower = any(each.records > 1 for each in in_flight)
+        for each in in_flight:
+            each.suspect(names=names)
+        return narrower
+
+    def reopen(self) -> list[LaneKey]:
+        """Opens the lanes that are closed until somebody acts. Returns which."""
+        keys = [key for key, lane in self.items() if lane.closed and not lane.closed.passing]
+        for key in keys:
+            self[key].closed = None
+        return keys
+
     def forget(self) -> None:
         """As Lane.forget, for all. A lane that stopped before poison is opened if records before that
         are to be sent again."""

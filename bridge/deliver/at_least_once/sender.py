@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bridge.deliver.at_least_once.engine import Admitted, Engine
     from bridge.deliver.at_least_once.topics import Topics
     from bridge.deliver.log_source import LogSource
+    from bridge.deliver.options import ForwarderOptions
     from bridge.kafka.admission import Admission
     from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.messages import Callback
@@ -48,10 +49,8 @@ class _Outgoing:
 class Sender:
     """Of one log. Its methods return the engine's commands. Not thread-safe.
 
-    admission: knows which records a topic will refuse. uuid: in the stamps. view: changes each record
-    that is read. keyless: the UUID that chooses the partition of records without a key, if it is not
-    `uuid`. records, epoch: of the last batch, by address, if a command names its records. idle: the
-    last read found no batch.
+    admission: knows which records a topic will refuse. uuid: in the stamps. records, epoch: of the last
+    batch, by address, if a command names its records. idle: the last read found no batch.
     """
 
     def __init__(
@@ -64,8 +63,7 @@ class Sender:
         admission: Admission,
         routing: Routing,
         uuid: bytes,
-        view: Callable[[Record], Record] | None = None,
-        keyless: bytes | None = None,
+        options: ForwarderOptions,
     ) -> None:
         self._source = source
         self._engine = engine
@@ -74,8 +72,8 @@ class Sender:
         self._admission = admission
         self._routing = routing
         self._uuid = uuid
-        self._view = view
-        self._partitioner = Partitioner(keyless or uuid)
+        self._view = options.view
+        self._partitioner = Partitioner(options.keyless or uuid)
         self._outgoing: _Outgoing | None = None
         self.epoch = 0
         self.records: dict[int, Record] = {}
