@@ -23,7 +23,7 @@ __all__ = ["cursors"]
 @json_option
 def cursors(log: str, *, as_json: bool) -> None:
     """Show the cursors of bridges on LOG, and what each lane holds."""
-    from bridge.deliver.checkpoints import LaneNotes
+    from bridge.deliver.checkpoints import Checkpoints
     from bridge.deliver.seek import bridge_cursors
 
     storage = Storage()
@@ -33,7 +33,7 @@ def cursors(log: str, *, as_json: bool) -> None:
     for each in aolog.cursors(path):
         if each.name not in of_bridges:
             continue
-        notes = LaneNotes.load(path, each.name, storage, topic_uuid=uuid, begun=False)
+        notes = Checkpoints.load(path, each.name, storage, topic_uuid=uuid, begun=False)
         lanes = sorted(notes.lanes.items())
         if as_json:
             told: dict[str, object] = {

@@ -31,8 +31,8 @@ from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
     from bridge.config.settings import Setting
-    from bridge.deliver.at_least_once.engine import Poison
     from bridge.deliver.forwarder import Forwarder
+    from bridge.deliver.position import Poison
     from bridge.kafka.topic_creation import CreateTopics
     from bridge.supervise.status import Overview
 

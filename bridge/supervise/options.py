@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aolog.log.names import cursor_path
 from aolog.storage.storage import Storage
 from bridge.config.routing import Routing, Rule
-from bridge.deliver.checkpoints import LaneNotes
-from bridge.deliver.forwarder import OPTIONS, Forwarder
+from bridge.deliver.checkpoints import Checkpoints
+from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.options import OPTIONS, ForwarderOptions
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bridge.config.models import Config
-    from bridge.deliver.rate_limit import Pace
+    from bridge.deliver.rate_limit import RateLimit
 
 __all__ = ["Plan", "plans"]
 
@@ -49,7 +50,9 @@ class Plan(NamedTuple):
             )
         options = {"cluster": self.cluster if named else "", **self.options, **more}
         settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
-        return Forwarder(path, routing=routing, settings=settings, **options)
+        run = {key: options.pop(key) for key in ("drain_to", "losses") if key in options}
+        how = ForwarderOptions(routing=routing, settings=settings, **options)
+        return Forwarder(path, how, **run)
 
     def check_cursor(self, path: str) -> None:
         """A cursor that only the default has named may be another's by now: behind a change of the
@@ -60,7 +63,7 @@ class Plan(NamedTuple):
         storage, own = Storage(), self.options["cursor"]
 
         def check(cursor: str, names: Collection[str]) -> None:
-            notes = LaneNotes.load(path, cursor, storage, topic_uuid=None, begun=False)
+            notes = Checkpoints.load(path, cursor, storage, topic_uuid=None, begun=False)
             if notes.cluster.name in names:
                 raise OtherCluster(
                     f"{cursor!r} is the cursor of cluster {notes.cluster.name!r} in this log, and "
@@ -75,7 +78,7 @@ class Plan(NamedTuple):
                 check(cursor, {self.cluster})
 
 
-def plans(config: Config, pace: Pace) -> dict[str, Plan]:
+def plans(config: Config, pace: RateLimit) -> dict[str, Plan]:
     """By cluster. pace: of all logs together; the same one each time, so that plans stay equal
     where nothing changed."""
     more = {name: getattr(config, name) for name in OPTIONS}
@@ -88,7 +91,7 @@ def plans(config: Config, pace: Pace) -> dict[str, Plan]:
                 "cursor": config.cursor_of(name),
                 "commit_s": config.commit_seconds,
                 "prune_delivered": config.retention or False,
-                "shared_pace": pace,
+                "shared_limit": pace,
                 **more,
             },
             topic=config.topic,

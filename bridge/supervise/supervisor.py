@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from aolog import Reader
 from aolog.errors import AologError, NotALog, StorageError
 from bridge.config.routing import clusters_of
-from bridge.deliver.rate_limit import Pace
+from bridge.deliver.rate_limit import RateLimit
 from bridge.errors import WrongConfiguration
 from bridge.supervise.discovery import Tree, is_gone, missing
 from bridge.supervise.options import Plan, plans
@@ -76,7 +76,7 @@ class Supervisor:
         self._drain = drain
         self._fail_fast = fail_fast
         self._read = read
-        self._pace = Pace()  # one for all and always, so that plans stay equal
+        self._pace = RateLimit()  # one for all and always, so that plans stay equal
         self._plans = self._plan(config)
         self._tasks: dict[tuple[str, str], Task] = {}
         self._removed: dict[str, LogStatus] = {}  # by cluster: of logs that are gone

@@ -24,11 +24,12 @@ from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.buffer import provider
 from bridge.buffer.provider import MemoryProvider
-from bridge.deliver.at_least_once import arrivals
-from bridge.deliver.checkpoint_file import NotesFile
-from bridge.deliver.checkpoints import notes_path
+from bridge.deliver.at_least_once import deduplicate
+from bridge.deliver.checkpoint_file import CheckpointFile
+from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.forwarder import Forwarder
-from bridge.deliver.log_source import Source
+from bridge.deliver.log_source import LogSource
+from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.status import Status
 from bridge.kafka import producer as kafka
 from bridge.kafka import read_back
@@ -224,7 +225,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 def notes_of(log: Path, cursor: str = "bridge") -> dict[str, Any]:
     """What the bridge noted beside its cursor."""
-    text = NotesFile(notes_path(str(log), cursor), Storage()).read()
+    text = CheckpointFile(checkpoints_path(str(log), cursor), Storage()).read()
     assert text is not None
     found: dict[str, Any] = json.loads(text)
     return found
@@ -236,6 +237,12 @@ def log(tmp_path: Path) -> Path:
 
 
 # --- in a thread -----------------------------------------------------------------------------
+
+
+def forwarder(path: Path, **options: Any) -> Forwarder:
+    """Of a log; options: of ForwarderOptions and of Forwarder."""
+    run = {key: options.pop(key) for key in ("storage", "losses", "drain_to") if key in options}
+    return Forwarder(path, ForwarderOptions(**options), **run)
 
 
 class Run:
@@ -338,9 +345,9 @@ def forward(
     """Starts a forwarder on the log; whatever becomes of it, each commit is checked: nothing
     before the cursor is missing from the broker."""
     runs: list[Run] = []
-    committing = Source.committing
+    committing = LogSource.committing
 
-    def watched(self: Source, position: Any) -> Callable[[], None]:
+    def watched(self: LogSource, position: Any) -> Callable[[], None]:
         commit = committing(self, position)
 
         def watched_commit() -> None:
@@ -350,8 +357,8 @@ def forward(
 
         return watched_commit
 
-    monkeypatch.setattr(Source, "committing", watched)
-    monkeypatch.setattr(arrivals, "SETTLE_S", 0.05)
+    monkeypatch.setattr(LogSource, "committing", watched)
+    monkeypatch.setattr(deduplicate, "SETTLE_S", 0.05)
     answer_within(monkeypatch, 1.0)
 
     def start(path: Path = log, **options: Any) -> Run:
@@ -361,7 +368,7 @@ def forward(
             "commit_s": 0.05,
             **options,
         }
-        run = Run(Forwarder(path, **options))
+        run = Run(forwarder(path, **options))
         runs.append(run)
         return run
 

@@ -25,7 +25,6 @@ from aolog.errors import (
 )
 from aolog.log.cursor_file import Position as CursorPosition
 from aolog.read.reader import position_at, resume_at
-from bridge.deliver.at_least_once.engine import Poison, Position
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.delivery import (
@@ -48,6 +47,7 @@ from bridge.deliver.exactly_once.transactions import (
     Transactions,
 )
 from bridge.deliver.partitions import Partitions
+from bridge.deliver.position import Poison, Position
 from bridge.deliver.stall_watch import StallWatch, late
 from bridge.deliver.trouble_log import TroubleLog
 from bridge.errors import DestinationError, WrongSetting
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.config.routing import Routing
-    from bridge.deliver.checkpoints import LaneNotes
-    from bridge.deliver.log_source import Source
+    from bridge.deliver.checkpoints import Checkpoints
+    from bridge.deliver.log_source import LogSource
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.topic_creation import CreateTopics
 
@@ -92,8 +92,8 @@ class ExactlyOnce:
 
     def __init__(
         self,
-        source: Source,
-        notes: LaneNotes,
+        source: LogSource,
+        notes: Checkpoints,
         *,
         routing: Routing,
         bootstrap_servers: str,
@@ -219,7 +219,7 @@ class ExactlyOnce:
         if engine.over:
             return
         wait_s = idle_s = min(IDLE_S, engine.seconds_to_tick(now_s))
-        pause_s = self._source.pace.wait_s(now_s)
+        pause_s = self._source.rate_limit.wait_s(now_s)
         if pause_s > 0:
             wait_s = min(wait_s, pause_s)
         wants = (

@@ -11,10 +11,9 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from aolog.format.native.speed import total
-from bridge.deliver.at_least_once.engine import Aside, Position
-from bridge.deliver.at_least_once.sender import NO_TOPIC, first_ordinal, no_partition
 from bridge.deliver.at_least_once.topics import TOPIC_PAUSE_S
-from bridge.deliver.partitioner import Spreading, lanes_by_topic
+from bridge.deliver.partitioner import NO_TOPIC, Partitioner, lanes_by_topic, no_partition
+from bridge.deliver.position import Aside, Position, first_ordinal
 from bridge.kafka.client import NotReachable, Refused
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.messages import messages_of
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from aolog.format.native.speed import Rows
     from aolog.read.batch import Batch
     from bridge.config.routing import Destination, Routing
-    from bridge.deliver.at_least_once.engine import LaneKey
-    from bridge.deliver.log_source import Source
+    from bridge.deliver.log_source import LogSource
     from bridge.deliver.partitions import Partitions
     from bridge.kafka.admission import Admission
+    from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Callback, Messages
     from bridge.kafka.producer import Cluster
 
@@ -98,7 +97,7 @@ class Ahead:
 
     def __init__(
         self,
-        source: Source,
+        source: LogSource,
         partitions: Partitions,
         cluster: Cluster,
         *,
@@ -117,7 +116,7 @@ class Ahead:
         self._cluster = cluster
         self._routing = routing
         self._uuid = uuid
-        self._spreading = Spreading(uuid)
+        self._spreading = Partitioner(uuid)
         self._records = records
         self._held = 0
         self._batch: Batch | None = None  # read, and not all of its topics are known yet
@@ -184,7 +183,7 @@ class Ahead:
         self._batch = None
         if messages.records or ready.asides or ready.refusal is not None:
             self._held += messages.records
-            self._source.pace.spend(messages.records, ready.bytes, now_s=time.monotonic())
+            self._source.rate_limit.spend(messages.records, ready.bytes, now_s=time.monotonic())
             self.ready.append(ready)
 
     def _admit(self, ready: Ready, batch: Batch, refusals: dict[int, Refusal]) -> None:

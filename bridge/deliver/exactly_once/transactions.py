@@ -71,7 +71,7 @@ from bridge.deliver.backoff import Backoff
 if TYPE_CHECKING:
     import random
 
-    from bridge.deliver.at_least_once.engine import Position
+    from bridge.deliver.position import Position
 
 __all__ = [
     "Abort",

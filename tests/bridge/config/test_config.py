@@ -23,7 +23,7 @@ from bridge.cli import main
 from bridge.config.files import load, load_text
 from bridge.config.models import Config
 from bridge.config.routing import Rule
-from bridge.deliver.forwarder import OPTIONS, Forwarder
+from bridge.deliver.options import OPTIONS, ForwarderOptions
 from bridge.errors import WrongConfiguration
 from tests.bridge.conftest import Process, fill
 
@@ -226,7 +226,7 @@ def test_a_clusters_cursor_is_a_name(base: str, own: str | None, problem: str) -
 
 
 def test_options_have_the_forwarders_defaults() -> None:
-    known = inspect.signature(Forwarder).parameters
+    known = inspect.signature(ForwarderOptions).parameters
     config = load_text(LEAST)
     assert {name: getattr(config, name) for name in OPTIONS} == {
         name: known[name].default for name in OPTIONS

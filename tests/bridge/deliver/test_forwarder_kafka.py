@@ -160,7 +160,7 @@ def test_a_lane_that_stands_goes_on_after_sighup_once_its_topic_takes_more(
     process.popen.send_signal(signal.SIGHUP)
     process.until(lambda s: s["lag_records"] == 0 and s["standing_lanes"] == 0)
     assert process.terminate() == 0
-    assert f"stands before address {large}" in process.stderr
+    assert f"stopped before address {large}" in process.stderr
     assert_arrived(records_of(log), messages_in(kafka, name, 2), topic=name)
 
 

@@ -12,7 +12,7 @@ import aolog
 from bridge import Buffer
 from bridge.buffer.provider import FileProvider
 from bridge.config.files import load_text
-from bridge.deliver.rate_limit import Pace
+from bridge.deliver.rate_limit import RateLimit
 from bridge.errors import WrongConfiguration
 from bridge.supervise.options import plans
 from tests.bridge.conftest import Process, Run, fill
@@ -93,7 +93,7 @@ def test_a_configuration_says_a_mode_as_chmod_does(
 ) -> None:
     config = load_text(CONFIG.replace("MODE", text), base=tmp_path)
     assert config.mode == expected
-    assert plans(config, Pace())["main"].options["mode"] == expected
+    assert plans(config, RateLimit())["main"].options["mode"] == expected
     assert config.shown()["mode"] == f"{expected:o}"
 
 

@@ -23,10 +23,9 @@ from confluent_kafka.admin import (
 
 from aolog import Writer
 from bridge.deliver.at_least_once import topics
-from bridge.deliver.forwarder import Forwarder
 from bridge.errors import Undeliverable
 from tests.bridge.against_kafka import committed_in, name_of
-from tests.bridge.conftest import Run, append, cursor_of, fill, records_of
+from tests.bridge.conftest import Run, append, cursor_of, fill, forwarder, records_of
 from tests.kafka.server import KafkaServer, KafkaUnavailable
 
 pytestmark = [
@@ -117,7 +116,7 @@ def as_alice(
             "sasl.username": "alice", "sasl.password": "secret", **options.pop("settings", {}),
         }  # fmt: skip  # a table
         run = Run(
-            Forwarder(
+            forwarder(
                 log,
                 topic=topic,
                 bootstrap_servers=strict.bootstrap_of("SASL"),
@@ -258,7 +257,7 @@ def test_an_address_that_only_the_cluster_names_is_told_from_one_that_was_config
     strict: Strict, name: str, log: Path
 ) -> None:
     fill(log, 10)
-    run = Run(Forwarder(log, topic=name, bootstrap_servers=strict.bootstrap_of("FAR")))
+    run = Run(forwarder(log, topic=name, bootstrap_servers=strict.bootstrap_of("FAR")))
     try:
         status = run.until(lambda s: "127.0.0.1:1: connection refused" in (s.error or ""))
         assert "advertises this address" in (status.error or "")
@@ -278,7 +277,7 @@ def test_records_of_a_topic_that_is_missing_wait_and_arrive_once_it_is_made(
         stray = writer.append(b"stray", topic=late)
         append(writer, range(100, 200))
     run = Run(
-        Forwarder(
+        forwarder(
             log, topic=name, delivery=delivery, poison="dead-letter", commit_s=0.05,
             **run_as_anonymous,
         )

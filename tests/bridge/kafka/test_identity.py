@@ -19,7 +19,7 @@ from aolog import Writer
 from aolog.log.retention import Retention, prune
 from aolog.storage.storage import Storage
 from bridge.cli import main
-from bridge.deliver.checkpoints import notes_path
+from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.replay import replay_range
 from bridge.deliver.seek import seek
 from bridge.errors import OtherCluster
@@ -58,7 +58,7 @@ def note(log: Path, **changes: object) -> None:
     notes = {
         name: value for name, value in {**notes_of(log), **changes}.items() if value is not None
     }
-    Path(notes_path(str(log), "bridge")).write_text(json.dumps(notes))
+    Path(checkpoints_path(str(log), "bridge")).write_text(json.dumps(notes))
 
 
 def test_what_a_cursor_has_passed_is_not_taken_for_another_cluster_s(
@@ -66,7 +66,7 @@ def test_what_a_cursor_has_passed_is_not_taken_for_another_cluster_s(
 ) -> None:
     fill(log, 100)
     forward(drain=True).end()
-    stood, notes = cursor_of(log), Path(notes_path(str(log), "bridge")).read_bytes()
+    stood, notes = cursor_of(log), Path(checkpoints_path(str(log), "bridge")).read_bytes()
     with Writer(log) as writer:
         append(writer, range(100, 150))
     with pytest.raises(OtherCluster, match="is of mockCluster") as refused:
@@ -75,7 +75,7 @@ def test_what_a_cursor_has_passed_is_not_taken_for_another_cluster_s(
     assert "--forget-cluster" in refused.value.hint
     assert consume(other.bootstrap_servers) == []
     assert cursor_of(log) == stood
-    assert Path(notes_path(str(log), "bridge")).read_bytes() == notes
+    assert Path(checkpoints_path(str(log), "bridge")).read_bytes() == notes
     assert forward(drain=True).end().acknowledged == 50
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
@@ -232,7 +232,7 @@ def test_a_cursor_that_was_made_for_a_cluster_that_was_never_met_is_that_one_s(
     config = {"root": str(tmp_path / "logs"), "clusters": two.clusters, "cluster": "main"}
     (tmp_path / "first.json").write_text(json.dumps(config))
     process = Process(tmp_path, "run", "--config", str(tmp_path / "first.json"))
-    wait_until(Path(notes_path(str(log), "bridge")).exists)
+    wait_until(Path(checkpoints_path(str(log), "bridge")).exists)
     process.terminate()
     notes = notes_of(log)
     assert (notes["cluster"], notes["cluster_name"]) == ("", "main")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aolog import Reader, Record, Writer
-from bridge.deliver.at_least_once.partition_state import Position
 from bridge.deliver.exactly_once.prefetch import Ready
+from bridge.deliver.position import Position
 from bridge.kafka.lane import Refusal
 from bridge.kafka.messages import messages_of, milliseconds
 from bridge.kafka.origin import HEADER_NAME, encode_stamp

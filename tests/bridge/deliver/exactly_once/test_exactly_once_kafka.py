@@ -20,10 +20,10 @@ import aolog
 from aolog import Reader, Writer
 from aolog.errors import CursorDiverged, CursorForeign
 from aolog.storage.storage import Storage
-from bridge.deliver.checkpoints import notes_path
+from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
 from bridge.deliver.delivery import BUSY_S
-from bridge.deliver.log_source import Source
+from bridge.deliver.log_source import LogSource
 from bridge.deliver.seek import seek
 from bridge.errors import CursorTopicUnfit, OtherCluster, Undeliverable
 from bridge.kafka.cursor_record import CursorRecord, decode_cursor, encode_cursor
@@ -189,13 +189,13 @@ def test_a_drain_ends_with_its_last_commit_and_waits_for_no_more_of_the_log(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip  # one call
-    read, waited_s = Source.read_batch, []
+    read, waited_s = LogSource.read_batch, []
 
-    def told(self: Source, timeout_s: float, *more: int) -> object:
+    def told(self: LogSource, timeout_s: float, *more: int) -> object:
         waited_s.append(timeout_s)
         return read(self, timeout_s, *more)
 
-    monkeypatch.setattr(Source, "read_batch", told)
+    monkeypatch.setattr(LogSource, "read_batch", told)
     name = topic(1)
     with Writer(log) as writer:
         append(writer, range(300))
@@ -333,7 +333,7 @@ def test_another_cluster_is_refused_before_anything_is_written(
     exactly(name).end()
     with Writer(log) as writer:
         append(writer, range(10, 20))
-    path = Path(notes_path(str(log), "bridge"))
+    path = Path(checkpoints_path(str(log), "bridge"))
     notes = notes_of(log)
     assert notes["cluster"]
     path.write_text(json.dumps({**notes, "cluster": "another"}))

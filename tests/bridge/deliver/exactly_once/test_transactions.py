@@ -18,7 +18,6 @@ from hypothesis.stateful import (
     rule,
 )
 
-from bridge.deliver.at_least_once.engine import Position
 from bridge.deliver.exactly_once import transactions as module
 from bridge.deliver.exactly_once.transactions import (
     Abort,
@@ -32,6 +31,7 @@ from bridge.deliver.exactly_once.transactions import (
     State,
     Transactions,
 )
+from bridge.deliver.position import Position
 from bridge.kafka.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
 
 NOW = 0.0

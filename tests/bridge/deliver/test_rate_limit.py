@@ -1,4 +1,4 @@
-"""Pace: the rate holds on average, whatever the batches."""
+"""RateLimit: the rate holds on average, whatever the batches."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aolog import Writer
-from bridge.deliver.rate_limit import BURST_S, Pace, Paces
+from bridge.deliver.rate_limit import BURST_S, RateLimit, RateLimits
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import Run, append, assert_arrived, consume, fill, records_of, wait_until
 
 
 def test_without_a_bound_there_is_no_wait() -> None:
-    pace = Pace()
+    pace = RateLimit()
     pace.spend(10**9, 10**12, now_s=0.0)
     assert pace.wait_s(0.0) == 0.0
 
 
 def test_the_scarcer_of_the_two_counts() -> None:
-    pace = Pace(records_per_s=10, bytes_per_s=1_000)
+    pace = RateLimit(records_per_s=10, bytes_per_s=1_000)
     pace.spend(20, 1_000, now_s=5.0)
     assert pace.wait_s(5.0) == 1.0
     pace.spend(0, 3_000, now_s=5.0)
@@ -31,7 +31,7 @@ def test_the_scarcer_of_the_two_counts() -> None:
 
 
 def test_a_clock_that_stands_or_goes_back_gives_nothing() -> None:
-    pace = Pace(records_per_s=10)
+    pace = RateLimit(records_per_s=10)
     pace.spend(20, 0, now_s=5.0)
     assert pace.wait_s(5.0) == pace.wait_s(4.0) == 1.0
     assert pace.wait_s(5.0) == 1.0
@@ -44,7 +44,7 @@ def test_a_clock_that_stands_or_goes_back_gives_nothing() -> None:
 def test_no_stretch_is_faster_than_the_rate_and_a_batch(
     rate: float, batches: list[tuple[int, float]]
 ) -> None:
-    pace = Pace(records_per_s=rate)
+    pace = RateLimit(records_per_s=rate)
     now_s, sent = 0.0, 0
     for records, pause_s in batches:
         now_s += pause_s + pace.wait_s(now_s + pause_s)
@@ -57,7 +57,7 @@ def test_no_stretch_is_faster_than_the_rate_and_a_batch(
 def test_whoever_waits_no_longer_than_told_reaches_the_rate(
     rate: float, batches: list[int]
 ) -> None:
-    pace = Pace(records_per_s=rate)
+    pace = RateLimit(records_per_s=rate)
     now_s = 0.0
     for records in batches:
         now_s += pace.wait_s(now_s)
@@ -66,24 +66,24 @@ def test_whoever_waits_no_longer_than_told_reaches_the_rate(
 
 
 def test_of_several_the_slowest_holds_and_other_rates_forgive_a_debt() -> None:
-    own, shared = Pace(records_per_s=100.0), Pace(bytes_per_s=10.0)
-    both = Paces(own, None, shared)
+    own, shared = RateLimit(records_per_s=100.0), RateLimit(bytes_per_s=10.0)
+    both = RateLimits(own, None, shared)
     both.spend(200, 50, now_s=0.0)
     assert both.wait_s(0.0) == 4.0
     shared.change(None, None)
     assert both.wait_s(0.0) == 1.0
     own.change(10.0, None)
     assert both.wait_s(0.0) == 0.0
-    assert Paces().wait_s(0.0) == 0.0
+    assert RateLimits().wait_s(0.0) == 0.0
 
 
 def test_a_forwarder_keeps_its_own_pace_and_one_that_it_shares(
     broker: EmbeddedBroker, log: Path, forward: Callable[..., Run]
 ) -> None:
     fill(log, 2000)
-    shared = Pace(bytes_per_s=1.0)
+    shared = RateLimit(bytes_per_s=1.0)
     shared.spend(0, 1_000_000, now_s=time.monotonic())
-    run = forward(records_per_second=1e9, shared_pace=shared)
+    run = forward(records_per_second=1e9, shared_limit=shared)
     assert run.until(lambda s: s.reachable and s.lag_records == 2000).acknowledged == 0
     seen = len(run.statuses)
     wait_until(lambda: len(run.statuses) > seen + 10)

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from bridge.config.routing import Destination, PartitionRule
 from bridge.deliver import partitioner
-from bridge.deliver.partitioner import Spreading, lanes_by_topic
+from bridge.deliver.partitioner import Partitioner, lanes_by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def test_each_record_goes_where_it_would_go_alone(
 ) -> None:
     to = Destination("t", rule)
     addresses = range(800, 800 + len(keys))
-    spread = Spreading(UUID)
+    spread = Partitioner(UUID)
     for _ in range(2):  # remembered
         assert spread.lanes(to, partitions, keys, addresses) == [
             ("t", to.partition_of(key, address, UUID, partitions))
@@ -36,7 +36,7 @@ def test_each_record_goes_where_it_would_go_alone(
 
 
 def test_topics_and_numbers_of_partitions_are_not_mixed_up() -> None:
-    spread, key = Spreading(UUID), [b"key"]
+    spread, key = Partitioner(UUID), [b"key"]
     found = [
         spread.lanes(Destination(topic, "key"), partitions, key, [0])[0]
         for topic, partitions in [("t", 3), ("u", 3), ("t", 64), ("t", 3)]
@@ -48,7 +48,7 @@ def test_topics_and_numbers_of_partitions_are_not_mixed_up() -> None:
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitioner, "_KEYS_REMEMBERED", 100)
-    spread, to = Spreading(UUID), Destination("t", "key")
+    spread, to = Partitioner(UUID), Destination("t", "key")
     for i in range(20):
         keys = [b"%d" % number for number in range(50 * i, 50 * i + 50)]
         spread.lanes(to, 8, keys, range(50))
@@ -57,7 +57,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_long_keys_are_not_remembered() -> None:
     """8,192 of 64 KB would take half a gigabyte a log."""
-    spread, to = Spreading(UUID), Destination("t", "key")
+    spread, to = Partitioner(UUID), Destination("t", "key")
     keys = [bytes([i]) * 65_536 for i in range(3)]
     expected = [("t", to.partition_of(key, 0, UUID, 8)) for key in keys]
     assert spread.lanes(to, 8, [*keys, b"k", None], range(5))[:3] == expected

@@ -11,7 +11,8 @@ import hypothesis.strategies as st
 import pytest
 
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
-from bridge.deliver.at_least_once.partition_state import Lane, Mark, Position
+from bridge.deliver.at_least_once.partition_state import Lane, Mark
+from bridge.deliver.position import Position
 from bridge.kafka.lane import Refusal
 
 if TYPE_CHECKING:
@@ -68,13 +69,13 @@ def test_every_record_is_answered_for_or_left_or_poison_exactly_once(
     }
     refusal = Refusal("no", "INVALID_RECORD")
     refusals = {10 * i: refusal for i in poison}
-    sent, planned = plan(
+    planned = plan(
         given(addresses, lane_of, ordinal, refusals=refusals),
         known.__getitem__,
         stop_at_poison=stop,
         mark_every=every,
     )
-    marks = planned.marks
+    sent, marks = planned.sent, planned.marks
 
     wanted: list[int] = []
     left: dict[LaneKey, int] = {}
@@ -94,9 +95,9 @@ def test_every_record_is_answered_for_or_left_or_poison_exactly_once(
             room[key] -= 1
     assert list(sent) == wanted
     assert {key: place.address for key, place in planned.left.items()} == left
-    assert [aside.position.address for aside in planned.poison] == refused
-    assert all(aside.refusal is refusal for aside in planned.poison)
-    assert all(aside.lane == lane_of[aside.position.address // 10] for aside in planned.poison)
+    assert [aside.position.address for aside in planned.refused] == refused
+    assert all(aside.refusal is refusal for aside in planned.refused)
+    assert all(aside.lane == lane_of[aside.position.address // 10] for aside in planned.refused)
     skipped = sum(a <= held[lane] for a, lane in zip(addresses, lanes, strict=True))
     assert sum(count for count, _ in planned.skipped.values()) == skipped
 
@@ -120,12 +121,12 @@ def test_every_record_is_answered_for_or_left_or_poison_exactly_once(
 def plan_one_lane(
     count: int, *, lane: Lane | None = None, **options: int
 ) -> tuple[list[int], list[Mark]]:
-    sent, planned = plan(
+    planned = plan(
         given(range(count), [LANES[0]] * count),
         lambda _: lane or Lane(opened=True),
         **options,  # type: ignore[arg-type]
     )
-    return list(sent), [mark for _, mark in planned.marks]
+    return list(planned.sent), [mark for _, mark in planned.marks]
 
 
 @pytest.mark.parametrize(
@@ -153,26 +154,26 @@ def test_a_lane_with_just_enough_room_is_taken_whole() -> None:
 
 def test_poison_is_left_out_and_the_lane_goes_on() -> None:
     refusal = Refusal("too large", "MSG_SIZE_TOO_LARGE")
-    sent, planned = plan(
+    planned = plan(
         given(range(4), [LANES[0]] * 4, sizes=[5, 6, 6, 0], refusals={1: refusal, 2: refusal}),
         lambda _: Lane(opened=True),
         stop_at_poison=False,
     )
-    assert list(sent) == [0, 3]
-    assert [aside.position.address for aside in planned.poison] == [1, 2]
+    assert list(planned.sent) == [0, 3]
+    assert [aside.position.address for aside in planned.refused] == [1, 2]
     assert [mark.bytes for _, mark in planned.marks] == [5]
 
 
 def test_a_lane_stops_before_what_is_not_its_records_fault_whatever_becomes_of_poison() -> None:
     missing = Refusal("no such topic", "UNKNOWN_TOPIC_OR_PART")
-    sent, planned = plan(
+    planned = plan(
         given(range(4), [LANES[0]] * 4, refusals={2: missing}),
         lambda _: Lane(opened=True),
         stop_at_poison=False,
     )
-    assert list(sent) == [0, 1]
+    assert list(planned.sent) == [0, 1]
     assert planned.left == {LANES[0]: Position(2, 2)}
-    assert [aside.refusal for aside in planned.poison] == [missing]
+    assert [aside.refusal for aside in planned.refused] == [missing]
 
 
 def test_each_record_has_a_report_of_its_own_where_a_refusal_is_looked_for() -> None:
@@ -183,30 +184,30 @@ def test_each_record_has_a_report_of_its_own_where_a_refusal_is_looked_for() -> 
 
 def test_what_is_not_ours_is_not_sent() -> None:
     lane = Lane(opened=True)
-    sent, planned = plan(given(range(4), [None, LANES[0], None, LANES[0]]), lambda _: lane)
-    assert list(sent) == [1, 3]
+    planned = plan(given(range(4), [None, LANES[0], None, LANES[0]]), lambda _: lane)
+    assert list(planned.sent) == [1, 3]
     assert planned.marks == [(LANES[0], Mark(Position(1, 1), 3, 2, 2))]
 
 
 def test_what_was_set_aside_before_is_passed_and_a_lane_waits_for_its_turn() -> None:
     lane = Lane(opened=True)
-    sent, _ = plan(given(range(10), [LANES[0]] * 10), lambda _: lane, aside={0, 5})
-    assert list(sent) == [1, 2, 3, 4, 6, 7, 8, 9]
+    planned = plan(given(range(10), [LANES[0]] * 10), lambda _: lane, aside={0, 5})
+    assert list(planned.sent) == [1, 2, 3, 4, 6, 7, 8, 9]
     lane.leave(Position(3, 3))
     later = given(range(4, 10), [LANES[0]] * 6, 4)
-    sent, planned = plan(later, lambda _: lane, begin=4)
-    assert list(sent) == []
+    planned = plan(later, lambda _: lane, begin=4)
+    assert list(planned.sent) == []
     assert planned.left == {LANES[0]: Position(4, 4)}
 
 
 def test_poison_of_several_lanes_is_told_in_the_order_of_the_log() -> None:
     refusal = Refusal("no", "INVALID_RECORD")
-    _, planned = plan(
+    planned = plan(
         given(range(3), [LANES[0], LANES[1], LANES[0]], refusals=dict.fromkeys(range(3), refusal)),
         lambda _: Lane(opened=True),
         stop_at_poison=False,
     )
-    assert [aside.position.address for aside in planned.poison] == [0, 1, 2]
+    assert [aside.position.address for aside in planned.refused] == [0, 1, 2]
 
 
 def test_of_nothing_comes_nothing() -> None:

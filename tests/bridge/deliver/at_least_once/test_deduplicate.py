@@ -1,4 +1,4 @@
-"""Recognising: a message is known by the record that the log holds."""
+"""A message is a duplicate if the log holds its record."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import pytest
 
 from aolog import Reader, Writer
 from aolog.storage.storage import Storage
-from bridge.deliver.at_least_once.recognise import Recogniser
+from bridge.deliver.at_least_once.deduplicate import Deduplicator
 from bridge.kafka.origin import HEADER_NAME, encode_stamp
 
 
 @pytest.mark.parametrize("timestamp", [0, -1, 2**63 - 1, -(2**63)])
-def test_a_record_is_known_whatever_its_timestamp(tmp_path: Path, timestamp: int) -> None:
-    """Of the least one a stamp says that there is none."""
+def test_a_record_is_recognised_whatever_its_timestamp(tmp_path: Path, timestamp: int) -> None:
+    """The stamp of the least timestamp is that of a record without one."""
     with Writer(tmp_path) as writer:
         writer.append(b"v", key=b"k", timestamp=timestamp)
     with Reader(tmp_path) as reader:
         uuid, epoch, (record,) = reader.topic_uuid, reader.epoch, list(reader)
     assert uuid is not None
-    claims = Recogniser(str(tmp_path), Storage(), uuid, since=lambda: 0).claims()
+    claims = Deduplicator(str(tmp_path), Storage(), uuid, since=lambda: 0).claims()
     stamp = encode_stamp(uuid, epoch, record.address, record.timestamp)
     claims.add([(HEADER_NAME, stamp)], record.key, record.value)
     assert claims.last() == record.address

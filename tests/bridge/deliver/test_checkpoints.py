@@ -1,4 +1,4 @@
-"""The notes of what each lane holds: as saved, or known to be lost."""
+"""Checkpoints are loaded as they were saved, or known to be lost."""
 
 from __future__ import annotations
 
@@ -10,52 +10,56 @@ import pytest
 
 from aolog.errors import StorageFull
 from aolog.storage.storage import Storage
-from bridge.deliver.checkpoints import LaneNote, LaneNotes
+from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
 
 UUID = bytes(range(16))
 OTHER = bytes(16)
 
 
-def load(log: Path, uuid: bytes | None = UUID, *, begun: bool = True) -> LaneNotes:
-    return LaneNotes.load(str(log), "bridge", Storage(), topic_uuid=uuid, begun=begun)
+def load(log: Path, uuid: bytes | None = UUID, *, begun: bool = True) -> Checkpoints:
+    return Checkpoints.load(str(log), "bridge", Storage(), topic_uuid=uuid, begun=begun)
 
 
-def saved(log: Path) -> LaneNotes:
-    notes = load(log, begun=False)
-    notes.lanes = {("t", 0): LaneNote(5, 70), ("t", 11): LaneNote(9), ("ü.x", 2): LaneNote(0, 0)}
-    notes.clean = False
-    notes.save()
-    return notes
+def saved(log: Path) -> Checkpoints:
+    checkpoints = load(log, begun=False)
+    checkpoints.lanes = {
+        ("t", 0): Checkpoint(5, 70),
+        ("t", 11): Checkpoint(9),
+        ("ü.x", 2): Checkpoint(0, 0),
+    }
+    checkpoints.clean = False
+    checkpoints.save()
+    return checkpoints
 
 
 def test_what_was_saved_is_loaded_again(tmp_path: Path) -> None:
-    notes = saved(tmp_path)
+    checkpoints = saved(tmp_path)
     again = load(tmp_path)
-    assert again.lanes == notes.lanes
-    assert again.lanes["t", 11] == LaneNote(9, -1)
+    assert again.lanes == checkpoints.lanes
+    assert again.lanes["t", 11] == Checkpoint(9, -1)
     assert (again.source, again.clean, again.lost) == (UUID, False, False)
     assert again.path == f"{tmp_path}/cursors/bridge.lanes"
 
 
-def test_each_cursor_has_notes_of_its_own(tmp_path: Path) -> None:
+def test_each_cursor_has_checkpoints_of_its_own(tmp_path: Path) -> None:
     saved(tmp_path)
-    other = LaneNotes.load(str(tmp_path), "second", Storage(), topic_uuid=UUID, begun=False)
+    other = Checkpoints.load(str(tmp_path), "second", Storage(), topic_uuid=UUID, begun=False)
     assert other.lanes == {}
     other.save()
     assert sorted(os.listdir(tmp_path / "cursors")) == ["bridge.lanes", "second.lanes"]
 
 
-def test_a_log_that_was_never_forwarded_has_no_notes_and_lacks_none(tmp_path: Path) -> None:
-    notes = load(tmp_path, begun=False)
-    assert (notes.lanes, notes.clean, notes.lost) == ({}, True, False)
+def test_a_log_that_was_never_forwarded_has_lost_no_checkpoints(tmp_path: Path) -> None:
+    checkpoints = load(tmp_path, begun=False)
+    assert (checkpoints.lanes, checkpoints.clean, checkpoints.lost) == ({}, True, False)
     assert not (tmp_path / "cursors").exists()
 
 
-def test_notes_that_ought_to_be_there_and_are_not_are_lost(
+def test_missing_checkpoints_of_an_existing_cursor_are_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    notes = load(tmp_path)
-    assert notes.lost
+    checkpoints = load(tmp_path)
+    assert checkpoints.lost
     assert "is missing" in caplog.text
 
 
@@ -89,24 +93,24 @@ def damaged(how: str) -> bytes:
         "another log's", "source is no hex", "deep",
     ],
 )  # fmt: skip
-def test_damaged_or_foreign_notes_are_lost_and_never_half_believed(
+def test_damaged_or_foreign_checkpoints_are_lost_as_a_whole(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "cursors").mkdir()
     (tmp_path / "cursors/bridge.lanes").write_bytes(damaged(how))
-    notes = load(tmp_path)
-    assert notes.lost
-    assert notes.lanes == {}
-    assert notes.source == UUID
+    checkpoints = load(tmp_path)
+    assert checkpoints.lost
+    assert checkpoints.lanes == {}
+    assert checkpoints.source == UUID
     assert "is unreadable" in caplog.text
 
 
-def test_that_notes_were_lost_is_not_forgotten_by_saving(tmp_path: Path) -> None:
+def test_saving_keeps_the_mark_that_checkpoints_were_lost(tmp_path: Path) -> None:
     load(tmp_path).save()
     assert load(tmp_path).lost
 
 
-def test_a_log_without_a_uuid_keeps_the_one_that_its_notes_gave_it(tmp_path: Path) -> None:
+def test_a_log_without_a_uuid_keeps_the_one_in_its_checkpoints(tmp_path: Path) -> None:
     first = load(tmp_path, None, begun=False)
     assert len(first.source) == 16
     first.save()
@@ -123,43 +127,47 @@ class FullStorage(Storage):
 
 
 def test_saving_again_needs_no_room_on_a_full_disk(tmp_path: Path) -> None:
-    """What frees space needs none: the notes are replaced in place, as cursors are."""
+    """The bridge frees space, so it must not need any: checkpoints are replaced in place."""
     saved(tmp_path)
-    notes = LaneNotes.load(str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True)
+    checkpoints = Checkpoints.load(
+        str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True
+    )
     before = (tmp_path / "cursors/bridge.lanes").stat()
     for offset in range(1000, 1005):
-        notes.lanes["t", 0].offset = offset
-        notes.save()
-        assert load(tmp_path).lanes["t", 0] == LaneNote(offset, 70)
+        checkpoints.lanes["t", 0].offset = offset
+        checkpoints.save()
+        assert load(tmp_path).lanes["t", 0] == Checkpoint(offset, 70)
     after = (tmp_path / "cursors/bridge.lanes").stat()
     assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
 
 
-def test_notes_that_outgrow_their_room_say_on_a_full_disk_how_much_to_free_and_stay(
+def test_on_a_full_disk_larger_checkpoints_name_the_room_they_need_and_the_old_ones_stay(
     tmp_path: Path,
 ) -> None:
     saved(tmp_path)
-    notes = LaneNotes.load(str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True)
-    notes.lanes |= {("t", partition): LaneNote(1) for partition in range(1000)}
+    checkpoints = Checkpoints.load(
+        str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True
+    )
+    checkpoints.lanes |= {("t", partition): Checkpoint(1) for partition in range(1000)}
     with pytest.raises(StorageFull, match=r"free [0-9]+ KiB"):
-        notes.save()
+        checkpoints.save()
     assert len(load(tmp_path).lanes) == 3
-    grown = LaneNotes.load(str(tmp_path), "bridge", Storage(), topic_uuid=UUID, begun=True)
-    grown.lanes |= notes.lanes
+    grown = Checkpoints.load(str(tmp_path), "bridge", Storage(), topic_uuid=UUID, begun=True)
+    grown.lanes |= checkpoints.lanes
     grown.save()
     assert load(tmp_path).lanes == grown.lanes
 
 
 @pytest.mark.parametrize("cut", [0, 8, 30, 100])
-def test_a_save_that_is_cut_off_leaves_the_notes_before_it(tmp_path: Path, cut: int) -> None:
+def test_a_save_that_is_cut_off_leaves_the_checkpoints_before_it(tmp_path: Path, cut: int) -> None:
     """Whatever part of a slot is damaged, the other one counts."""
-    notes = saved(tmp_path)
+    checkpoints = saved(tmp_path)
     path = tmp_path / "cursors/bridge.lanes"
     half = path.stat().st_size // 2
     for offset, slot in ((6, half), (7, 0), (8, half)):
-        before = notes.lanes["t", 0].offset
-        notes.lanes["t", 0].offset = offset
-        notes.save()
+        before = checkpoints.lanes["t", 0].offset
+        checkpoints.lanes["t", 0].offset = offset
+        checkpoints.save()
         whole = path.read_bytes()
         path.write_bytes(whole[: slot + cut] + b"\xff" * 50 + whole[slot + cut + 50 :])
         assert load(tmp_path).lanes["t", 0].offset == before
@@ -167,14 +175,15 @@ def test_a_save_that_is_cut_off_leaves_the_notes_before_it(tmp_path: Path, cut: 
         assert load(tmp_path).lanes["t", 0].offset == offset
 
 
-def test_notes_of_an_earlier_version_are_read_and_replaced(tmp_path: Path) -> None:
+def test_checkpoints_of_an_earlier_version_are_read_and_replaced(tmp_path: Path) -> None:
     (tmp_path / "cursors").mkdir()
     path = tmp_path / "cursors/bridge.lanes"
     lane = {"topic": "t", "partition": 0, "offset": 1, "address": 2}
     path.write_text(json.dumps({
-        "version": 1, "source": UUID.hex(), "clean": True, "lost": False, "lanes": [lane],
+        "version": 1, "source": UUID.hex(), "clean": True, "lost": False,
+        "lanes": [lane, {**lane, "partition": 1, "distrusted": True}],
     }))  # fmt: skip  # a table
-    notes = load(tmp_path)
-    assert notes.lanes == {("t", 0): LaneNote(1, 2)}
-    notes.save()
-    assert load(tmp_path).lanes == notes.lanes
+    checkpoints = load(tmp_path)
+    assert checkpoints.lanes == {("t", 0): Checkpoint(1, 2), ("t", 1): Checkpoint(FROM_END, 2)}
+    checkpoints.save()
+    assert load(tmp_path).lanes == checkpoints.lanes

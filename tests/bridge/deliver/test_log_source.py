@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aolog import Writer
-from bridge.deliver.log_source import READ_BYTES_MAX, READ_BYTES_MIN, READ_RECORDS, Source
-from bridge.deliver.rate_limit import Pace, Paces
+from bridge.deliver.log_source import READ_BYTES_MAX, READ_BYTES_MIN, READ_RECORDS, LogSource
+from bridge.deliver.rate_limit import RateLimit, RateLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def test_batches_hold_some_thousand_records_within_bounds_of_bytes(
     with Writer(tmp_path) as log:
         for value in values:
             log.append(value, key=b"", timestamp=1)
-    source = Source(str(tmp_path), cursor="c")
+    source = LogSource(str(tmp_path), cursor="c")
     batches = []
     while (batch := source.read_batch(0.0)) is not None:
         batches.append([record.value for record in batch])
@@ -48,7 +48,7 @@ def test_a_batch_is_never_longer_than_asked_for_but_for_one_frame(tmp_path: Path
     with Writer(tmp_path) as log:
         for _ in range(2_000):
             log.append(bytes(1024))
-    source = Source(str(tmp_path), cursor="c")
+    source = LogSource(str(tmp_path), cursor="c")
     sizes = []
     while (batch := source.read_batch(0.0, 100_000)) is not None:
         sizes.append(sum(frame.size for frame in batch.frames))
@@ -72,7 +72,9 @@ def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
     with Writer(tmp_path) as log:
         for _ in range(9_000):
             log.append(bytes(1024))
-    source = Source(str(tmp_path), cursor="c", pace=Paces(None, Pace(**rates), Pace()))
+    source = LogSource(
+        str(tmp_path), cursor="c", rate_limit=RateLimits(None, RateLimit(**rates), RateLimit())
+    )
     sizes = []
     while (batch := source.read_batch(0.0)) is not None:
         sizes.append(sum(frame.size for frame in batch.frames))
