@@ -99,10 +99,6 @@ def test_what_has_no_place_in_format_1_is_refused_and_named(record, what):
     assert what in str(refused)
 
 
-def test_a_plain_value_is_not_refused():
-    assert format1.refusal(b"v", None, (), None, None) is None
-
-
 def test_a_refused_record_changes_nothing(tmp_path):
     with aolog.Writer(tmp_path / "log", format="queuefka") as log:
         log.append(b"before")
@@ -155,14 +151,6 @@ def test_a_golden_is_written_anew_byte_for_byte(name, tmp_path):
     log = LOGS[name]
     addresses = write(tmp_path / name, [p for _, p in pairs(log["records"])], log["slab_bytes"])
     assert addresses == [address for address, _ in pairs(log["records"])]
-    assert files(tmp_path / name) == files(GOLDEN / name)
-
-
-@pytest.mark.parametrize("name", WHOLE)
-def test_a_golden_is_the_same_when_the_writer_is_closed_behind_each_record(name, tmp_path):
-    log = LOGS[name]
-    for address, payload in pairs(log["records"]):
-        assert write(tmp_path / name, [payload], log["slab_bytes"]) == [address]
     assert files(tmp_path / name) == files(GOLDEN / name)
 
 
@@ -234,23 +222,6 @@ def test_a_writer_keeps_what_stands_behind_a_torn_frame_and_goes_on_behind_it_al
         *pairs(TORN["behind_the_tail"]),
         (TORN_END, b"on"),
     ]
-
-
-@pytest.mark.parametrize("left", range(1, 13))
-def test_an_unfinished_end_is_set_aside_and_cut(torn, left):
-    path = Path(torn) / ("0" * 20 + ".slab")
-    whole = (GOLDEN / "small" / path.name).read_bytes()
-    path.write_bytes(whole[: TORN_AT + left])
-    with aolog.Writer(torn, format="queuefka") as log:
-        assert log.opening.case == Case.QUEUEFKA_TORN.value
-        assert log.opening.cut_bytes == left
-        assert log.append(b"on") == TORN_AT
-    assert path.read_bytes() == whole[:TORN_AT]
-    aside = Path(torn) / "aside" / f"{TORN_AT:020d}.torn"
-    assert aside.read_bytes() == whole[TORN_AT : TORN_AT + left]
-    with aolog.Reader(torn) as reader:
-        assert [(r.address, r.value) for r in reader] == [*pairs(TORN["records"]), (TORN_AT, b"on")]
-        assert reader.gaps == []
 
 
 @pytest.mark.parametrize("left", range(1, 13))

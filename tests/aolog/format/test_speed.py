@@ -826,25 +826,6 @@ def test_a_gate_in_a_cycle_is_freed(taker):
     assert gone() is None
 
 
-def test_threads_that_join_get_numbers_of_their_own(tmp_path):
-    taken: list[list[int]] = [[] for _ in range(4)]
-    with aolog.Writer(tmp_path / "log", batch_bytes=500) as writer:
-
-        def work(i: int) -> None:
-            for n in range(3000):
-                taken[i].append(writer.append(b"%d-%d" % (i, n)))
-
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    with aolog.Reader(tmp_path / "log") as reader:
-        found = {record.address: record.value for record in reader}
-    expected = {a: b"%d-%d" % (i, n) for i in range(4) for n, a in enumerate(taken[i])}
-    assert found == expected
-
-
 class Lent(bytearray):
     """Bytes that cannot be resized while somebody holds them, and whose end can be seen."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import threading
 import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -141,15 +140,6 @@ def test_frames_are_compressed_where_that_saves_something(logs, name):
     assert_clean(logs[name])
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_log_may_be_written_with_each_codec_in_turn(logs, way):
-    assert set(codecs(logs["mixed"])) == {0, *CODECS.values()}
-    found = way(logs["mixed"])
-    each = plain(found.records)[: 12 * 20 + 301]
-    assert plain(found.records) == 4 * each
-    assert_clean(logs["mixed"])
-
-
 def test_only_slabs_of_a_writer_that_compresses_are_of_version_3(logs):
     versions = [slab.read_bytes()[8] for slab in slab_files(logs["mixed"])]
     assert set(versions) == {2, 3}
@@ -171,54 +161,6 @@ def test_a_reader_may_begin_at_every_record_at_every_ordinal_and_at_a_time(logs,
     start = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)
     with aolog.Reader(logs[name], start) as reader:
         assert reader.read() == next(r for r in records if r.timestamp >= moment)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_cursor_within_a_compressed_frame_is_resumed_and_lag_is_exact(logs, tmp_path, name):
-    path = str(shutil.copytree(logs[name], tmp_path / "log"))
-    records = read_all(path)
-    with aolog.Reader(path, cursor="c") as reader:
-        assert [reader.read() for _ in range(33)] == records[:33]
-        reader.commit()
-    with aolog.Reader(path, cursor="c") as reader:
-        assert reader.lag().records == len(records) - 33
-        assert list(reader) == records[33:]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_follower_is_given_compressed_frames_as_they_come(log_path, name):
-    with aolog.Writer(log_path, compression=name, flush_seconds=None) as writer:
-        given = writer.append_many([b"a" * 100] * 20).tolist()
-        writer.flush()
-        with aolog.Reader(log_path) as reader:
-            follower = reader.follow(timeout=20.0)
-            got = [next(follower).address for _ in range(20)]
-            thread = threading.Thread(
-                target=lambda: (given.extend(writer.append_many([b"b" * 100] * 9)), writer.flush())
-            )
-            thread.start()
-            got += [next(follower).address for _ in range(9)]
-            thread.join()
-    assert got == given
-    assert codecs(log_path) == [CODECS[name]] * 2
-
-
-def test_an_arrow_batch_is_compressed_and_comes_back(log_path):
-    pa = pytest.importorskip("pyarrow", reason="the arrow extra is not installed")
-    rows = pa.RecordBatch.from_pydict(
-        {
-            "value": pa.array([b"value"] * 500, pa.binary()),
-            "key": pa.array([None, b"k"] * 250, pa.binary()),
-            "timestamp": pa.array(range(500, 0, -1), pa.timestamp("us", "UTC")),
-        }
-    )
-    with aolog.Writer(log_path, compression="lz4") as writer:
-        writer.append_arrow(rows)
-    with aolog.Reader(log_path) as reader:
-        found = reader.read_batch().to_arrow(["value", "key", "timestamp"])
-    assert found.equals(rows)
-    assert codecs(log_path) == [CODECS["lz4"]]
-    assert_clean(log_path)  # the seal's least timestamp is that of a compressed column
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -304,33 +246,6 @@ def ten(request, log_path):
             writer.append_many([b"frame %d, record %d" % (i, j) for j in range(30)])
     assert codecs(log_path) == [CODECS[request.param]] * 10
     return log_path
-
-
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_flipped_byte_costs_its_frame_and_no_other(ten, way):
-    records, frame = read_all(ten), frames_of(ten)[4]
-    data = bytearray(frame.slab.read_bytes())
-    data[frame.begin + 60] ^= 1
-    frame.slab.write_bytes(data)
-    found = way(ten)
-    assert found.records == records[:120] + records[150:]
-    assert found.gaps == [Gap(frame.begin, frame.end, "corrupt", 30)]
-
-
-def test_a_repaired_copy_has_compressed_frames_byte_for_byte(ten, tmp_path):
-    before, records = frames_of(ten), read_all(ten)
-    slab = before[0].slab
-    data = bytearray(slab.read_bytes())
-    data[:100] = bytes(100)  # a header copy
-    data[before[4].begin + 60] ^= 1
-    slab.write_bytes(data)
-    assert not aolog.verify(ten).ok
-    aolog.repair(ten, tmp_path / "copy")
-    clean = (tmp_path / "copy" / slab.name).read_bytes()
-    assert clean[8] == clean[4096 + 8] == 3
-    assert clean[before[5].begin :] == data[before[5].begin :]
-    assert read_all(str(tmp_path / "copy")) == records[:120] + records[150:]
-    assert aolog.verify(tmp_path / "copy").findings == []
 
 
 def test_salvage_has_the_records_of_a_whole_body_and_nothing_of_one_that_is_not(ten):
@@ -473,23 +388,6 @@ def test_a_reader_goes_on_at_the_same_record_once_the_package_is_there(logs, wit
     assert reader.gaps == []
 
 
-def test_frames_that_are_stored_as_they_are_need_no_package(log_path, without_packages):
-    without_packages.undo()
-    with aolog.Writer(log_path, compression="zstd") as writer:
-        for value in (b"a", b"b" * 300, b"c"):
-            writer.append(value)
-            writer.flush()
-    for name in PACKAGES:
-        without_packages.setitem(sys.modules, name, None)
-    codec_module._zstd.cache_clear()
-    with aolog.Reader(log_path) as reader:
-        assert reader.read().value == b"a"
-        with pytest.raises(aolog.CodecUnavailable) as refused:
-            reader.read()
-        reader.seek(refused.value.details["end"])  # over it, on one's own account
-        assert reader.read().value == b"c"
-
-
 @pytest.mark.parametrize("command", [["verify"], ["salvage"], ["repair", "--into", "COPY"]])
 def test_verify_and_repair_say_so_and_change_nothing(ten, tmp_path, without_packages, command):
     before = snapshot(ten)
@@ -497,12 +395,6 @@ def test_verify_and_repair_say_so_and_change_nothing(ten, tmp_path, without_pack
     assert (refused["code"], refused["address"]) == ("codec_unavailable", 8192)
     assert snapshot(ten) == before
     assert not (tmp_path / "copy").exists()
-
-
-def test_a_seek_by_time_says_so(logs, without_packages):
-    with pytest.raises(aolog.CodecUnavailable) as refused:
-        aolog.Reader(logs["lz4"], datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=6))
-    assert refused.value.details["codec"] == "lz4"
 
 
 def reader_end(path: str) -> int | None:

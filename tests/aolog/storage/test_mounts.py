@@ -78,13 +78,6 @@ def test_what_is_not_listed_or_not_whole_is_no_mount(number) -> None:
     assert parse_mount(MOUNTINFO, number) is None
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n", " - ", "7 - ", "7 1 0:1 / /x rw -", "7 1 0:1 / /x - a b c"]
-)
-def test_no_text_raises(text) -> None:
-    assert parse_mount(text, 7) is None
-
-
 def test_the_kernel_says_where_a_directory_is() -> None:
     shared = Storage().mount_of("/dev/shm")
     proc = Storage().mount_of("/proc/self")
@@ -149,12 +142,6 @@ def test_a_writer_that_syncs_in_vain_says_so_once(in_memory, caplog) -> None:
     (message,) = [m for m in caplog.messages if " is on " in m]
     assert str(in_memory) in message
     assert "tmpfs" in message
-
-
-def test_a_writer_that_never_syncs_was_promised_nothing(in_memory, caplog) -> None:
-    with caplog.at_level(logging.WARNING, "aolog"):
-        aolog.Writer(in_memory / "log", sync="never").close()
-    assert caplog.messages == []
 
 
 def test_on_a_disk_nothing_is_said(tmp_path, caplog, monkeypatch) -> None:
