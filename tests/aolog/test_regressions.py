@@ -123,7 +123,7 @@ def test_two_readers_that_create_one_cursor_at_once_do_not_both_hold_it(log_path
         assert sorted(outcomes) == ["held", "locked"]
 
 
-def test_ordinals_go_on_behind_a_last_slab_whose_header_is_lost(log_path: str) -> None:
+def test_ordinals_continue_after_a_last_slab_whose_header_is_lost(log_path: str) -> None:
     with aolog.Writer(log_path, slab_bytes=9000, batch_bytes=0) as writer:
         for i in range(60):
             writer.append(b"%03d" % i + bytes(100))
@@ -137,7 +137,7 @@ def test_ordinals_go_on_behind_a_last_slab_whose_header_is_lost(log_path: str) -
         assert reader.read() == before[-1]
 
 
-def test_a_pipe_named_like_a_slab_hangs_nobody(log_path: str) -> None:
+def test_a_pipe_named_like_a_slab_blocks_no_one(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         writer.append(b"a")
     os.mkfifo(Path(log_path) / "00000000000000999992.slab")
@@ -238,7 +238,7 @@ def test_an_address_in_a_slab_without_header_is_counted_from_the_intact_byte_bef
             assert reader.gaps == [aolog.Gap(begin, end, "corrupt", 6)]
 
 
-def test_who_begins_behind_damage_in_format_1_is_not_told_of_it(log_path: str) -> None:
+def test_a_reader_that_begins_after_damage_in_format_1_does_not_report_it(log_path: str) -> None:
     with aolog.Writer(log_path, format="queuefka") as writer:
         addresses = [writer.append(b"%d" % i) for i in range(4)]
     slab = slab_files(log_path)[0]
@@ -316,7 +316,7 @@ def test_what_is_pruned_while_it_is_repaired_stops_no_repair(log_path: str, tmp_
     assert aolog.verify(into).gaps == aolog.verify(log_path).gaps == done.gaps
 
 
-def test_the_end_is_behind_the_last_body_and_not_the_last_header(log_path: str) -> None:
+def test_the_end_is_after_the_last_body_and_not_the_last_header(log_path: str) -> None:
     """After a power cut a header may be on the device without its body."""
     writer = aolog.Writer(log_path, flush_seconds=None)
     for _ in range(40):
@@ -370,7 +370,7 @@ def test_a_damaged_count_makes_no_records_of_a_body_that_has_others(log_path: st
     assert well("salvage", log_path, "--json").stdout == ""
 
 
-def test_the_cursors_are_told_though_one_is_deleted_meanwhile(
+def test_cursors_are_listed_while_one_is_deleted(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(log_path, [b"x"])

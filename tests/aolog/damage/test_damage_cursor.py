@@ -94,7 +94,7 @@ def test_a_cursor_cut_at_any_byte_is_what_is_left_of_it(committed: Committed) ->
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
-def test_a_lost_sector_costs_one_copy(committed: Committed, sector: int) -> None:
+def test_a_lost_sector_loses_one_copy(committed: Committed, sector: int) -> None:
     for at in range(0, 8192, sector):
         data = bytearray(committed.data)
         data[at : at + sector] = bytes(sector)

@@ -124,7 +124,7 @@ def test_threads_share_a_packer(name):
     [("gzip", None), ("", None), (None, None), (3, None), ("none", 3), ("zstd", 0), ("zstd", 23),
      ("zstd", -1), ("zstd", "3"), ("zstd", 3.0), ("lz4", 0), ("lz4", 13)],
 )  # fmt: skip  # a table
-def test_a_codec_or_a_level_that_there_is_not_is_refused(name, level):
+def test_a_codec_or_a_level_that_does_not_exist_is_refused(name, level):
     with pytest.raises(UsageError) as refused:
         packer(name, level)
     assert refused.value.code == "usage"

@@ -86,7 +86,7 @@ def expected_records(batch) -> list[Record]:
 
 @bounded
 @given(batches())
-def test_all_columns_come_back_as_they_went_in(batch):
+def test_all_columns_come_back_as_they_were_given(batch):
     bits, parts = encode_columns(**batch)
     decoded = decode_columns(join(parts), len(batch["values"]), bits)
     assert records_of(decoded) == expected_records(batch)

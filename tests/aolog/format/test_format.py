@@ -154,7 +154,7 @@ def test_the_worked_examples_addresses_are_those_that_a_reader_gives(tmp_path):
     assert frame.frame_len(58) == 8344 - 8240
 
 
-def test_every_single_flipped_bit_of_the_worked_example_is_seen():
+def test_every_single_flipped_bit_of_the_worked_example_is_detected():
     for begin, intact in ((BEGIN, frame_a()), (BEGIN + len(frame_a()), frame_b())):
         for bit in range(8 * len(intact)):
             flipped = bytearray(intact)

@@ -122,7 +122,7 @@ def test_verify_finds_the_torn_tail_and_nothing_else():
     assert report.problems == []
 
 
-def test_the_cursor_goes_on_behind_its_last_commit(copy):
+def test_the_cursor_continues_after_its_last_commit(copy):
     with aolog.Reader(copy, cursor="reader") as reader:
         assert list(reader) == RECORDS[10:]
     (listed,) = aolog.cursors(copy)
@@ -142,7 +142,7 @@ def test_a_cursor_with_one_damaged_copy_goes_back_one_commit(copy):
 # --- written on -----------------------------------------------------------------------------
 
 
-def test_a_writer_mends_a_copy_and_goes_on_above_its_reach(copy):
+def test_a_writer_mends_a_copy_and_continues_above_its_reach(copy):
     before = contents(Path(copy))
     with aolog.Writer(copy) as log:
         assert log.opening.case == recovery.Case.UNSEALED_TORN.value
@@ -187,14 +187,14 @@ def test_a_slab_that_lost_all_of_its_headers_is_a_gap_with_an_exact_count(copy):
         assert reader.gaps == [Gap(0, size, "corrupt", len(lost))]
 
 
-def test_on_the_machine_that_wrote_it_a_writer_goes_on_right_behind_the_torn_end(copy):
+def test_on_the_machine_that_wrote_it_a_writer_continues_right_after_the_torn_end(copy):
     with aolog.Writer(copy, storage=make.GoldenStorage()) as log:
         assert log.opening.case == recovery.Case.UNSEALED_TORN.value
         assert log.opening.next_base == (END + make.TORN_BYTES + 7) // 8 * 8
 
 
 @pytest.mark.parametrize("zeros", [0, 8, 5000])
-def test_zeros_behind_a_seal_are_cut_and_the_epoch_goes_on(copy, zeros):
+def test_zeros_after_a_seal_are_cut_and_the_epoch_continues(copy, zeros):
     """A writer that pre-allocates was killed between the seal and the truncation behind it."""
     (Path(copy) / SLABS[2]).unlink()
     (Path(copy) / "cursors" / "reader.cursor").unlink()

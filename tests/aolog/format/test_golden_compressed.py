@@ -63,7 +63,7 @@ def test_a_golden_log_has_what_its_page_says(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_writer_goes_on_with_another_codec(name, tmp_path):
+def test_a_writer_continues_with_another_codec(name, tmp_path):
     path = str(tmp_path / "log")
     shutil.copytree(GOLDEN / name / "log", path)
     with aolog.Writer(path, compression=NAMES[NAMES.index(name) - 1]) as writer:

@@ -195,7 +195,7 @@ def test_a_torn_frame_is_pending_while_its_slab_is_the_last():
     assert aolog.verify(GOLDEN / "torn").tail_bytes == TORN_END - TORN_AT
 
 
-def test_resynchronising_gives_what_was_appended_behind_a_torn_frame():
+def test_resynchronising_gives_what_was_appended_after_a_torn_frame():
     with aolog.Reader(GOLDEN / "torn", resync=True) as reader:
         records = [(record.address, record.value) for record in reader]
         gaps = reader.gaps
@@ -204,7 +204,7 @@ def test_resynchronising_gives_what_was_appended_behind_a_torn_frame():
     assert gaps == [Gap(TORN_AT, first_behind, "torn_or_corrupt", None)]
 
 
-def test_a_writer_keeps_what_stands_behind_a_torn_frame_and_goes_on_behind_it_all(torn):
+def test_a_writer_keeps_the_bytes_after_a_torn_frame_and_continues_after_them(torn):
     before = files(torn)
     with aolog.Writer(torn, format="queuefka") as log:
         assert log.opening.case == Case.QUEUEFKA_BAD.value
@@ -237,7 +237,7 @@ def test_a_slab_torn_in_its_first_frame_is_emptied_and_used(tmp_path, left):
 
 
 @pytest.mark.parametrize("slab", [0, 1, 2])
-def test_a_length_damaged_to_look_like_another_format_costs_its_slab_only(tmp_path, slab):
+def test_a_length_damaged_to_look_like_another_format_loses_its_slab_only(tmp_path, slab):
     """Its first four bytes exceed 0xFF000000, as those of a format-2 slab do."""
     write(tmp_path / "log", [b"12345"] * 5, 20)
     names = sorted(files(tmp_path / "log"))
@@ -346,7 +346,7 @@ def test_go_reads_the_goldens(gotool, name):
 
 
 @pytest.mark.timeout(600)
-def test_go_appends_behind_a_torn_tail_and_python_keeps_it_readable(gotool, tmp_path):
+def test_go_appends_after_a_torn_tail_and_python_keeps_it_readable(gotool, tmp_path):
     log, small = tmp_path / "log", GOLDEN / "small" / ("0" * 20 + ".slab")
     log.mkdir()
     (log / small.name).write_bytes(small.read_bytes()[:-3])

@@ -124,7 +124,7 @@ def test_a_newer_version_is_recognised_as_one(version, finish):
 
 
 @pytest.mark.parametrize("at_and_bytes", [(136, b"\xfa\x00"), (138, b"\xff")], ids=["len", "text"])
-def test_a_topic_that_is_nonsense_under_a_right_hash_is_no_header(at_and_bytes):
+def test_a_topic_that_is_not_utf_8_is_no_header(at_and_bytes):
     at, octets = at_and_bytes
     copy = bytearray(HEADER.encode())
     copy[at : at + len(octets)] = octets

@@ -216,7 +216,7 @@ def test_rows_are_the_same(rows, number, data):
 
 @bounded
 @given(st.lists(st.lists(st.none() | st.binary(max_size=3), max_size=5), max_size=5), st.data())
-def test_pieces_one_behind_the_other_are_one_column(pieces, data):
+def test_pieces_one_after_the_other_are_one_column(pieces, data):
     entries = [entry for piece in pieces for entry in piece]
     first = data.draw(st.integers(0, len(entries)))
     end = data.draw(st.integers(first, len(entries)))
@@ -326,7 +326,7 @@ def test_plain_tuples_are_the_same_kept_or_not(rows, data):
                 assert entries == [row[i] for row in expected]
 
 
-def test_a_row_that_nobody_kept_is_filled_anew():
+def test_a_row_without_other_owners_is_filled_again():
     rows = compiled.Rows(tuple, "oh", (list(map(str, range(9))), ("tag", 1, b"abcdefghi")), 0, 9)
     first = next(rows)
     kept = id(first), id(first[1]), id(first[1][0])
@@ -349,7 +349,7 @@ def test_a_row_that_nobody_kept_is_filled_anew():
     assert (next(rows), pair) == (("5", [("tag", b"f")]), ("tag", b"e"))
 
 
-def test_a_row_that_is_filled_anew_has_the_hash_of_what_it_is():
+def test_a_row_that_is_filled_again_has_the_hash_of_what_it_is():
     rows = compiled.Rows(tuple, "o", (["a", "b"],), 0, 2)
     row = next(rows)
     before = id(row), hash(row)
@@ -366,7 +366,7 @@ def test_rows_with_views_in_them_do_not_keep_themselves():
     data.append(1)
 
 
-def test_a_view_that_nobody_kept_is_filled_anew():
+def test_a_view_without_other_owners_is_filled_again():
     offsets = offsets_of([b"a", b"bc", b"def", b"g"])
     column = (b"\x0d", offsets, memoryview(b"abcdefg"))  # the second is null
     rows = compiled.Rows(tuple, "v", ([column, column],), 0, 8)
@@ -386,7 +386,7 @@ def test_a_view_that_nobody_kept_is_filled_anew():
     assert shown == b"a"
 
 
-def test_a_row_is_let_go_by_the_collector_and_known_to_it_again():
+def test_a_row_that_the_collector_untracks_is_tracked_again():
     rows = compiled.Rows(tuple, "oo", (["a", []], ["b", "c"]), 0, 2)
     row = next(rows)
     gc.collect()
@@ -395,7 +395,7 @@ def test_a_row_is_let_go_by_the_collector_and_known_to_it_again():
     assert gc.is_tracked(next(rows))
 
 
-def test_what_runs_while_a_row_is_filled_anew_gets_a_row_of_its_own():
+def test_what_runs_while_a_row_is_filled_again_gets_a_row_of_its_own():
     class Last:
         def __del__(self) -> None:
             meanwhile.append(next(rows))
@@ -641,7 +641,7 @@ def test_rows_are_freed_with_what_they_hold():
     data.append(1)
 
 
-def test_views_are_buffers_without_a_copy_that_nobody_has_to_give_back():
+def test_views_are_buffers_without_a_copy_that_need_no_release():
     data = bytearray(b"abcdef")
     rows = compiled.Rows(None, "v", ((None, offsets_of([b"abc", b"def"]), data),), 0, 2)
     view = list(rows)[1]
@@ -668,7 +668,7 @@ def test_a_row_hashes_as_the_record_that_it_equals(rows):
     assert hash(row) == hash(record)
 
 
-def test_nobody_sees_a_row_without_its_items():
+def test_no_code_sees_a_row_without_its_items():
     seen: list[list[object]] = []
 
     class Finalized(tuple):  # noqa: SLOT001 -- a row has no fields of its own
@@ -853,14 +853,14 @@ def test_what_is_exported_is_kept_until_the_last_array_is_gone():
     assert [ref() for ref in seen] == [None] * 3
 
 
-def test_what_nobody_imports_is_given_back():
+def test_an_array_without_an_importer_is_released():
     lent = Lent(b"abc")
     for _ in range(3):
         compiled.export((1, (None, lent), ((1, (lent,), ()),)))
         lent.append(0)  # nobody holds it
 
 
-def test_an_array_that_the_importer_refuses_is_given_back():
+def test_an_array_that_the_importer_refuses_is_released():
     pa = pytest.importorskip("pyarrow")
     lent = Lent(bytes(8))
     with pytest.raises(pa.ArrowInvalid):
@@ -872,7 +872,7 @@ def test_an_array_that_the_importer_refuses_is_given_back():
     lent.append(0)
 
 
-def test_an_array_may_be_let_go_by_any_thread():
+def test_an_array_may_be_released_by_any_thread():
     pa = pytest.importorskip("pyarrow")
     lent = Lent(bytes(8))
     parts = (1, (None,), ((1, (None, lent), ()),))

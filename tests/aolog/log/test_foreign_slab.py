@@ -230,7 +230,7 @@ def test_a_slab_of_another_log_under_another_name_is_foreign_too(
 
 
 @pytest.mark.parametrize("at", [0, 4096])
-def test_a_header_copy_of_another_log_over_ours_costs_nothing(
+def test_a_header_copy_of_another_log_over_ours_loses_nothing(
     make: Callable[[int], tuple[Log, Log]], at: int
 ) -> None:
     ours, theirs = make(5)
@@ -271,7 +271,7 @@ def test_a_slab_of_format_2_in_a_log_of_format_1_is_foreign(
 
 
 @pytest.mark.parametrize("foreign", [(0,), (0, 1)])
-def test_a_writer_names_it_and_goes_on_at_the_end(
+def test_a_writer_names_it_and_continues_at_the_end(
     make: Callable[[int], tuple[Log, Log]],
     caplog: pytest.LogCaptureFixture,
     foreign: tuple[int, ...],
@@ -405,7 +405,7 @@ def test_a_long_log_is_opened_with_the_headers_of_two_slabs(log_path: str) -> No
     assert len(storage.opened) == 2
 
 
-def test_a_last_slab_that_cannot_be_read_says_nothing_and_costs_no_other(
+def test_an_unreadable_last_slab_is_no_evidence_and_loses_no_other_slab(
     make: Callable[[int], tuple[Log, Log]],
 ) -> None:
     ours, _ = make(5)
@@ -417,7 +417,7 @@ def test_a_last_slab_that_cannot_be_read_says_nothing_and_costs_no_other(
             reader.read()
 
 
-def test_a_reader_that_follows_is_told_when_the_next_slab_is_of_another_log(
+def test_a_follower_reports_a_next_slab_of_another_log(
     make: Callable[[int], tuple[Log, Log]],
 ) -> None:
     ours, theirs = make(2)

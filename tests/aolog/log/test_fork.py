@@ -167,7 +167,7 @@ r.close()
     assert values(log_path, cursor="c") == [b"c", b"d"]
 
 
-def test_a_fork_while_threads_append_and_sync_hangs_nobody(log_path: str) -> None:
+def test_a_fork_while_threads_append_and_sync_blocks_no_one(log_path: str) -> None:
     run(
         """
 w = aolog.Writer(path, slab_bytes=20_000, flush_seconds=0.001, sync_seconds=0.001)

@@ -151,7 +151,7 @@ def test_the_total_is_never_passed(log_path: str) -> None:
     assert_clean(log_path)
 
 
-def test_old_slabs_go_though_nobody_appends(log_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_slabs_go_though_no_one_appends(log_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aolog.write.background._AGE_CHECK_S", 0.1)
     keep = aolog.Retention(max_age_s=100.0)
     slabs = written(log_path, 6)
@@ -498,7 +498,7 @@ def test_a_log_that_begins_at_a_later_address_has_lost_nothing(log_path: str) ->
         assert reader.lag().records == 1
 
 
-def test_a_dry_run_says_what_it_would_cost_and_costs_nothing(log_path: str) -> None:
+def test_a_dry_run_reports_the_loss_and_removes_nothing(log_path: str) -> None:
     written(log_path)
     hold(log_path, 13)
     keep = aolog.Retention(max_bytes=25_000, when_full="prune")
@@ -562,7 +562,7 @@ def test_pruning_that_dies_anywhere_leaves_no_hole(log_path: str, n: int) -> Non
     assert slab_files(log_path) == slabs[4:]
 
 
-def test_who_prunes_waits_for_who_prunes(log_path: str) -> None:
+def test_two_prunings_wait_for_each_other(log_path: str) -> None:
     slabs = written(log_path)
     storage = Storage()
     lock = storage.open_lock(f"{log_path}/retention.lock")

@@ -113,7 +113,7 @@ def test_an_intact_chain_is_walked_frame_by_frame_to_its_end(slab, size):
     assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1], blank=True)
 
 
-def test_a_walk_that_goes_on_for_ever_asks_for_runs_of_bounded_length(slab, monkeypatch):
+def test_a_walk_that_continues_for_ever_asks_for_runs_of_bounded_length(slab, monkeypatch):
     asked: list[int] = []
 
     def intact_frames(*given: Any) -> list[Frame]:
@@ -197,7 +197,7 @@ def test_whatever_is_overwritten_every_untouched_frame_is_delivered(slab, seed):
 
 
 @pytest.mark.parametrize("mark_behind", [3, 6, 8])
-def test_damage_was_durable_if_a_mark_stands_behind_it(slab, mark_behind):
+def test_damage_was_durable_if_a_mark_follows(slab, mark_behind):
     made = Chain([b"x" * 100] * 9, marks=(mark_behind,))
     hit = [offset + 50 for offset in made.offsets[:8]]
     outcomes = walk(Walker(slab(made.damaged(*hit[1::2])), SALT, BEGIN))
@@ -225,7 +225,7 @@ def test_an_unfinished_frame_is_a_tail_that_is_not_blank(slab, cut):
 
 
 @pytest.mark.parametrize("zeros", [1, 40, 4096, CHUNK_BYTES + 1])
-def test_zeros_behind_the_last_frame_are_a_blank_tail(slab, zeros):
+def test_zeros_after_the_last_frame_are_a_blank_tail(slab, zeros):
     made = chain()
     outcomes = walk(Walker(slab(bytes(made.contents) + bytes(zeros)), SALT, BEGIN))
     assert bodies(outcomes) == made.bodies
@@ -376,7 +376,7 @@ def test_a_format_1_chain_is_walked_frame_by_frame(slab):
 
 
 @pytest.mark.parametrize("at", range(5))
-def test_resynchronising_finds_the_frames_behind_an_altered_length(slab, at):
+def test_resynchronising_finds_the_frames_after_an_altered_length(slab, at):
     made = chain1()
     for octet in (0, 1, 3):
         file = slab(made.damaged(made.offsets[at] + octet))
@@ -417,7 +417,7 @@ def test_an_unfinished_format_1_frame_claims_more_than_there_is(slab, keep):
     assert walker.claims_more_than_there_is(tail.begin)
 
 
-def test_a_torn_format_1_frame_with_an_intact_one_behind_it_is_not_unfinished(slab):
+def test_a_torn_format_1_frame_with_an_intact_one_after_it_is_not_unfinished(slab):
     made = chain1()
     behind = b"".join(format1.encode_record(b"behind"))
     contents = bytes(made.contents[: made.offsets[5] + 20]) + behind

@@ -129,7 +129,7 @@ def test_times_are_found_in_batches_that_are_not_sorted(log_path: str) -> None:
         assert reader.read().value == b"c"
 
 
-def test_columns_that_hold_nothing_cost_nothing(log_path: str) -> None:
+def test_columns_without_values_take_no_space(log_path: str) -> None:
     empty = batch(
         value=[b"a" * 100],
         key=pa.nulls(1, pa.binary()),
@@ -195,7 +195,7 @@ def invalid_text(n: int = 1) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), n, [None, offsets, pa.py_buffer(b"\xff\xfe" * n)])
 
 
-def test_text_that_is_none_is_refused_and_not_found_out_by_readers(log_path: str) -> None:
+def test_text_that_is_not_utf_8_is_refused_before_a_reader_meets_it(log_path: str) -> None:
     bad_header = pa.ListArray.from_arrays(
         pa.array([0, 1], pa.int32()),
         pa.StructArray.from_arrays(

@@ -260,7 +260,7 @@ def test_salvage_has_the_records_of_a_whole_body_and_nothing_of_one_that_is_not(
     assert [line["address"] for line in saved] == [r.address for r in records[60:90]]
 
 
-def test_a_torn_compressed_frame_is_cut_copied_and_told(log_path):
+def test_a_torn_compressed_frame_is_cut_copied_and_reported(log_path):
     writer = aolog.Writer(log_path, compression="zstd", flush_seconds=None)
     writer.append_many([b"kept"] * 50)
     writer.append_many([b"torn"] * 50)
@@ -304,7 +304,7 @@ def hostile_slab(
     "body",
     [b"", b"junk", b"\xff" * 8, b"\x10\0\0\0\x04\0\0\0junk", b"\0\0\0\x40\x10\0\0\0" + bytes(16)],
 )
-def test_nonsense_under_a_right_hash_is_a_gap(log_path, way, codec, body):
+def test_invalid_content_under_a_right_hash_is_a_gap(log_path, way, codec, body):
     hostile_slab(log_path, [(0, 1, b"before"), (codec, 1, body), (0, 1, b"behind")])
     found = way(log_path)
     assert [record.value for record in found.records] == [b"before", b"behind"]
@@ -314,7 +314,7 @@ def test_nonsense_under_a_right_hash_is_a_gap(log_path, way, codec, body):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_codec_in_a_slab_of_version_2_is_nonsense(log_path, name):
+def test_a_codec_in_a_slab_of_version_2_is_malformed(log_path, name):
     codec, parts = codec_module.packer(name, None)(1, [b"x" * 500])
     hostile_slab(log_path, [(codec, 1, b"".join(parts))])
     assert [record.value for record in read_all(log_path)] == [b"x" * 500]
@@ -373,7 +373,7 @@ def test_without_its_package_a_log_is_read_up_to_where_it_is_needed(
     assert snapshot(path) == before
 
 
-def test_a_reader_goes_on_at_the_same_record_once_the_package_is_there(logs, without_packages):
+def test_a_reader_continues_at_the_same_record_once_the_package_is_there(logs, without_packages):
     with aolog.Reader(logs["mixed"]) as reader:
         found = []
         for _ in range(3):

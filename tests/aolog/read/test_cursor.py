@@ -72,7 +72,7 @@ def test_a_reader_goes_on_where_the_cursor_stands(log: str, n: int) -> None:
     assert rest(log) == [b"%d" % i for i in range(n, 6)]  # reading alone moves nothing
 
 
-def test_a_cursor_that_was_never_committed_begins_where_it_is_told(log: str) -> None:
+def test_a_cursor_that_was_never_committed_begins_at_start(log: str) -> None:
     before = snapshot(log)
     assert values(log, start="latest", cursor="c") == []
     assert values(log, cursor="c") == [b"%d" % i for i in range(6)]
@@ -81,7 +81,7 @@ def test_a_cursor_that_was_never_committed_begins_where_it_is_told(log: str) -> 
     assert values(log, start="latest", cursor="c") == [b"2", b"3", b"4", b"5"]
 
 
-def test_a_position_is_committed_behind_a_batch(log: str) -> None:
+def test_a_position_is_committed_after_a_batch(log: str) -> None:
     with aolog.Reader(log, cursor="c") as reader:
         reader.read_batch(max_bytes=1)
         reader.commit()
@@ -193,7 +193,7 @@ def test_a_cursor_keeps_no_slab_that_is_removed(log_path: str) -> None:
             assert not [path for path in open_below(log_path) if path.endswith("(deleted)")]
 
 
-def test_a_commit_that_was_prepared_is_refused_behind_the_close(log: str) -> None:
+def test_a_commit_that_was_prepared_is_refused_after_the_close(log: str) -> None:
     reader = aolog.Reader(log, cursor="c")
     reader.commit()
     reader.read()
@@ -228,7 +228,7 @@ class HeldUp(RealSystem):
 
 
 @pytest.mark.parametrize(("at", "first"), [("sync", True), ("write", True), ("write", False)])
-def test_a_commit_that_outlives_its_reader_is_told_so_and_keeps_nothing(
+def test_a_commit_that_outlives_its_reader_raises_and_keeps_nothing(
     log: str, at: str, first: bool
 ) -> None:
     if not first:
@@ -501,7 +501,7 @@ def test_a_commit_on_a_full_simulated_disk_needs_no_room() -> None:
         assert reader.tell() == aolog.cursors("/log", storage=storage)[0].address
 
 
-def test_an_error_of_the_device_is_told_and_the_commit_may_be_repeated(log: str) -> None:
+def test_an_error_of_the_device_is_reported_and_the_commit_may_be_repeated(log: str) -> None:
     def before(operation: Operation) -> None:
         if failing and operation.what == "write":
             raise aolog.StorageFailed("EIO", path=operation.name)

@@ -477,7 +477,7 @@ def test_every_frame_that_is_left_is_found_by_its_time(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_address_inside_of_a_gap_leads_behind_it(
+def test_an_address_inside_a_gap_means_the_record_after_it(
     damaged: Callable[[str], Damaged], name: str
 ) -> None:
     log, gaps, left = damaged(name)
@@ -494,7 +494,7 @@ def test_an_address_inside_of_a_gap_leads_behind_it(
                     assert told.reason == gap.reason
 
 
-def test_a_record_inside_of_a_damaged_frame_counts_those_behind_it(
+def test_a_record_inside_of_a_damaged_frame_counts_those_after_it(
     damaged: Callable[[str], Damaged],
 ) -> None:
     log, (gap,), _ = damaged("body_of_a_frame")

@@ -90,7 +90,7 @@ def test_every_way_reads_format_1(log_path: str, way) -> None:
     assert gaps == []
 
 
-def test_read_says_none_at_the_end_and_goes_on_when_there_is_more(log_path: str) -> None:
+def test_read_returns_none_at_the_end_and_continues_when_there_is_more(log_path: str) -> None:
     with aolog.Writer(log_path, slab_bytes=9000) as writer, aolog.Reader(log_path) as reader:
         for i in range(20):
             assert reader.read() is None
@@ -105,7 +105,7 @@ def test_read_says_none_at_the_end_and_goes_on_when_there_is_more(log_path: str)
     assert len(slab_files(log_path)) > 2
 
 
-def test_a_frame_that_is_half_read_goes_on_as_a_batch(log_path: str) -> None:
+def test_a_frame_that_is_half_read_continues_as_a_batch(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         first = writer.append_many([b"a", b"b", b"c", b"d"])
         second = writer.append_many([b"e", b"f"])
@@ -200,7 +200,7 @@ def test_the_ordinal_counts_the_records_before(mixed: tuple[str, list[int], Way]
         assert reader.ordinal == 77 + len(batch)
 
 
-def test_seeking_while_iterating_goes_on_from_the_new_place(
+def test_seeking_while_iterating_continues_from_the_new_place(
     mixed: tuple[str, list[int], Way],
 ) -> None:
     path, given, (records, _) = mixed
@@ -271,7 +271,7 @@ def test_an_iteration_that_was_left_is_taken_up_where_it_stopped(
 
 
 @pytest.mark.parametrize("kind", ["aolog", "queuefka"])
-def test_up_to_an_end_comes_nothing_behind_it_and_what_follows_goes_on_there(
+def test_up_to_an_end_returns_nothing_after_it_and_reading_continues_there(
     log_path: str, kind: str
 ) -> None:
     given = written(log_path, format=kind)
@@ -369,7 +369,7 @@ def test_a_batch_ends_where_a_gap_begins(log_path: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["read", "iterate", "values", "batch", "follow"])
-def test_a_strict_reader_stops_at_a_gap_and_may_go_on(log_path: str, how: str) -> None:
+def test_a_strict_reader_stops_at_a_gap_and_may_continue(log_path: str, how: str) -> None:
     left = with_a_hole(log_path)
     seen: list[bytes] = []
 
@@ -438,7 +438,7 @@ def test_a_dropped_reader_leaves_no_descriptor_and_no_lock(log_path: str) -> Non
     assert open_below(log_path) == []
 
 
-def test_who_seeks_back_and_forth_opens_a_slab_once(log_path: str) -> None:
+def test_a_reader_that_seeks_back_and_forth_opens_a_slab_once(log_path: str) -> None:
     """What a seek leaves is kept, with its index: opening cost as much as the seek. A slab that
     was pruned meanwhile is not, and one that has a successor now ends where that begins."""
 
@@ -502,7 +502,7 @@ def test_a_path_without_a_log_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [1, 64 << 10])
-def test_a_read_that_fails_costs_no_record(max_bytes: int) -> None:
+def test_a_read_that_fails_loses_no_record(max_bytes: int) -> None:
     """Whichever read it is: what was read before it is returned, and the next call goes on."""
     system = SimulatedSystem()
     storage = Storage(system)

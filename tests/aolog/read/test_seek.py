@@ -74,7 +74,7 @@ def test_every_address_of_a_frame_finds_its_record_or_the_next_frame(shape: Shap
                 assert reader.gaps == []
 
 
-def test_seeking_starts_reading_anew_wherever_the_reader_was(shape: Shape) -> None:
+def test_seeking_restarts_reading_wherever_the_reader_was(shape: Shape) -> None:
     with aolog.Reader(shape.path) as reader:
         reader.read()
         reader.read_batch()
@@ -181,7 +181,7 @@ def test_every_time_finds_the_first_record_that_is_as_late(shape: Shape) -> None
                 assert found == expected
 
 
-def test_a_time_before_all_is_the_beginning_and_one_behind_all_the_end(shape: Shape) -> None:
+def test_a_time_before_all_is_the_beginning_and_one_after_all_the_end(shape: Shape) -> None:
     with aolog.Reader(shape.path, at(-1)) as reader:
         assert list(reader) == shape.records
     with aolog.Reader(shape.path, datetime(2999, 1, 1, tzinfo=UTC)) as reader:
@@ -342,7 +342,7 @@ def test_a_second_look_at_the_end_reads_no_tail_again(log_path: str, preallocate
             assert (records, read <= 300_000) == (Bodiless.intact, True), read
 
 
-def test_what_comes_behind_the_end_after_it_was_searched_in_vain_is_seen(log_path: str) -> None:
+def test_frames_written_after_the_end_was_searched_are_found(log_path: str) -> None:
     made = Bodiless(log_path, 40, 20_000)
     frames, n = made.frames, Bodiless.intact
     os.truncate(made.slab, frames[-2].begin)

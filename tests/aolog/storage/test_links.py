@@ -202,7 +202,7 @@ def test_a_log_s_own_path_may_lead_through_links(tmp_path: Path) -> None:
         commit(str(path))
 
 
-def test_a_writer_goes_on_in_the_directory_that_it_opened(tmp_path: Path) -> None:
+def test_a_writer_continues_in_the_directory_that_it_opened(tmp_path: Path) -> None:
     """Whatever its path leads to by now: another log there has another writer."""
     path = tmp_path / "log"
     with aolog.Writer(path, slab_bytes=200, batch_bytes=0) as writer:

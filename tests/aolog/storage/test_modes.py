@@ -97,7 +97,7 @@ def test_directories_keep_their_group_where_the_log_s_does(log_path: str) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be others")
-def test_another_of_the_group_reads_the_log_and_nobody_else_does(log_path: str) -> None:
+def test_another_of_the_group_reads_the_log_and_no_one_else_does(log_path: str) -> None:
     for above in Path(log_path).parents:  # as pytest makes them, others may not enter
         if mode(above) & 0o001 == 0:
             above.chmod(mode(above) | 0o011)
@@ -151,7 +151,7 @@ def test_a_slab_that_few_may_read_is_no_more_readable_in_a_copy(
 
 
 @pytest.mark.parametrize("wrong", [0, 0o600, 0o1777, 750, -1, "750", None])
-def test_a_mode_that_is_none_is_refused_before_anything_is_made(
+def test_a_mode_that_is_invalid_is_refused_before_anything_is_made(
     log_path: str, wrong: object
 ) -> None:
     with pytest.raises(aolog.UsageError, match="mode="):

@@ -104,7 +104,7 @@ def test_the_kernel_says_it_of_a_bind_mount(tmp_path, small_disk) -> None:
 
 
 @pytest.mark.parametrize(("options", "codes"), [("", []), (",volatile", ["sync_omitted"])])
-def test_an_overlay_that_omits_syncs_is_told_from_one_that_does_not(
+def test_an_overlay_that_omits_syncs_is_distinguished(
     tmp_path, options, codes
 ) -> None:
     """However this kernel words it."""
@@ -134,7 +134,7 @@ def in_memory(small_disk, monkeypatch) -> Path:
     return small_disk(1 << 20)
 
 
-def test_a_writer_that_syncs_in_vain_says_so_once(in_memory, caplog) -> None:
+def test_a_writer_whose_syncs_do_nothing_warns_once(in_memory, caplog) -> None:
     with caplog.at_level(logging.WARNING, "aolog"):
         for name in "ab":
             with aolog.Writer(in_memory / name) as writer:
