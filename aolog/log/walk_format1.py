@@ -105,7 +105,7 @@ class QueuefkaWalker:
         return self._file.pread(len(bad), offset) != bad
 
     def _claimed_end(self, offset: int) -> int | None:
-        """Where the frame at `offset` says that it ends; None if that is behind the end."""
+        """The end of the frame at `offset` by its length; None if that is after the slab's end."""
         head = self._bytes(offset, format1.FRAME_HEADER_LEN)
         if head is None:
             return None

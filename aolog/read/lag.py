@@ -43,7 +43,7 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
 
 def _after_hole(log: Log, address: int) -> int | None:
     """Records of the log before an address that no slab contains, by the header of the slab after it:
-    if the log was restored from a copy, the caller's count belongs to another history. Else None."""
+    if the log was restored from a copy, the caller's count belongs to another history. Otherwise None."""
     i = log.position(address)
     if not 0 <= i < len(log.bases) - 1 or address - log.bases[i] <= log.slab(i).end_offset:
         return None

@@ -334,7 +334,7 @@ class Scan:
         """Accounts for what lies between the last intact byte and a slab entered anew."""
         head = slab.header
         if head is None and slab.format == 2:
-            return  # part of a hole itself: counted by the slab behind it
+            return  # part of a hole: the next slab with a header counts it
         passed_foreign, self._passed_foreign = self._passed_foreign, False
         end = slab.base if head is None else min(head.predecessor_end, slab.base)
         gone = slab.base != self._next_base  # what should have come is not there
@@ -353,8 +353,10 @@ class Scan:
             self._open_gap(self.address, end, reason)
         self._close_gap(None if head is None or head.ordinal_unsure else head.base_ordinal)
         if head is not None and head.predecessor_cut:
-            behind = min(end + head.predecessor_cut, slab.base)  # what it says hides no slab
-            self._out.append(Gap(end, behind, "torn", None))
+            cut_end = min(
+                end + head.predecessor_cut, slab.base
+            )  # the slab itself is not in the gap
+            self._out.append(Gap(end, cut_end, "torn", None))
         self.address = max(self.address, slab.base)
         self.ordinal = None if head is None else head.base_ordinal
 

@@ -107,7 +107,7 @@ class PythonGate:
         return self._append(value, key=key, headers=headers, timestamp=timestamp, topic=topic)
 
 
-def _column(values: list[Any]) -> bytes | None:
+def python_column(values: list[Any]) -> bytes | None:
     """A binary column: n+1 u32 offsets, zeros up to a multiple of 8, and the values. None if a value is
     not bytes. Raises OverflowError."""
     try:
@@ -117,7 +117,7 @@ def _column(values: list[Any]) -> bytes | None:
         return None
 
 
-def _measure(values: list[Any]) -> tuple[int, int] | None:
+def python_measure(values: list[Any]) -> tuple[int, int] | None:
     """(bytes of all values, bytes of the longest); None if the type of a value is not bytes."""
     if set(map(type, values)) - {bytes}:
         return None
@@ -125,7 +125,7 @@ def _measure(values: list[Any]) -> tuple[int, int] | None:
     return sum(lengths), max(lengths, default=0)
 
 
-def _rise(columns: list[memoryview]) -> bool:
+def python_rise(columns: list[memoryview]) -> bool:
     """Whether no number is less than the one before it, in each of these columns of u32. Each column
     begins with 0. Compares all columns at once: one column alone takes as long as ten."""
     if sum(map(len, columns)) <= _NUMPY_PAYS:
@@ -137,7 +137,7 @@ def _rise(columns: list[memoryview]) -> bool:
     return falls == ends
 
 
-def _total(numbers: array[int], indices: list[int] | None = None) -> tuple[int, int]:
+def python_total(numbers: array[int], indices: list[int] | None = None) -> tuple[int, int]:
     """(sum, greatest) of non-negative i64 numbers, or of those at the indices; (0, 0) of none. Raises
     IndexError, OverflowError."""
     with memoryview(numbers) as column:
@@ -160,7 +160,7 @@ def _numpy() -> tuple[Callable[..., np.ndarray], np.dtype[np.uint32]]:
     return np.frombuffer, np.dtype(np.uint32)
 
 
-def _groups(objects: list[_Object]) -> dict[_Object, list[int]]:
+def python_groups(objects: list[_Object]) -> dict[_Object, list[int]]:
     """The indices of each object, in order of appearance. Raises TypeError for an object without a
     hash."""
     found: dict[_Object, list[int]] = {}
@@ -312,7 +312,13 @@ export: Callable[[tuple[Any, ...]], object] | None = None if _speed is None else
 if TYPE_CHECKING or _speed is None:
     Gate = PythonGate
     Rows = PythonRows
-    column, measure, rise, total, groups = _column, _measure, _rise, _total, _groups
+    column, measure, rise, total, groups = (
+        python_column,
+        python_measure,
+        python_rise,
+        python_total,
+        python_groups,
+    )
 else:
     Gate = _speed.Gate
     Rows = _speed.Rows

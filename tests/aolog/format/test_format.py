@@ -154,7 +154,7 @@ def test_the_worked_examples_addresses_are_those_that_a_reader_gives(tmp_path):
     assert frame.frame_len(58) == 8344 - 8240
 
 
-def test_every_single_flipped_bit_of_the_worked_example_is_seen():
+def test_every_single_flipped_bit_of_the_worked_example_is_detected():
     for begin, intact in ((BEGIN, frame_a()), (BEGIN + len(frame_a()), frame_b())):
         for bit in range(8 * len(intact)):
             flipped = bytearray(intact)
@@ -339,7 +339,7 @@ def test_the_cursor_file_has_its_fields_where_the_document_says(tmp_path):
     table = fields("## Cursor file")
     assert_contiguous(table, cursor_file._COPY.size)
     position = Position(11, 12, bytes(range(16)), 13, protects=True, committed_us=-14)
-    copy = cursor_file._encode(position, 15)
+    copy = cursor_file.encode_copy(position, 15)
     says = {name: field.unpack(copy) for name, field in table.items()}
     assert says == {
         "magic": b"AOCURSOR", "version": 1, "flags": 1, "epoch": 13, "sequence": 15,
@@ -347,7 +347,7 @@ def test_the_cursor_file_has_its_fields_where_the_document_says(tmp_path):
         "hash": xxhash.xxh32_intdigest(copy[:64]),
     }  # fmt: skip  # a table
     assert (
-        cursor_file._encode(position._replace(ordinal=None, protects=False), 0)[10:12] == b"\x02\0"
+        cursor_file.encode_copy(position._replace(ordinal=None, protects=False), 0)[10:12] == b"\x02\0"
     )
     assert COPIES == (0, 4096)
     with cursor_of(tmp_path) as file:

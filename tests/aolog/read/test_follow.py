@@ -38,15 +38,6 @@ def test_following_ends_when_nothing_came_for_the_timeout(log_path: str) -> None
             assert [record.value for record in reader.follow(timeout=0.0)] == [b"b"]
 
 
-def test_following_for_ever_waits_for_ever(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
-        waiting = in_thread(lambda: next(reader.follow()))
-        assert waiting.waits(0.3)
-        writer.append(b"a")
-        writer.flush()
-        assert waiting.result().value == b"a"
-
-
 @pytest.mark.parametrize("kind", ["aolog", "queuefka"])
 @pytest.mark.parametrize("notified", [True, False])
 def test_records_come_in_order_over_many_slabs(
@@ -142,16 +133,6 @@ def test_another_process_is_followed(log_path: str, preallocate: str) -> None:
             assert reader.gaps == []
 
 
-def test_many_follow_one_log(log_path: str) -> None:
-    with aolog.Writer(log_path, slab_bytes=10_000) as writer:
-        waiting = [in_thread(lambda: following(log_path, 100)) for _ in range(5)]
-        for i in range(100):
-            writer.append_many([b"%d" % i])
-            writer.flush()
-        for call in waiting:
-            assert call.result() == [b"%d" % i for i in range(100)]
-
-
 def test_a_batch_is_followed_whole(log_path: str) -> None:
     stop = threading.Event()
     sizes = set()
@@ -172,15 +153,6 @@ def test_a_batch_is_followed_whole(log_path: str) -> None:
     stop.set()
     writing.result()
     assert sizes == {700}
-
-
-def test_a_follower_left_in_the_middle_goes_on_with_the_next_call(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
-        writer.append_many([b"a", b"b", b"c"])
-        writer.flush()
-        assert next(reader.follow(0.0)).value == b"a"
-        assert reader.read().value == b"b"
-        assert [record.value for record in reader.follow(0.0)] == [b"c"]
 
 
 def test_a_follower_sees_what_comes_after_an_unclean_stop(log_path: str) -> None:
