@@ -7,6 +7,7 @@ that repair knows which bytes are intact. Reads only; what is found is judged el
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
@@ -222,47 +223,45 @@ class Audit(NamedTuple):
 def audit(
     log: Log, *, progress: Callable[[int, int], None] | None = None, resync: bool = False
 ) -> Audit:
-    """Reads all of the log. May run beside a writer: what is not finished yet is no damage."""
-    storage = log.storage
-    entries = (storage.entry(log.slab_path(base)) for base in log.bases)
-    total = sum(entry.size for entry in entries if entry is not None)
+    """Reads what the slab files hold now, and little of what a writer appends meanwhile. A frame that
+    is not finished is no damage."""
+    entries = [log.storage.entry(log.slab_path(base)) for base in log.bases]
+    sizes = [0 if entry is None else entry.size for entry in entries]
+    total, last_address = sum(sizes), log.bases[-1] + sizes[-1]
     slabs: dict[int, SlabAudit] = {}
+    records = frames = done = tail_bytes = 0
+    gaps: list[Gap] = []
 
     def show(slab: Slab, frame: Frame, columns: Columns | None) -> None:
+        nonlocal records, frames
         found = slabs.get(slab.base)
         if found is None:
             found = slabs[slab.base] = _begin(log, slab)
         found.show(frame, columns)
+        if columns is not None:
+            records += columns.records
+            frames += 1
 
-    records = frames = done = tail_bytes = 0
-    gaps: list[Gap] = []
-    scan = Scan(log, log.listed(lambda: seek.earliest(log)), resync=resync, audit=show)
-    try:
+    with Scan(log, log.listed(lambda: seek.earliest(log)), resync=resync, audit=show) as scan:
         while (found := scan.next()) is not None:
             if isinstance(found, RecordFrame):
-                records += found.columns.records
-                frames += 1
+                if found.address >= last_address:
+                    break  # appended meanwhile; a fast writer would never let this loop end
                 done += found.end - found.address
             else:
                 gaps.append(found)
                 done += found.end - found.begin
             if progress is not None:
                 progress(min(done, total), total)
-        end = scan.address
-        if scan.slab is not None and not scan.blank_tail:
-            tail_bytes = scan.slab.base + scan.slab.end_offset - end
-    finally:
-        scan.close()
+        end, bases = scan.address, log.bases
+        if scan.slab is not None:
+            bases = bases[: log.position(scan.slab.base) + 1]
+            if not scan.blank_tail:
+                tail_bytes = scan.slab.base + scan.slab.end_offset - end
     listed = []
-    for i, base in enumerate(log.bases):
-        try:
-            slab = log.open_slab(i)
-        except FileNotFoundError:  # pruned meanwhile
-            continue
-        try:
+    for i, base in enumerate(bases):
+        with suppress(FileNotFoundError), closing(log.open_slab(i)) as slab:  # pruned meanwhile
             listed.append(_finish(slabs.get(base) or _begin(log, slab), slab))
-        finally:
-            slab.close()
     if progress is not None:
         progress(total, total)
     # What was pruned while it was read is not missed: nothing before the first slab is.

@@ -57,6 +57,28 @@ def test_an_intact_log_has_no_findings(log: Built) -> None:
     assert sum(slab.bytes for slab in report.health) == report.bytes
 
 
+def test_verify_ends_beside_a_writer_that_appends_faster_than_it_is_read(tmp_path: Path) -> None:
+    path, calls = str(tmp_path / "log"), 0
+    with aolog.Writer(path, batch_bytes=0, slab_bytes=65536, sync="never") as writer:
+
+        def append(_done: int, _total: int) -> None:
+            nonlocal calls
+            calls += 1
+            assert calls < 2000, "verify follows the writer"
+            writer.append_many([b"x" * 1000] * 3)
+            writer.flush()
+
+        for _ in range(1000):
+            writer.append(b"x")
+        writer.flush()
+        report = aolog.verify(path, progress=append)
+        assert report.ok
+        assert 1000 <= report.records < 3 * calls
+        assert report.end < writer.end
+        assert report.slabs == len(report.health) < len(slab_files(path))
+    assert aolog.verify(path).records == 1000 + 3 * calls
+
+
 @pytest.mark.parametrize("at", [0, 4096])
 def test_a_damaged_header_copy_is_named(log: Built, at: int) -> None:
     test_gaps.flip(log.slabs[1], at, 512)
