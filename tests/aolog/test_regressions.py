@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.cli.pick import pick, timestamp_us
+from aolog.cli.record_parts import parse_spec, timestamp_us
 from aolog.errors import (
     AddressBeyondEnd,
     CursorLocked,
@@ -442,4 +442,4 @@ def test_times_far_away_are_exact() -> None:
 
 def test_a_separator_that_comes_to_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="empty"):
-        pick("field:1:\\\n")
+        parse_spec("field:1:\\\n")

@@ -408,9 +408,9 @@ def test_the_command_tells_damage_by_what_it_cost(log: Built) -> None:
     Path(log.path, "stray").touch()
     result = run("verify", log.path)
     assert result.exit_code == 3
-    assert "Damage that costs no record:\n  " in result.stdout
+    assert "Damage that cost no record:\n  " in result.stdout
     assert "header copy at 0 is damaged" in result.stdout
-    assert "No damage:\n  " in result.stdout
+    assert "Notes:\n  " in result.stdout
     assert "BEGIN" not in result.stdout
     test_gaps.body(log.frames[1][2])
     assert "RECORDS LOST" in run("verify", log.path).stdout
@@ -452,7 +452,7 @@ def test_gaps_of_the_baseline_are_accepted_and_a_new_one_is_not(log: Built, tmp_
     assert run("verify", log.path).exit_code == 3
     assert new_gaps(log.path, known) == []
     said = run("verify", log.path, "--baseline", known).stdout
-    assert said.startswith(f"{log.path}: ok but for known gaps\n")
+    assert said.startswith(f"{log.path}: ok except for known gaps\n")
     assert "\n1 gap known, 0 new\n" in said
     test_gaps.body(log.frames[0][1])
     new = log.frames[0][1]
