@@ -19,7 +19,7 @@ from aolog.errors import AddressPruned, CodecUnavailable
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
 from aolog.log.names import ASIDE_DIRECTORY
-from aolog.maintenance.verify import find_leftovers
+from aolog.maintenance.leftovers import find_leftovers
 from aolog.read import seek
 from aolog.read.reader import Reader
 from aolog.storage.mounts import limits_of

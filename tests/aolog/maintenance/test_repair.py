@@ -654,7 +654,7 @@ def test_a_copy_that_does_not_read_as_the_log_is_removed(broken: Built, into: Pa
             return Altering(path, os.dup(made.fd)) if path.endswith(".slab") else made
 
     before = snapshot(str(into.parent))
-    with pytest.raises(StorageFailed, match="does not read as the log"):
+    with pytest.raises(StorageFailed, match="differs from the log"):
         aolog.repair(broken.path, into, storage=Device())
     assert snapshot(str(into.parent)) == before
 

@@ -137,8 +137,8 @@ def reseal(log: Built, i: int, **changes: object) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"records": 49}, "records 49, the frames 50"),
-        ({"frames": 7}, "frames 7, the frames 5"),
+        ({"records": 49}, "records 49, the frames have 50"),
+        ({"frames": 7}, "frames 7, the frames have 5"),
         ({"least_us": 3}, "least timestamp 3"),
         ({"greatest_us": 4}, "greatest timestamp 4"),
         ({"headers_hash": 1}, "hash of the frame headers 1"),
@@ -172,7 +172,7 @@ def test_an_index_that_leads_elsewhere_is_named(log: Built) -> None:
     index.offsets[0] += 8
     reseal(log, 1, index=index)
     assert codes(log.path) == ["seal_differs"]
-    assert "index leads to other places" in aolog.verify(log.path).problems[0]
+    assert "its index differs from the frames' offsets" in aolog.verify(log.path).problems[0]
 
 
 def test_timestamps_of_columns_are_compared_with_the_seal(log_path: str) -> None:
@@ -362,7 +362,7 @@ def test_leftovers_are_listed_and_are_no_damage(log: Built) -> None:
     assert found == {f"{log.path}/{name}": what for name, what in there.items()}
     assert report.ok
     assert len(report.notes) == 5
-    notes = f"{log.path}/cursors/gone.lanes: the bridge's notes on a cursor that is not there"
+    notes = f"{log.path}/cursors/gone.lanes: the bridge's notes on a cursor that does not exist"
     assert notes in report.notes
 
 
@@ -542,12 +542,12 @@ def test_a_directory_in_aside_that_cannot_be_read_is_a_note(log: Built) -> None:
             return super().list_names(path)
 
     report = aolog.verify(log.path, storage=Closed())
-    assert report.notes == [f"{path}: cannot be looked into"]
+    assert report.notes == [f"{path}: cannot be listed"]
     assert [(left.kind, left.path) for left in report.leftovers] == [("unreadable", path)]
 
 
 def test_a_file_in_the_place_of_aside_is_a_note(log: Built) -> None:
     path = Path(log.path, "aside")
     path.write_bytes(b"x")
-    assert aolog.verify(log.path).notes == [f"{path}: no file of a log's"]
+    assert aolog.verify(log.path).notes == [f"{path}: not a file of a log"]
     assert run("info", log.path).exit_code == 0
