@@ -371,6 +371,7 @@ def test_readers_do_not_import_what_writes():
         "aolog.read.batch",
         "aolog.maintenance.audit",
         "aolog.maintenance.verify",
+        "aolog.maintenance.leftovers",
         "aolog.maintenance.baseline",
         "aolog.maintenance.salvage",
         "aolog.read.ranges",

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from aolog import Lag, Reader
-from aolog.cli.holder import Holders, require_log
+from aolog.cli.cursor_state import CursorState, cursor_state
+from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import counted, human_bytes, human_seconds, json_option, out, table
-from aolog.cli.positions import Standing, standing
 from aolog.errors import NoSuchCursor, NotALog
 from bridge.deliver.status import pending
 from bridge.errors import NotRunning
@@ -111,10 +111,10 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
     found: dict[str, Any] = {"log": name, "path": path, "cursor": cursor}
     holders = Holders(require_log(path))
     try:
-        stands = standing(path, cursor, holders)
+        stands = cursor_state(path, cursor, holders)
     except NoSuchCursor:
         with Reader(path) as reader:
-            stands = Standing(cursor, "ok", None, reader.lag(), held=False)
+            stands = CursorState(cursor, "ok", None, reader.lag(), held=False)
     lag = stands.lag or Lag(None, 0, None)
     states = {True: "running", False: "stopped", None: "unknown"}
     return {

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import aolog
+from aolog.cli.record_parts import parse_spec, timestamp_us
 from aolog.errors import (
     AddressBeyondEnd,
     CursorLocked,
@@ -384,3 +385,15 @@ def test_cursors_are_listed_while_one_is_deleted(
 
     monkeypatch.setattr(verify, "read_position", read)
     assert [cursor.name for cursor in aolog.cursors(log_path)] == ["a", "c"]
+
+
+def test_times_far_away_are_exact() -> None:
+    assert timestamp_us(b"3000-12-31T23:59:59.999999", "s") == 32_535_215_999_999_999
+    assert timestamp_us(b"9999-12-31T23:59:59.999999", "s") == 253_402_300_799_999_999
+    assert timestamp_us(b"0001-01-01T00:00:00.000001", "s") == -62_135_596_799_999_999
+    assert timestamp_us(b"253402300799.999999", "s") == 253_402_300_799_999_999
+
+
+def test_a_separator_that_comes_to_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        parse_spec("field:1:\\\n")

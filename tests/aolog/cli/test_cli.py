@@ -212,7 +212,7 @@ def test_a_cursor_is_set_shown_listed_and_deleted(log_path, ten):
     assert well("cursor", "list", log_path).stdout.count("\n") == 3
     for said in (b"", b"n\n", b"\n"):
         assert run("cursor", "delete", log_path, "c", given=said).exit_code == 2
-    assert "10 records behind" in well("cursor", "delete", log_path, "c", given=b"y\n").stderr
+    assert "10 records unread" in well("cursor", "delete", log_path, "c", given=b"y\n").stderr
     assert answer("cursor", "delete", log_path, "d", "--yes")["deleted"] == "d"
     assert failure("cursor", "show", log_path, "c")["code"] == "no_such_cursor"
     assert failure("cursor", "delete", log_path, "c", "-y")["code"] == "no_such_cursor"

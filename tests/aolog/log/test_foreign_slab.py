@@ -210,7 +210,7 @@ def test_verify_and_info_name_it(make: Callable[[int], tuple[Log, Log]]) -> None
     assert all(theirs.uuid in problem for problem in report.problems)
     told = run("verify", ours.path)
     assert told.exit_code == 3
-    assert "Damage that is why records are lost" in told.output
+    assert "Damage that caused gaps" in told.output
     assert "foreign" in told.output
     assert str(answer("info", ours.path)["topic_uuid"]).replace("-", "") == ours.uuid
     read = run("read", ours.path, "--json")

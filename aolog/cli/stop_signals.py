@@ -1,8 +1,7 @@
-"""Signals that ask append to stop, and waiting for input without missing one.
+"""Signals that stop `aolog append`, and a wait for input that no signal can miss.
 
-A handler only takes a note and writes into a pipe that the wait for input listens to: nothing is
-torn out of the middle of an append. Asked a second time, the process dies at once, as the log
-can bear.
+The handler only sets a flag and writes into a pipe, which the wait for input polls. So a signal never
+interrupts the middle of an append. A second signal kills the process at once; the log survives that.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-__all__ = ["Stopping", "closed_when_stuck"]
+__all__ = ["StopSignals", "closed_when_stuck"]
 
-_GRACE_S = 1.0  # how long a signal waits for an append that waits for room
-_LOOK_S = 0.1  # how often it is looked for one, in that mode only
+_GRACE_S = 1.0  # time for an append that waits for room to end by itself, after a signal
+_LOOK_S = 0.1  # interval of checks for a signal, in that mode only
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stopping:
-    """While entered, the first SIGINT, SIGTERM or SIGHUP becomes `signum`. In a thread other
-    than the main one signals are left alone, and so is one that is ignored (nohup)."""
+class StopSignals:
+    """Inside the `with` block, the first SIGINT, SIGTERM or SIGHUP is stored in `signum`. Handles no
+    signal that is ignored (nohup), and none outside the main thread."""
 
     def __init__(self) -> None:
         self.signum: signal.Signals | None = None
@@ -40,7 +39,7 @@ class Stopping:
         if threading.current_thread() is threading.main_thread():
             for signum in _SIGNALS:
                 if signal.getsignal(signum) is not signal.SIG_IGN:
-                    self._before[signum] = signal.signal(signum, self._asked)
+                    self._before[signum] = signal.signal(signum, self._stop)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -49,7 +48,7 @@ class Stopping:
         os.close(self._wakes)
         os.close(self._waker)
 
-    def _asked(self, signum: int, _frame: FrameType | None) -> None:
+    def _stop(self, signum: int, _frame: FrameType | None) -> None:
         if self.signum is not None:
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
@@ -58,7 +57,7 @@ class Stopping:
         os.write(self._waker, b"!")
 
     def wait_readable(self, fd: int) -> bool:
-        """Waits until there is something to read, or the end; False if asked to stop."""
+        """Waits for input or its end; False after a stop signal."""
         if self.signum is not None:
             return False
         poll = select.poll()
@@ -67,24 +66,18 @@ class Stopping:
         poll.poll()
         return self.signum is None
 
-    @property
-    def exit_status(self) -> int:
-        """As a shell names a death by this signal."""
-        assert self.signum is not None
-        return 128 + self.signum
-
 
 @contextmanager
-def closed_when_stuck(close: Callable[[], None], stopping: Stopping) -> Iterator[None]:
-    """An append that waits for room (when_full "block") cannot see that it is asked to stop:
-    closing the writer from beside ends its wait. An error of that is met again at its own end."""
+def closed_when_stuck(close: Callable[[], None], signals: StopSignals) -> Iterator[None]:
+    """Closes the writer from another thread if a signal comes while an append waits for room
+    (when_full="block"): such an append cannot see the flag. The append then raises LogClosed."""
     finished = threading.Event()
 
     def look() -> None:
         while not finished.wait(_LOOK_S):
-            if stopping.signum is not None:
+            if signals.signum is not None:
                 if not finished.wait(_GRACE_S):
-                    with suppress(AologError):
+                    with suppress(AologError):  # the command's own close raises it again
                         close()
                 return
 

@@ -1,7 +1,7 @@
-"""Picking a part out of a record's bytes: for its key, its topic, its timestamp. Pure.
+"""Where `aolog append` finds a record's key, topic and timestamp in the record's bytes. No I/O.
 
-field:N[:SEP]   the N-th field (from 1) between SEPs; a tab unless given
-json:PATH       the member at a dotted path of a JSON object; a number is an array's index
+field:N[:SEP]   the N-th field (from 1), separated by SEP (default: a tab)
+json:PATH       the member at a dotted path of a JSON object; a number is an index into an array
 regex:PATTERN   the first group of the first match
 """
 
@@ -22,22 +22,22 @@ from aolog.read.seek import microseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.cli.tally import Tally
+    from aolog.cli.append_outcome import Tally
 
-__all__ = ["PICK", "Pick", "Picks", "pick", "timestamp_us"]
+__all__ = ["SPEC", "RecordParts", "Spec", "parse_spec", "timestamp_us"]
 
-Pick: TypeAlias = "Callable[[bytes], bytes | None]"
+Spec: TypeAlias = "Callable[[bytes], bytes | None]"
 
 _HINT = "use field:N[:SEP], json:PATH or regex:PATTERN"
 _UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _CALENDAR_US = range(-62_135_596_800_000_000, 253_402_300_800_000_000)  # years 1 to 9999
-_NOTHING = object()
+_ABSENT = object()
 
 
-def pick(spec: str) -> Pick:
-    """What the spec asks for: from a record's bytes to the part, None where it is missing.
-    Raises ValueError with a reason."""
-    kind, _, rest = spec.partition(":")
+def parse_spec(text: str) -> Spec:
+    """A function from a record's bytes to the part, None if it is absent. Raises ValueError with the
+    reason."""
+    kind, _, rest = text.partition(":")
     match kind:
         case "field":
             return _field(rest)
@@ -48,10 +48,10 @@ def pick(spec: str) -> Pick:
     raise ValueError(_HINT)
 
 
-def _field(rest: str) -> Pick:
+def _field(rest: str) -> Spec:
     number, colon, separator = rest.partition(":")
     if not re.fullmatch(r"[0-9]{1,9}", number) or int(number) == 0:
-        raise ValueError(f"{number!r} is no number of a field: they count from 1")
+        raise ValueError(f"{number!r} is not a field number; fields count from 1")
     i = int(number) - 1
     between = _unescaped(separator) if colon else b"\t"
     if not between:
@@ -65,27 +65,27 @@ def _field(rest: str) -> Pick:
 
 
 def _unescaped(text: str) -> bytes:
-    r"""`\t`, `\x1f` and the like stand for what they do in most languages."""
+    r"""Replaces escape sequences such as `\t` and `\x1f`."""
     if "\\" not in text:
         return text.encode()
     try:
         return codecs.escape_decode(text.encode())[0]
     except ValueError:
-        raise ValueError(f"{text!r} is no separator") from None
+        raise ValueError(f"{text!r} is not a valid separator") from None
 
 
-def _json(rest: str) -> Pick:
+def _json(rest: str) -> Spec:
     path = rest.split(".")
     if not all(path):
-        raise ValueError(f"{rest!r} is no dotted path")
+        raise ValueError(f"{rest!r} is not a dotted path")
 
     def member(line: bytes) -> bytes | None:
         found = _parsed(line)
         for name in path:
             if isinstance(found, dict):
-                found = found.get(name, _NOTHING)
+                found = found.get(name, _ABSENT)
             elif isinstance(found, list) and name.isascii() and name.isdigit():
-                found = found[int(name)] if int(name) < len(found) else _NOTHING
+                found = found[int(name)] if int(name) < len(found) else _ABSENT
             else:
                 return None
         return _as_bytes(found)
@@ -96,29 +96,29 @@ def _json(rest: str) -> Pick:
 @functools.lru_cache(maxsize=1)  # key, topic and timestamp of a line come from one parse
 def _parsed(line: bytes) -> Any:
     try:
-        # Numbers stay as they are written: 1.0 and 10000000000000000000001 keep their digits.
+        # Numbers stay text: 1.0 and 10000000000000000000001 keep their digits.
         return json.loads(line, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
-        return _NOTHING
+        return _ABSENT
 
 
 def _as_bytes(found: Any) -> bytes | None:
-    if found is None or found is _NOTHING:
+    if found is None or found is _ABSENT:
         return None
     text = found if isinstance(found, str) else json.dumps(found, separators=(",", ":"))
     try:
         return text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair: no text
+    except UnicodeEncodeError:  # half of a surrogate pair
         return None
 
 
-def _regex(rest: str) -> Pick:
+def _regex(rest: str) -> Spec:
     try:
         pattern = re.compile(rest.encode())
     except re.error as error:
-        raise ValueError(f"{rest!r} is no regular expression: {error}") from None
+        raise ValueError(f"{rest!r} is not a regular expression: {error}") from None
     if not pattern.groups:
-        raise ValueError(f"{rest!r} has no group: put what is wanted in parentheses")
+        raise ValueError(f"{rest!r} has no group: put the wanted part in parentheses")
 
     def first_group(line: bytes) -> bytes | None:
         match = pattern.search(line)
@@ -128,8 +128,8 @@ def _regex(rest: str) -> Pick:
 
 
 def timestamp_us(text: bytes, unit: str) -> int | None:
-    """A number of `unit`s since the epoch, or a time in ISO 8601 (UTC unless it says otherwise),
-    in microseconds; None if it is neither or beyond the calendar."""
+    """Microseconds since the epoch, from a number of `unit`s or a time in ISO 8601 (default: UTC);
+    None if the text is neither, or is outside the years 1 to 9999."""
     try:
         word = text.decode("ascii").strip()
         if re.fullmatch(r"-?[0-9]{1,18}", word):
@@ -146,21 +146,21 @@ def timestamp_us(text: bytes, unit: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Picks:
-    """Where the parts of a record come from; None: it has none of its own."""
+class RecordParts:
+    """Where each part of a record comes from; None: records have no such part."""
 
-    key: Pick | None
-    topic: Pick | None
-    timestamp: Pick | None
+    key: Spec | None
+    topic: Spec | None
+    timestamp: Spec | None
     timestamp_unit: str
 
     @property
     def any(self) -> bool:
-        """Whether there is any."""
+        """Whether any part comes from the record."""
         return not (self.key is self.topic is self.timestamp is None)
 
-    def parts(self, value: bytes, tally: Tally) -> dict[str, Any]:
-        """Arguments for the writer's append. What is missing is counted."""
+    def of(self, value: bytes, tally: Tally) -> dict[str, Any]:
+        """Arguments for `Writer.append`. Counts absent parts in the tally."""
         found: dict[str, Any] = {}
         if self.key is not None:
             found["key"] = key = self.key(value)
@@ -181,16 +181,16 @@ class Picks:
         return found
 
 
-class _Pick(ParamType):
+class _Spec(ParamType):
     name = "spec"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Pick:
+    def convert(self, value: Any, param: Any, ctx: Any) -> Spec:
         if callable(value):
             return value  # type: ignore[no-any-return]
         try:
-            return pick(value)
+            return parse_spec(value)
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
-PICK = _Pick()
+SPEC = _Spec()

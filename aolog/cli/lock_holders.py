@@ -1,7 +1,7 @@
-"""Whether a path is a log, and who holds a lock there: asked so that nobody is disturbed.
+"""Shows which process holds a log's or a cursor's lock, without taking the lock.
 
-The kernel lists the locks. Trying one would answer too, but a writer that opens in that moment
-would be refused.
+The kernel lists all locks in /proc/locks. Trying a lock would also answer, but a writer that opens the
+log at that moment would be refused.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from aolog.storage.storage import Storage
 __all__ = ["Holder", "Holders", "require_log"]
 
 _LOCKS = "/proc/locks"
-_PROBE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe hangs nobody
+_PROBE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # does not wait at a pipe
 
 
 def require_log(log: str) -> str:
-    """The path of the log's first slab. Raises NotALog, NewerFormat: what is unknown is not
-    touched, though names alone would do."""
+    """The path of the log's first slab. Raises NotALog, NewerFormat."""
     with Log(log, Storage()) as listed:
         listed.require_slabs()
         listed.slab(len(listed.bases) - 1)
@@ -30,19 +29,18 @@ def require_log(log: str) -> str:
 
 
 class Holder(NamedTuple):
-    """Whether somebody holds a lock, None if that cannot be told; and which process, if it has a
-    number here."""
+    """held: None if unknown. pid: the process, if it is visible here."""
 
     held: bool | None
     pid: int | None
 
 
 class Holders:
-    """The flocks of the machine at one moment.
+    """The flocks of this machine at one moment.
 
-    probe: a file that nobody locks. It is locked, shared, for that moment: only where the kernel
-    shows that lock under the file's own numbers can the absence of another be believed (overlay
-    file systems and btrfs have other numbers there).
+    probe: a file that no process locks. It gets a shared lock for a moment: only if the kernel lists
+    that lock under the file's own numbers, a missing entry proves that there is no lock. (overlayfs
+    and btrfs use other numbers.)
     """
 
     def __init__(self, probe: str) -> None:
@@ -62,7 +60,7 @@ class Holders:
             os.close(fd)
 
     def of(self, path: str) -> Holder:
-        """Of the path's lock."""
+        """The holder of the path's lock."""
         try:
             pid = self._pids.get(_numbers(path))
         except OSError:
