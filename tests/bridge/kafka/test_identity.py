@@ -23,7 +23,7 @@ from bridge.deliver.checkpoints import notes_path
 from bridge.deliver.replay import replay_range
 from bridge.deliver.seek import seek
 from bridge.errors import OtherCluster
-from bridge.kafka import producer as kafka
+from bridge.kafka.client_log import ListeningLog
 from bridge.kafka.embedded import EmbeddedBroker, EmbeddedBrokerRefused
 from bridge.kafka.identity import Identity
 from tests.bridge.conftest import (
@@ -279,7 +279,7 @@ def test_servers_that_lead_elsewhere_while_it_runs_are_noticed_before_anything_c
     running = forward()
     running.until(lambda s: s.acknowledged == 100)
     cluster = running.forwarder._delivery._cluster  # type: ignore[attr-defined]  # of the protocol
-    logger = kafka._Listening(partial(cluster._on_other, cluster._generation), lambda _: None)
+    logger = ListeningLog(partial(cluster._on_other_cluster, cluster._generation), lambda _: None)
     for level, facility, name in (
         (logging.WARNING, "METADATA", "rdkafka#producer-1"),
         (logging.WARNING, "METADATA", "CLUSTERID#producer-1"),

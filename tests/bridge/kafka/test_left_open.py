@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.kafka.hanging_transactions import LeftOpen
+from bridge.kafka.cursor_record import CursorName
+from bridge.kafka.hanging_transactions import HangingTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,8 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Any], list
     for; the transaction at offset 7 is open for so many looks at the ends."""
 
     def run(keys: list[bytes | None], *, open_for: int) -> tuple[list[Any], list[Any]]:
-        left = LeftOpen({"bootstrap.servers": "127.0.0.1:1"}, bool)
+        name = CursorName(bytes(16), "c")
+        left = HangingTransactions({"bootstrap.servers": "127.0.0.1:1"}, bool, name)
         looks: list[dict[LaneKey, int]] = []
         asked = 0
 

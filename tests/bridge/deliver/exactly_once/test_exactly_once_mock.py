@@ -96,7 +96,7 @@ def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log:
 @pytest.mark.parametrize(
     ("settings", "retry_ms"),
     [
-        ({}, 250),
+        ({}, 1_000),
         ({"retry.backoff.ms": "100"}, 100),
         ({"retry.backoff.max.ms": "50"}, 50),
         ({"retry.backoff.ms": "100", "retry.backoff.max.ms": "50"}, 50),
