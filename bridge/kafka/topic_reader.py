@@ -1,4 +1,4 @@
-"""All of a topic as an independent consumer sees it, for the demo's checks."""
+"""A whole topic, as an independent consumer reads it: for the demo's checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Arrived(NamedTuple):
 
 
 class TopicReader:
-    """All of a topic from its begin, while it grows: an independent consumer, for the demo."""
+    """Reads a topic from its beginning, while it grows."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         self._consumer = Consumer(
@@ -31,7 +31,7 @@ class TopicReader:
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": "aolog-bridge-demo",
                 "enable.auto.commit": False,
-                "auto.offset.reset": "error",  # what the broker dropped is not to be passed over
+                "auto.offset.reset": "error",  # messages that the broker dropped must not be skipped
                 "fetch.wait.max.ms": 20,
                 "reconnect.backoff.max.ms": 500,
             },
@@ -40,7 +40,7 @@ class TopicReader:
         self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
 
     def poll(self, timeout_s: float) -> list[Arrived]:
-        """What has arrived since; perhaps nothing."""
+        """The messages that have arrived since; perhaps none."""
         arrived = []
         for message in self._consumer.consume(5_000, timeout=timeout_s):
             error = message.error()

@@ -253,18 +253,6 @@ def test_cleared_errors_hit_nobody(broker: EmbeddedBroker, client: Client) -> No
     assert client.send("b")["reports"] == ok("b")
 
 
-def test_errors_are_pushed_also_where_only_the_variadic_function_is_exported(
-    client: Client, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedded, "_PUSH_ARRAY", "rd_kafka_mock_no_such_function")
-    broker.push_request_errors(PRODUCE, [0, 0, KafkaError.MSG_SIZE_TOO_LARGE, 0, 87, 0, 10])
-    reports = client.send(*"abcdefgh")["reports"]
-    assert [name for _, name in reports] == [
-        *(None, None, "MSG_SIZE_TOO_LARGE", None, "INVALID_RECORD", None, "MSG_SIZE_TOO_LARGE"),
-        None,
-    ]
-
-
 def test_a_round_trip_time_slows_every_answer_until_it_is_taken_back(
     broker: EmbeddedBroker, client: Client
 ) -> None:
