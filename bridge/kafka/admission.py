@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from aolog.format.native.speed import total
+from aolog.format.origin import HEADER_NAME, STAMP
 from bridge.kafka.error_table import TOO_LARGE
 from bridge.kafka.lane import Refusal
-from bridge.kafka.origin import HEADER_NAME, STAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,19 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aolog.format.origin import HEADER_NAME, NO_TIMESTAMP, STAMP, encode_stamps, stamp_in
+from aolog.format.origin import HEADER_NAME, NO_TIMESTAMP, STAMP
 
-__all__ = [
-    "HEADER_NAME",
-    "STAMP",
-    "Stamp",
-    "decode_stamp",
-    "encode_stamp",
-    "encode_stamps",
-    "stamp_in",
-    "stamped",
-    "unpack_stamp",
-]
+__all__ = ["Stamp", "decode_stamp", "encode_stamp", "stamped", "unpack_stamp"]
 
 
 class Stamp(NamedTuple):

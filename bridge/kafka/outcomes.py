@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 
 from bridge.kafka.client import no_transactions
 from bridge.kafka.error_table import Kind, kind_of
-from bridge.kafka.producer import Failed
+from bridge.kafka.events import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Collection

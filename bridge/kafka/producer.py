@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -33,6 +33,7 @@ from bridge.kafka.client import (
 from bridge.kafka.client_log import ListeningLog
 from bridge.kafka.client_statistics import any_up, lanes_of
 from bridge.kafka.error_table import Kind, advice, kind_of
+from bridge.kafka.events import Delivered, Failed, Forbade, KafkaEvent, Put, with_names
 from bridge.kafka.identity import Identity
 from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from bridge.kafka.stalls import Sent
     from bridge.kafka.topic_creation import CreateTopics
 
-__all__ = ["Cluster", "Delivered", "Failed", "Forbade", "KafkaEvent", "Put", "with_names"]
+__all__ = ["Cluster"]
 
 _log = logging.getLogger("bridge.kafka")
 _SECOND_QUESTION_S = 1.0  # it only saves time
@@ -60,71 +61,6 @@ _NAME_WAIT_S = 1.0  # ends with the first report that names a lane
 _NAME_POLL_S = 0.05
 _REASON_WAIT_S = 0.05  # the client gives its reasons a moment after the failure
 _WARNING, _INFO = 4, 6  # librdkafka's log_level
-
-
-class Put(NamedTuple):
-    """records: how many were queued. refusal: why the next one can never be sent, if it cannot.
-    spoiled: the transaction has failed and takes no more; its commit reports why."""
-
-    records: int
-    refusal: Refusal | None
-    spoiled: bool = False
-
-
-class Delivered(NamedTuple):
-    """A record that has a callback is in its partition, and so are all before it in its lane."""
-
-    lane: LaneKey
-    address: int
-    offset: int
-
-
-class Failed(NamedTuple):
-    """Something was not delivered. suspect: the cluster refused a request, perhaps because of one
-    record in it. code: Kafka's name for the reason. lane, address: of the record whose callback
-    reported it, if one did. named: the addresses of the records that the cluster names."""
-
-    reason: str
-    suspect: bool
-    code: str = ""
-    lane: LaneKey | None = None
-    address: int | None = None
-    named: tuple[int, ...] = ()
-
-
-class Forbade(NamedTuple):
-    """The cluster does not accept the bridge, or (topic) not for this topic: no retry helps until
-    somebody acts. code: Kafka's name for the reason."""
-
-    reason: str
-    code: str
-    topic: str | None = None
-
-
-KafkaEvent = Delivered | Failed | Forbade
-_Event = TypeVar("_Event")
-
-
-def with_names(events: Iterable[_Event]) -> list[_Event | Failed]:
-    """Replaces a lane's reports on a refused request by one that names the refused records, if the
-    cluster named them: then, and only then, it reports the other records as innocent."""
-    reports: dict[LaneKey, list[Failed]] = {}
-    others: list[_Event | Failed] = []
-    for event in events:
-        if isinstance(event, Failed) and event.lane is not None:
-            reports.setdefault(event.lane, []).append(event)
-        else:
-            others.append(event)
-    by_name: list[_Event | Failed] = []
-    by_request: list[_Event | Failed] = []
-    for of_lane in reports.values():
-        guilty = [report for report in of_lane if kind_of(report.code) is Kind.POISON]
-        if 0 < len(guilty) < len(of_lane):
-            named = tuple(r.address for r in guilty if r.address is not None)
-            by_name.append(guilty[0]._replace(named=named))
-        else:
-            by_request += of_lane
-    return others + by_name + by_request
 
 
 class Cluster:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
-from bridge.kafka.client import CLIENT_LOG, NotReachable
+from bridge.kafka.client import NotReachable, consumer
 
 __all__ = ["Arrived", "TopicReader"]
 
@@ -26,16 +26,11 @@ class TopicReader:
     """Reads a topic from its beginning, while it grows."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": "aolog-bridge-demo",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",  # messages that the broker dropped must not be skipped
-                "fetch.wait.max.ms": 20,
-                "reconnect.backoff.max.ms": 500,
-            },
-            logger=CLIENT_LOG,
+        self._consumer = consumer(
+            {"bootstrap.servers": bootstrap_servers, "reconnect.backoff.max.ms": 500},
+            "aolog-bridge-demo",
+            auto_offset_reset="error",  # messages that the broker dropped must not be skipped
+            fetch_wait_max_ms=20,
         )
         self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
 

@@ -23,6 +23,7 @@ from bridge.kafka.cursor_record import encode_cursor
 from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.ends import Ends
 from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.events import Failed, Put, with_names
 from bridge.kafka.hanging_transactions import HangingTransactions
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.outcomes import (
@@ -38,7 +39,7 @@ from bridge.kafka.outcomes import (
     outcome_of,
 )
 from bridge.kafka.ownership import Ownership
-from bridge.kafka.producer import Cluster, Failed, Put, with_names
+from bridge.kafka.producer import Cluster
 from bridge.kafka.stalls import Sent
 
 if TYPE_CHECKING:
@@ -208,7 +209,10 @@ class TransactionalCluster(Cluster):
         if self._call is None:
             self.serve(timeout_s)
             failures, self._failures = with_names(self._failures), deque()
-            yield from failures
+            connection = self._connection
+            for failure in failures:
+                if connection == self._connection:  # one of them may have ended it
+                    yield failure
             return
         if not wait([self._call], timeout_s).done:
             return

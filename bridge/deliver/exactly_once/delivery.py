@@ -44,6 +44,7 @@ from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.cursor_record import CursorName, CursorRecord
 from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, advice, kind_of
+from bridge.kafka.events import Failed
 from bridge.kafka.lane import Refusal
 from bridge.kafka.outcomes import (
     Broke,
@@ -54,7 +55,6 @@ from bridge.kafka.outcomes import (
     Proven,
     TransactionEvent,
 )
-from bridge.kafka.producer import Failed
 from bridge.kafka.transactional_producer import TransactionalCluster
 
 if TYPE_CHECKING:
@@ -195,9 +195,7 @@ class ExactlyOnce:
         pause_s = self._source.pace.wait_s(now_s)
         if pause_s > 0:
             wait_s = min(wait_s, pause_s)
-        wants = (
-            self._ahead.room and engine.state in {State.SENDING, State.COMMITTING} and pause_s == 0
-        )
+        wants = self._ahead.room and engine.is_open and pause_s == 0
         can_send = bool(self._ahead.ready) and engine.room > 0 and not self._cluster.calling
         if self._sender.full:
             wait_s = min(wait_s, BUSY_S)
@@ -211,7 +209,7 @@ class ExactlyOnce:
             self._take_broken(Broke(gone, UNKNOWN_TOPIC))
         if self._ahead.ready and engine.room > 0 and not self._cluster.calling:
             self._send()
-        elif wants and engine.state in {State.SENDING, State.COMMITTING}:  # events may change it
+        elif wants and engine.is_open:  # still, after the events
             read_s = BUSY_S if self._cluster.calling else idle_s
             self._ahead.read(read_s if waits else 0.0)
             if self._ahead.idle and self._ahead.empty:  # passes seals and gaps
@@ -251,13 +249,11 @@ class ExactlyOnce:
         """See Delivery."""
         if self._engine.state is not State.FAILED:
             return None
-        if self._error is not None:
-            return self._error
-        at = self._engine.failed_at
-        address = None if at is None else at.address
-        return undeliverable(
-            self._source.reader.path, self._refusals.last, address, instead=_INSTEAD
-        )
+        return self._error or self._undeliverable(self._engine.failed_at)
+
+    def _undeliverable(self, at: Position | None) -> DestinationError:
+        path, refusal = self._source.reader.path, self._refusals.last
+        return undeliverable(path, refusal, None if at is None else at.address, instead=_INSTEAD)
 
     def close(self) -> None:
         """See Delivery."""
@@ -291,7 +287,7 @@ class ExactlyOnce:
         state = self._engine.state
         if self._engine.stopping and not self._engine.over:
             return "stopping"
-        if state in {State.SENDING, State.COMMITTING}:
+        if self._engine.is_open:
             waits = "blocked" if self._refusals.waits is not None else "sending"
             return waits if self._cluster.reachable else "connecting"
         if state is State.SETTLING:
@@ -361,41 +357,31 @@ class ExactlyOnce:
         engine, reason = self._engine, event.reason
         if kind_of(event.code) is Kind.LOCKED_OUT:
             reason = self._cluster.forbidden or reason
-        forbidden = kind_of(event.code) is Kind.TOPIC_FORBIDDEN
-        if forbidden:
+        if kind_of(event.code) is Kind.TOPIC_FORBIDDEN:
             reason = self._refusals.missing_right(event)
-        if forbidden and self._draining:
-            self._error = undeliverable(
-                self._source.reader.path,
-                self._refusals.last,
-                engine.position.address,
-                instead=_INSTEAD,
-            )
-            self._do(engine.impossible(reason))
-            return
+            if self._draining:
+                self._error = self._undeliverable(engine.position)
+                self._do(engine.impossible(reason))
+                return
         now_s = time.monotonic()
         self._trouble.say(reason, now_s)
         self._do(engine.broken(reason, now_s=now_s))
 
     def _record(self, position: Position) -> CursorRecord:
-        said = position_at(self._source.reader, *position)
+        epoch = position_at(self._source.reader, *position).epoch
         return CursorRecord(
-            position.address, position.ordinal, self._uuid, said.epoch, self._cluster.owner,
+            position.address, position.ordinal, self._uuid, epoch, self._cluster.owner,
             self._sender.last,
         )  # fmt: skip  # where, whose, which
 
     def _resume(self, record: CursorRecord | None) -> Position:
-        """Where the cluster's cursor record, and the local cursor, make it go on."""
+        """Goes back to where the cluster's cursor record, or the local cursor, says."""
         local = self._engine.position
         position = resume_position(self._source, record, local)
         if record is not None:
             self._sender.last = record.last
-        if (
-            position.ordinal is not None
-            and local.ordinal is not None
-            and not self._engine.acknowledged
-        ):
-            self._skipped += max(0, position.ordinal - local.ordinal)
+        if None not in {position.ordinal, local.ordinal} and not self._engine.acknowledged:
+            self._skipped += max(0, (position.ordinal or 0) - (local.ordinal or 0))
         self._go_back(position)
         return position
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from bridge.deliver.exactly_once.prefetch import Ahead
     from bridge.deliver.exactly_once.transactions import Command, Transactions
     from bridge.deliver.partitions import Partitions
+    from bridge.kafka.events import Failed
     from bridge.kafka.outcomes import Broke
-    from bridge.kafka.producer import Failed
     from bridge.kafka.topic_settings import TopicSettings
     from bridge.kafka.transactional_producer import TransactionalCluster
 

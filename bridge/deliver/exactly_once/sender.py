@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageError, SyncFailed
+from bridge.kafka.events import Put
 from bridge.kafka.origin import unpack_stamp
-from bridge.kafka.producer import Put
 
 if TYPE_CHECKING:
     from bridge.deliver.dead_letter import DeadLetters

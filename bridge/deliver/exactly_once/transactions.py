@@ -191,6 +191,11 @@ class Transactions:
         return self.limit - self.outstanding if self.state is State.SENDING else 0
 
     @property
+    def is_open(self) -> bool:
+        """Whether a transaction is sent or committed, or may begin."""
+        return self.state in _OPEN
+
+    @property
     def intact(self) -> bool:
         """Whether everything that its producer began is committed, as far as the cluster says."""
         return self._intact and not self.in_doubt
@@ -299,7 +304,9 @@ class Transactions:
     def suspect(self, reason: str, *, now_s: float, names: bool = False) -> list[Command]:
         """The cluster refused something in the transaction, and nothing says which record. names:
         it may name the record if each has a report."""
-        if self.state not in _OPEN or not self.outstanding:
+        if not self.is_open:
+            return []
+        if not self.outstanding:
             return self.broken(reason, now_s=now_s)
         failed_at = self._first if self.outstanding == 1 else None
         whole = names and not self.suspected
@@ -310,7 +317,7 @@ class Transactions:
     def again(self, reason: str, *, named: bool = False) -> list[Command]:
         """The transaction cannot be committed, and what the next one must leave out is known. named:
         from reports on its records; there may be more to name."""
-        if self.state not in _OPEN:
+        if not self.is_open:
             return []
         self.suspected, self.limit = self.outstanding if named else 0, self._records
         return self._connect_again(reason, None)

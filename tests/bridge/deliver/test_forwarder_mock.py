@@ -24,7 +24,8 @@ from bridge.deliver.at_least_once import topics
 from bridge.deliver.at_least_once.engine import Engine, Position, State
 from bridge.deliver.status import Status
 from bridge.errors import Undeliverable
-from bridge.kafka.producer import Cluster, Failed
+from bridge.kafka.events import Failed
+from bridge.kafka.producer import Cluster
 from tests.bridge.conftest import (
     PARTITIONS,
     TOPIC,

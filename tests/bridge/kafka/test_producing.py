@@ -16,11 +16,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from aolog.format.columns import BinaryColumn
 from aolog.format.native.speed import Rows
+from aolog.format.origin import HEADER_NAME
 from bridge.kafka import queueing
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.lane import LaneKey
 from bridge.kafka.messages import Messages
-from bridge.kafka.origin import HEADER_NAME, encode_stamp
+from bridge.kafka.origin import encode_stamp
 from bridge.kafka.queueing import RowProducer
 from tests.bridge.conftest import SOON_S, TOPIC, consume
 

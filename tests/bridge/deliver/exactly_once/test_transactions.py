@@ -236,6 +236,12 @@ def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> No
     assert (m.position, m.room) == (at(poison + 1), 4_096)
 
 
+def test_a_second_refusal_of_a_transaction_that_has_ended_changes_nothing() -> None:
+    m = suspecting_one()
+    assert m.suspect("no", now_s=NOW) == m.again("no") == []
+    assert m.found(at(0), now_s=NOW) == [Settle(at(0), "no")]
+
+
 def test_where_the_cluster_may_name_records_the_same_ones_are_tried_once_more() -> None:
     m = open_with(4)
     m.suspect("no", now_s=NOW, names=True)
