@@ -353,7 +353,9 @@ class Cluster:
         if kind is Kind.POISON:
             raise no_name
         if kind is Kind.TOPIC_FORBIDDEN:
-            raise Refused(lacking("Describe", topic, "the bridge needs it"), found.error.name())
+            raise Refused(
+                lacking("Describe", topic, "it comes with Write; grant that"), found.error.name()
+            )
         raise NotReachable(found.error.str())
 
     def missing(self, topic: str) -> str:

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
+from bridge.kafka.client import lacking
 from bridge.kafka.error_table import advice, names_records
 from bridge.kafka.lane import Refusal
 
@@ -78,10 +79,9 @@ class Refusals:
         """The log waits for a right to a topic. Kafka's error does not name the topic, so the cluster
         is asked for the rights to each. The reason, in words."""
         topics = self._partitions.topics
-        lacking = ", ".join(map(repr, self._topic_settings.without_write(topics)))
-        if lacking:
-            reason = f"{event.code}: the right Write is missing on topic {lacking}; grant it"
-        else:
+        without = self._topic_settings.without_write(topics)
+        reason = "; ".join(lacking("Write", topic, "grant it") for topic in without)
+        if not reason:
             reason = f"{event.reason} (of {', '.join(topics)}): {advice(event.code)}"
         self.waits = self.last = Refusal(reason, event.code)
         return reason
