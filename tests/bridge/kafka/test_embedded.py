@@ -339,15 +339,6 @@ def test_what_does_not_exist_or_is_out_of_range_is_refused(broker: EmbeddedBroke
             call()
 
 
-def test_two_brokers_in_one_process_know_nothing_of_each_other(client: Client) -> None:
-    client.send("a", "b")
-    with EmbeddedBroker() as other, Client(other) as other_client:
-        other.create_topic("t")
-        other_client.send("c")
-        assert other_client.values(1) == ["c"]
-    assert client.values(2) == ["a", "b"]
-
-
 def test_any_thread_may_call_and_close_waits_for_calls_under_way() -> None:
     broker = EmbeddedBroker(3)
     surprises: list[Exception] = []

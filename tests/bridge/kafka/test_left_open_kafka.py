@@ -80,7 +80,7 @@ def halfway(kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start) ->
     return Halfway(kafka, topic(2), log, start)
 
 
-def test_whether_something_may_be_left_open_is_known_behind_a_stop(
+def test_after_a_stop_the_notes_tell_whether_a_transaction_may_be_open(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     def said() -> tuple[bool, bool]:

@@ -117,7 +117,7 @@ def test_another_word_for_the_delivery_is_refused(log: Path) -> None:
         Forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="at_most_once")
 
 
-def test_without_a_cluster_it_waits_says_so_and_stops_when_told(
+def test_without_a_cluster_it_waits_reports_that_and_stops_on_sigterm(
     log: Path, run: Callable[..., Process]
 ) -> None:
     fill(log, 50)

@@ -165,7 +165,9 @@ def table() -> list[tuple[str, str, str, list[str]]]:
 
 
 @pytest.mark.parametrize(("state", "event", "after", "names"), table(), ids=lambda v: str(v))
-def test_the_table_says_what_happens(state: str, event: str, after: str, names: list[str]) -> None:
+def test_each_row_of_the_table_happens(
+    state: str, event: str, after: str, names: list[str]
+) -> None:
     build, happen = CASES[state, event]
     m = build()
     assert state in {m.state.value, "any", "elsewhere"}
@@ -202,9 +204,7 @@ def test_a_commit_that_is_not_answered_is_asked_for_again_with_the_same_position
     assert (m.position, m.acknowledged, m.failure) == (at(4), 4, None)
 
 
-def test_where_a_connection_broke_while_committing_the_clusters_word_counts_and_is_counted() -> (
-    None
-):
+def test_after_a_connection_broke_while_committing_the_clusters_cursor_counts() -> None:
     m = committing()
     assert m.broken("fenced", now_s=NOW) == [Save(at(0)), Disconnect()]
     assert m.in_doubt
@@ -242,7 +242,7 @@ def test_a_second_refusal_of_a_transaction_that_has_ended_changes_nothing() -> N
     assert m.found(at(0), now_s=NOW) == [Settle(at(0), "no")]
 
 
-def test_where_the_cluster_may_name_records_the_same_ones_are_tried_once_more() -> None:
+def test_if_the_cluster_may_name_records_the_same_ones_are_sent_again() -> None:
     m = open_with(4)
     m.suspect("no", now_s=NOW, names=True)
     m.found(at(0), now_s=NOW)
@@ -253,7 +253,7 @@ def test_where_the_cluster_may_name_records_the_same_ones_are_tried_once_more() 
     assert m.room == 1
 
 
-def test_where_it_is_known_what_to_leave_out_the_rest_is_sent_without_a_pause() -> None:
+def test_if_the_refused_records_are_known_the_rest_is_sent_without_a_pause() -> None:
     m = open_with(4)
     assert m.again("no") == [Connect()]
     m.found(at(0), now_s=NOW)
@@ -264,7 +264,7 @@ def test_where_it_is_known_what_to_leave_out_the_rest_is_sent_without_a_pause() 
     assert (m.room, m.suspected) == (4, 3)  # each of them has a report again
 
 
-def test_where_only_large_transactions_are_refused_they_stay_small_and_grow_again() -> None:
+def test_if_only_large_transactions_are_refused_they_stay_small_and_grow_again() -> None:
     m = sending(records=64)
     sizes, begin = [], 0
     while begin < 1000:
@@ -320,7 +320,7 @@ def test_seals_and_gaps_move_the_position_without_a_transaction() -> None:
     assert m.tick(0.5) == [Commit(at(7), again=False)]
 
 
-def test_a_stop_before_anything_was_proven_leaves_no_doubt_and_one_that_is_late_does() -> None:
+def test_a_stop_before_the_proof_leaves_no_doubt_and_a_late_one_does() -> None:
     m = proving()
     m.stop(now_s=NOW)
     assert not m.in_doubt
@@ -358,12 +358,12 @@ def test_a_cursor_record_reads_back_as_it_was_written(record: CursorRecord) -> N
     encode_cursor(CursorRecord(1, 2, bytes(16), 3, "me")).replace(b'"address": 1', b'"address": -1'),
     encode_cursor(CursorRecord(1, 2, bytes(16), 3, "me")).replace(b'"ordinal": 2', b'"ordinal": []'),
 ])  # fmt: skip  # one value, one line
-def test_what_is_no_cursor_record_is_refused(value: bytes) -> None:
+def test_an_invalid_cursor_record_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError):
         decode_cursor(value)
 
 
-def test_everything_is_named_after_the_logs_uuid_and_the_cursor() -> None:
+def test_names_in_the_cluster_follow_from_the_logs_uuid_and_the_cursor() -> None:
     uuid = "000102030405060708090a0b0c0d0e0f"
     assert NAME.transactional_id == f"aolog-bridge:{uuid}:bridge"
     assert NAME.key == f"aolog-cursor:{uuid}:bridge".encode()
@@ -610,7 +610,7 @@ def assert_finds(
     assert "seen" in str(caught.traceback[-1].statement)
 
 
-def test_the_model_finds_what_a_guess_about_an_unanswered_commit_does(
+def test_the_model_finds_a_guess_about_an_unanswered_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A canary: a commit whose answer was lost is taken for failed, and nobody is asked."""
@@ -623,7 +623,7 @@ def test_the_model_finds_what_a_guess_about_an_unanswered_commit_does(
     assert_finds(monkeypatch, lose_the_answer_to_a_commit, "unanswered", guess)
 
 
-def test_the_model_finds_what_a_producer_that_goes_on_does_to_a_late_request(
+def test_the_model_finds_a_producer_that_continues_after_a_commit_requested_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A canary: behind a commit that was asked for twice the same producer begins the next."""
@@ -641,7 +641,7 @@ def test_the_model_finds_what_a_producer_that_goes_on_does_to_a_late_request(
     assert_finds(monkeypatch, commit_late, "_go_on", Transactions._send_on)
 
 
-def test_the_model_finds_what_a_producer_that_goes_on_behind_its_proof_does(
+def test_the_model_finds_a_producer_that_continues_after_a_proof_requested_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A canary: the proof's commit was asked for twice, and the same producer begins to send."""
