@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from bridge.deliver.at_least_once.recognise import Claims
     from bridge.kafka.lane import LaneKey
 
 __all__ = ["ReadBack"]
@@ -38,6 +37,16 @@ _PURPOSE = (
     "the bridge reads what has arrived before it sends again, so that nothing arrives twice; grant"
     " it, or go on without with --no-read-back"
 )
+
+
+class Claims(Protocol):
+    """Decides which messages are records of a log."""
+
+    def add(self, headers: object, key: bytes | None, value: bytes | None) -> None:
+        """A message, in the order of its partition."""
+
+    def last(self) -> int | None:
+        """The greatest address of a record of the log among them; None if there is none."""
 
 
 class ReadBack:

@@ -67,11 +67,11 @@ class TopicSettings:
         for resource, future in asked.items():
             topic = kinds[resource]
             try:
-                told = future.result(_ANSWER_S)
+                settings = future.result(_ANSWER_S)
             except (KafkaException, FutureTimeoutError) as error:
                 self._say_once(topic, words(error) or "no answer")
                 continue
-            bounds = bounds_of({name: entry.value for name, entry in told.items()})
+            bounds = bounds_of({name: entry.value for name, entry in settings.items()})
             self._admission.learn(topic, bounds, now_ms=int(time.time() * 1_000))
             found.append(bounds)
         return found
@@ -108,6 +108,8 @@ class TopicSettings:
     def without_write(self, topics: Collection[str]) -> list[str]:
         """Those of these topics to which the bridge has no right Write; empty if the cluster does not
         tell."""
+        if not topics:
+            return []
         admin = admin_client(self._settings)
         asked = admin.describe_topics(
             TopicCollection(list(topics)),

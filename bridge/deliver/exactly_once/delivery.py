@@ -408,7 +408,7 @@ class ExactlyOnce:
 
     def _go_back(self, position: Position) -> None:
         self._ahead.forget()
-        self._sender.forget()
+        self._sender.full = False
         if position != self._source.position:  # moving there would count its losses again
             self._source.go_to(position)
 

@@ -45,10 +45,6 @@ class Sender:
         self.full = False
         self.last: tuple[int, int] | None = None
 
-    def forget(self) -> None:
-        """What was put and not committed will be put again."""
-        self.full = False
-
     def connecting(self) -> None:
         """A new connection knows of no lane that nothing is open in it."""
         self._checked.clear()
