@@ -99,10 +99,7 @@ class ExactlyOnce:
         _check_times(seconds, settings)
         self._source = source
         self._notes = notes
-        notes.lanes.clear()
-        notes.unsure = notes.unsure or notes.lost or not notes.clean
-        notes.delivery, notes.lost = EXACTLY_ONCE, False
-        notes.save()
+        _take_notes(notes)
         source.reader.commit()  # from now on the cursor protects unread records from pruning
         self._cluster = TransactionalCluster(
             bootstrap_servers,
@@ -417,6 +414,14 @@ class ExactlyOnce:
         if refusal is not None:
             self._refusals.last = refusal
         self._do(commands)
+
+
+def _take_notes(notes: LaneNotes) -> None:
+    """Notes, durably, that this delivery has the log now; it uses no lanes."""
+    notes.lanes.clear()
+    notes.unsure = notes.unsure or notes.lost or not notes.clean
+    notes.delivery, notes.lost = EXACTLY_ONCE, False
+    notes.save()
 
 
 def _uuid_of(source: Source) -> bytes:
