@@ -33,11 +33,14 @@ PURE = {
     "aolog.format.slab",
     "aolog.format.origin",
     "bridge.kafka.admission",
+    "bridge.kafka.client_statistics",
     "bridge.kafka.cursor_record",
+    "bridge.kafka.ends",
     "bridge.deliver.backoff",
     "bridge.deliver.position",
     "bridge.deliver.at_least_once.engine",
     "bridge.kafka.error_table",
+    "bridge.kafka.events",
     "bridge.deliver.at_least_once.partition_state",
     "bridge.kafka.messages",
     "bridge.deliver.at_least_once.batch_planner",
@@ -264,6 +267,7 @@ def test_only_what_speaks_to_a_cluster_imports_the_kafka_client():
     assert importers("confluent_kafka", run_time=False) <= {
         "bridge.kafka.producer", "bridge.kafka.client", "bridge.kafka.read_back", "bridge.kafka.topic_reader",
         "bridge.kafka.transactional_producer", "bridge.kafka.cursor_topic", "bridge.kafka.hanging_transactions", "bridge.buffer.kafka_provider",
+        "bridge.kafka.settings", "bridge.kafka.outcomes", "bridge.kafka.ownership",
         "bridge.kafka.embedded", "bridge.kafka.queueing", "bridge.kafka.topic_creation", "bridge.kafka.topic_settings",
         "aolog.spark.kafka_sink",
     }  # fmt: skip  # a list

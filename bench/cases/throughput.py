@@ -123,8 +123,8 @@ def _group(to: _To, length: int, records: _Records, skipped: list[Skipped]) -> G
 def _raw(name: str, to: _To, topic: str, records: _Records, every: int) -> Contender:
     from confluent_kafka import Producer
 
+    from aolog.format.origin import HEADER_NAME
     from bridge.kafka.client import BATCH_BYTES, DEFAULTS, FIXED
-    from bridge.kafka.origin import HEADER_NAME
 
     settings = {
         **DEFAULTS, **FIXED, "batch.size": BATCH_BYTES, "log_level": 3,

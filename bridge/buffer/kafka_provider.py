@@ -29,7 +29,7 @@ from bridge.kafka.client import (
     words,
 )
 from bridge.kafka.error_table import Kind, kind_of
-from bridge.kafka.producer import check
+from bridge.kafka.settings import check
 from bridge.kafka.topic_creation import TopicCreation
 
 if TYPE_CHECKING:

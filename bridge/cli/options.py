@@ -154,7 +154,7 @@ def chosen(
     from bridge.config.files import load
     from bridge.config.names import check_servers
     from bridge.config.routing import Routing
-    from bridge.kafka.producer import check
+    from bridge.kafka.settings import check
 
     if servers is not None:
         check_servers(servers)

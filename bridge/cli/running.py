@@ -73,7 +73,7 @@ def _check_options(given: dict[str, Any]) -> None:
     """Without a configuration: errors name the option, not a key. (The path of the log is not
     checked: it need not be UTF-8, as a configuration's strings are.)"""
     from bridge.config.names import check_cursor, check_servers
-    from bridge.kafka.producer import check
+    from bridge.kafka.settings import check
 
     check({key: s.value.get_secret_value() for key, s in given.get("settings", {}).items()})
     check_servers(given["bootstrap_servers"])

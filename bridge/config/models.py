@@ -76,7 +76,7 @@ def _take_settings(value: object, info: ValidationInfo) -> object:
 
 def _refused(settings: dict[str, Setting]) -> list[str]:
     """What the Kafka client, or the bridge for its guarantees' sake, does not take."""
-    from bridge.kafka.producer import check
+    from bridge.kafka.settings import check
 
     plain = {key: setting.value.get_secret_value() for key, setting in settings.items()}
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from bridge.kafka.origin import HEADER_NAME, decode_stamp
+from aolog.format.origin import HEADER_NAME
+from bridge.kafka.origin import decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -25,8 +25,9 @@ from bridge.deliver.stall_watch import StallWatch, late
 from bridge.deliver.trouble_log import TroubleLog
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import advice
+from bridge.kafka.events import Delivered, Failed, Forbade, KafkaEvent
 from bridge.kafka.lane import Refusal, lane_name
-from bridge.kafka.producer import Cluster, Delivered, Failed, Forbade, KafkaEvent
+from bridge.kafka.producer import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,7 +29,7 @@ from bridge.cli.report import reporter
 from bridge.config.names import check_servers
 from bridge.errors import WrongSetting
 from bridge.kafka.client import away
-from bridge.kafka.producer import check
+from bridge.kafka.settings import check
 from bridge.supervise.status import Overview, overview
 from tests.aolog.commands import on_terminal
 from tests.bridge.conftest import Process, append, cursor_of, fill, notes_of, wait_until

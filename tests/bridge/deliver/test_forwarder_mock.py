@@ -21,7 +21,8 @@ from bridge.deliver import log_source as source_module
 from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.position import Position
 from bridge.errors import Undeliverable
-from bridge.kafka.producer import Cluster, Failed
+from bridge.kafka.events import Failed
+from bridge.kafka.producer import Cluster
 from tests.bridge.conftest import (
     PARTITIONS,
     TOPIC,

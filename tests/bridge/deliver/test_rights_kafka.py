@@ -138,7 +138,7 @@ def test_the_least_rights_do_for_a_delivery_that_is_killed_and_goes_on(
 MISSING = [
     (ALO, TOPIC, "Write", "topic '?{topic}'?.* TOPIC_AUTHORIZATION_FAILED"),
     (ALO, TOPIC, "Read", "the right Read on topic '{topic}' is missing: .*--no-read-back"),
-    (ONCE, TOPIC, "Write", "topic '{topic}'|TOPIC_AUTHORIZATION_FAILED"),
+    (ONCE, TOPIC, "Write", "the right Describe on topic '{topic}' is missing"),
     *(
         (ONCE, CURSORS, right, f"the right {right} on topic '{{cursors}}' is missing")
         for right in ("Read", "Write", "DescribeConfigs")
@@ -184,6 +184,31 @@ def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_wh
     }:  # the others are waited for, too
         place.user.grant([lacking])
         run.until(lambda s: s.acknowledged == 100)
+    run.forwarder.stop()
+
+
+def test_exactly_once_names_the_one_topic_that_lacks_the_right_to_write(
+    place: Place, log: Path, forward: Callable[..., Run]
+) -> None:
+    allowed = f"allowed-{place.topic}"
+    place.kafka.server.create_topic(allowed, 1)
+    with Writer(log) as writer:
+        writer.append(b"1", topic=allowed)
+        writer.append(b"2")
+    place.user.grant(rights_of(ONCE, allowed, place.cursors))
+    place.user.grant([("Topic", place.topic, "Describe")])
+    run = forward(
+        topic=place.topic,
+        bootstrap_servers=place.user.bootstrap_servers,
+        settings=place.user.settings,
+        delivery=EXACTLY_ONCE,
+        cursor_topic=place.cursors,
+    )
+    status = run.until(lambda s: "the right Write" in (s.error or ""))
+    assert f"the right Write on topic '{place.topic}' is missing: grant it" in (status.error or "")
+    assert allowed not in (status.error or "").replace(place.topic, "")
+    place.user.grant([("Topic", place.topic, "Write")])
+    run.until(lambda s: s.acknowledged == 2 and s.error is None)
     run.forwarder.stop()
 
 

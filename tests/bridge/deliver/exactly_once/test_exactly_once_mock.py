@@ -104,7 +104,7 @@ def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log:
 @pytest.mark.parametrize(
     ("settings", "retry_ms"),
     [
-        ({}, 250),
+        ({}, 1_000),
         ({"retry.backoff.ms": "100"}, 100),
         ({"retry.backoff.max.ms": "50"}, 50),
         ({"retry.backoff.ms": "100", "retry.backoff.max.ms": "50"}, 50),
@@ -125,7 +125,7 @@ def test_another_word_for_the_delivery_is_refused(log: Path) -> None:
         forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="at_most_once")
 
 
-def test_without_a_cluster_it_waits_says_so_and_stops_when_told(
+def test_without_a_cluster_it_waits_reports_that_and_stops_on_sigterm(
     log: Path, run: Callable[..., Process]
 ) -> None:
     fill(log, 50)
