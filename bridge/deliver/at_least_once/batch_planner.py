@@ -88,7 +88,7 @@ def plan(
         assert key is not None
         of_lane = lane(key)
         # Records that the lane left earlier in the log come first.
-        is_early = of_lane.behind is not None and of_lane.behind.address < begin
+        is_early = of_lane.waits_from is not None and of_lane.waits_from.address < begin
         room = 0 if is_early else of_lane.room()
         taken = indices
         if not is_plain or room < len(indices) or of_lane.has(given.addresses[indices[0]]):

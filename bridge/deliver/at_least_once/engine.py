@@ -208,7 +208,7 @@ class Engine:
     def stopped_short(self) -> bool:
         """Whether nothing is left to do except in standing lanes."""
         return not self.outstanding and all(
-            lane.behind is None or lane.standing for lane in self.lanes.values()
+            lane.waits_from is None or lane.standing for lane in self.lanes.values()
         )
 
     def settles(self, now_s: float) -> bool:
@@ -263,13 +263,13 @@ class Engine:
         self.frontier = max(self.frontier, read_to, key=lambda place: place.address)
         more = read_to if read_to.address < self.frontier.address else None
         for lane in self.lanes.values():
-            behind = lane.behind
+            waits_from = lane.waits_from
             if (
-                behind is not None
-                and begin.address <= behind.address < read_to.address
+                waits_from is not None
+                and begin.address <= waits_from.address < read_to.address
                 and lane.room() > 0
             ):
-                lane.behind = more
+                lane.waits_from = more
         for key, place in planned.left.items():
             self.lanes[key].leave(place)
         for key, (records, counted) in planned.skipped.items():

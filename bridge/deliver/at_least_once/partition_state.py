@@ -1,7 +1,7 @@
 """Lane: the state of one destination partition, and how many records it may be sent. Pure.
 
 Each lane keeps the order of the log. A lane that takes no more for now leaves its records in the log,
-from an address on (`behind`), while the reader goes on for the other lanes. When the lane has room
+from an address on (`waits_from`), while the reader goes on for the other lanes. When the lane has room
 again the reader comes back to that address, and the others skip what they have (`sent_to`).
 
     lane                                       records that it may be sent
@@ -56,7 +56,7 @@ class Lane:
     records, bytes: outstanding.
     last_address, last_offset: the last that was acknowledged; -1 before there is one.
     sent_to: the last address that was sent or set aside on this connection.
-    behind: the first record that it left in the log.
+    waits_from: the first record that it left in the log.
     suspects: bisection steps, the narrowest last: up to which address, in groups of how many.
     acknowledged, acknowledged_s: records since the start, and the time of the last answer.
     counted: arrived records up to this address are counted, as acknowledged or as skipped.
@@ -72,7 +72,7 @@ class Lane:
     acknowledged_s: float = 0.0
     counted: int = -1
     sent_to: int = -1
-    behind: Position | None = None
+    waits_from: Position | None = None
     share: int | None = None
     suspects: list[tuple[int, int]] = field(default_factory=list)
     held: bool = False
@@ -80,7 +80,7 @@ class Lane:
 
     def low(self) -> Position | None:
         """The first record that is not acknowledged: sent, or left in the log."""
-        return _first(self.outstanding[0].first if self.outstanding else None, self.behind)
+        return _first(self.outstanding[0].first if self.outstanding else None, self.waits_from)
 
     def has(self, address: int) -> bool:
         """Whether the record has arrived, was set aside, or was sent."""
@@ -96,24 +96,24 @@ class Lane:
         share = self.share
         if share is None:
             return UNBOUNDED
-        if self.behind is not None and self.records > share // 2:
+        if self.waits_from is not None and self.records > share // 2:
             return 0  # coming back for a few records would read a batch for each
         return max(0, share - self.records)
 
     @property
     def soon(self) -> bool:
         """Whether it waits only for an answer, which may come any moment."""
-        return self.behind is not None and not self.held and self.closed is None
+        return self.waits_from is not None and not self.held and self.closed is None
 
     @property
     def flows(self) -> bool:
         """Whether it takes every record."""
-        return self.opened and self.behind is None and self.room() > 0
+        return self.opened and self.waits_from is None and self.room() > 0
 
     @property
     def standing(self) -> bool:
         """Whether its records wait until somebody acts."""
-        return self.closed is not None and not self.closed.passing and self.behind is not None
+        return self.closed is not None and not self.closed.passing and self.waits_from is not None
 
     def send(self, mark: Mark) -> None:
         """The mark's records are about to be sent."""
@@ -181,11 +181,11 @@ class Lane:
 
     def leave(self, place: Position) -> None:
         """Its records from there on are to be read again."""
-        self.behind = _first(self.behind, place)
+        self.waits_from = _first(self.waits_from, place)
 
     def forget(self) -> None:
         """The connection is closed: what is not acknowledged is to be read again."""
-        self.behind = self.low()
+        self.waits_from = self.low()
         self.outstanding.clear()
         self.records = self.bytes = 0
         self.opened = self.held = False
@@ -213,12 +213,18 @@ class Lanes(dict["LaneKey", Lane]):
 
     def unread(self, end: Position) -> Position:
         """The first record that a lane left in the log."""
-        return least((lane.behind for lane in self.values() if lane.behind is not None), end)
+        return least(
+            (lane.waits_from for lane in self.values() if lane.waits_from is not None), end
+        )
 
     def next_read(self, end: Position) -> Position:
         """The first record that a lane with room left in the log."""
         return least(
-            (lane.behind for lane in self.values() if lane.behind is not None and lane.room() > 0),
+            (
+                lane.waits_from
+                for lane in self.values()
+                if lane.waits_from is not None and lane.room() > 0
+            ),
             end,
         )
 

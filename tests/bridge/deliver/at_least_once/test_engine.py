@@ -207,7 +207,7 @@ def test_a_lane_is_opened_by_one_record_and_read_again_from_the_second() -> None
     assert e.wants_batch
     assert (e.catching_up, e.begin()) == (True, at(10))
     read(e, 40, {A: [10, 20]})
-    assert e.lanes[A].behind is None
+    assert e.lanes[A].waits_from is None
     assert e.next_read == at(40)
 
 
@@ -223,7 +223,7 @@ def test_a_lane_that_never_answers_is_held_and_the_others_are_read_on_for() -> N
     assert e.wants_batch
     assert (e.begin(), e.position) == (at(40), at(0))
     read(e, 90, {B: [50], A: [60]})
-    assert e.lanes[A].behind == at(20)
+    assert e.lanes[A].waits_from == at(20)
     e.delivered(A, 0, 0, now_s=50.0)
     assert (e.begin(), e.position) == (at(20), at(20))
     assert e.lanes[A].share is None  # it was not slow: it was not there
@@ -236,11 +236,11 @@ def test_where_a_lane_left_its_records_moves_only_when_they_are_read_for_it() ->
     e.open(A)
     assert e.begin() == at(20)
     read(e, 50, {A: [20]})
-    assert e.lanes[A].behind == at(50)
+    assert e.lanes[A].waits_from == at(50)
     e.close(A, AWAY)
     assert e.begin() == at(100)
     read(e, 120, {A: [110]})
-    assert e.lanes[A].behind == at(50)
+    assert e.lanes[A].waits_from == at(50)
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -298,7 +298,7 @@ def test_room_is_what_the_table_of_lanes_says(careful: bool) -> None:
     assert (closed.room(), held.room(), Lane().room(), share.room()) == (0, 0, 1, 100)
     share.send(Mark(at(0), 9, 10))
     assert share.room() == (0 if careful else 90)
-    share.behind = at(50)
+    share.waits_from = at(50)
     assert share.room() == (0 if careful else 90)
     share.send(Mark(at(10), 99, 41))
     assert share.room() == 0
