@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from bridge.deliver.at_least_once.deduplicate import Claims
+    from bridge.deliver.at_least_once.deduplicate import Deduplicator as Claims
     from bridge.kafka.lane import LaneKey
 
 __all__ = ["ReadBack"]

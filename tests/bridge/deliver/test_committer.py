@@ -17,6 +17,7 @@ from aolog.errors import StorageFull, SyncFailed
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.deliver import committer
+from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.deliver.checkpoints import Checkpoint, Checkpoints
 from bridge.deliver.log_lines import naming
 from bridge.deliver.log_source import LogSource
@@ -172,10 +173,10 @@ def test_what_a_commit_logs_is_about_its_log(log: Path, monkeypatch: pytest.Monk
     source = LogSource(str(log), cursor="bridge")
     notes = Checkpoints.of(source.reader, "bridge", source.storage)
 
-    def full(_: Checkpoints, text: bytes) -> None:
+    def full(_: CheckpointFile, text: bytes) -> None:
         raise StorageFull(f"no room for {len(text)} bytes", path=notes.path)
 
-    monkeypatch.setattr(Checkpoints, "_write", full)
+    monkeypatch.setattr(CheckpointFile, "write", full)
     said = io.StringIO()
     handler = logging.StreamHandler(said)
     handler.setFormatter(log_lines._Text("%(message)s"))
