@@ -36,6 +36,7 @@ PURE = {
     "bridge.kafka.cursor_record",
     "bridge.deliver.backoff",
     "bridge.deliver.position",
+    "bridge.deliver.at_least_once.bisection",
     "bridge.deliver.at_least_once.engine",
     "bridge.kafka.error_table",
     "bridge.deliver.at_least_once.partition_state",

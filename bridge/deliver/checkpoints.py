@@ -173,7 +173,7 @@ class Checkpoints:
             self.lanes[key] = Checkpoint(FROM_END)
         if ahead:
             _log.warning(
-                "the routing has changed, and some lanes are ahead of records that wait: what %s "
+                "the routing has changed, and records that wait may go to %s now: what these partitions "
                 "received from address %d on is sent again",
                 ", ".join(map(lane_name, sorted(ahead))),
                 position,

@@ -101,7 +101,7 @@ def plan(
                 skipped[key] = part.skipped, part.counted
         if taken:
             sent.append(taken)
-            every = 1 if of_lane.suspects else mark_every  # so that a report names its record
+            every = 1 if of_lane.bisection else mark_every  # so that a report names its record
             marks.extend(
                 (key, _mark(given, taken[i : i + every])) for i in range(0, len(taken), every)
             )

@@ -8,7 +8,7 @@ again the reader comes back to that address, and the others skip what they have 
     closed (missing topic, poison)             none, until it is opened
     held (nothing acknowledged for long)       none, until all that was sent is acknowledged
     not opened on this connection              1, alone (see engine)
-    bisected (suspects)                        a group, then none until that is acknowledged
+    bisected (see bisection)                   a group, then none until that is acknowledged
     was held after it was opened               a share, which grows again
     else                                       no bound of its own
 
@@ -21,6 +21,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from bridge.deliver.at_least_once.bisection import Bisection
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["UNBOUNDED", "Lane", "Lanes", "Mark", "least"]
 
 UNBOUNDED = 1 << 62
-# Each round resends groups of a 32nd of the size: three connections with 32 requests each find one
-# record among 10,000.
-NARROWING = 32
 HELD_SHARE_MIN = 64
 HELD_SHARE_CUT = 4
 HELD_SHARE_MAX = 1 << 16  # above this a lane that has recovered has no bound any more
@@ -57,7 +56,6 @@ class Lane:
     last_address, last_offset: the last that was acknowledged; -1 before there is one.
     sent_to: the last address that was sent or set aside on this connection.
     waits_from: the first record that it left in the log.
-    suspects: bisection steps, the narrowest last: up to which address, in groups of how many.
     acknowledged, acknowledged_s: records since the start, and the time of the last answer.
     counted: arrived records up to this address are counted, as acknowledged or as skipped.
     """
@@ -74,7 +72,7 @@ class Lane:
     sent_to: int = -1
     waits_from: Position | None = None
     share: int | None = None
-    suspects: list[tuple[int, int]] = field(default_factory=list)
+    bisection: Bisection = field(default_factory=Bisection)
     held: bool = False
     closed: Refusal | None = None
 
@@ -90,8 +88,8 @@ class Lane:
         """How many records it may be sent now."""
         if self.closed is not None or self.held:
             return 0
-        if self.suspects or not self.opened:  # one group at a time, so a refusal is about this one
-            group = self.suspects[-1][1] if self.opened else 1
+        if self.bisection or not self.opened:  # one group at a time, so a refusal is about this one
+            group = self.bisection.group if self.opened else 1
             return 0 if self.records else group
         share = self.share
         if share is None:
@@ -150,15 +148,14 @@ class Lane:
         return records, size
 
     def arrived(self, address: int) -> None:
-        """All records up to an address are in the partition; they are no longer suspect."""
+        """All records up to an address are in the partition."""
         self.last_address = max(self.last_address, address)
-        while self.suspects and self.suspects[-1][0] <= self.last_address:
-            self.suspects.pop()
+        self.bisection.arrived(self.last_address)
 
     def _drained(self) -> None:
         if self.held:
             self.held = False
-        elif self.share is not None and not self.suspects:
+        elif self.share is not None and not self.bisection:
             self.share *= 2
             if self.share > HELD_SHARE_MAX:
                 self.share = None
@@ -167,17 +164,9 @@ class Lane:
         """Sends nothing more until all that was sent is acknowledged, and then less at a time. Before
         the first answer the connection may be to blame, so its share is not cut."""
         self.held = True
-        if self.opened and not self.suspects:
+        if self.opened and not self.bisection:
             share = self.records if self.share is None else self.share
             self.share = max(HELD_SHARE_MIN, min(share, HELD_SHARE_MAX) // HELD_SHARE_CUT)
-
-    def suspect(self, *, names: bool) -> None:
-        """One of the outstanding records was refused: resends them in smaller groups. If the cluster
-        names the records that it refuses (names), resends them once as they were, each with a
-        report."""
-        whole = names and not self.suspects
-        group = self.records if whole else self.records // NARROWING
-        self.suspects.append((self.sent_to, max(1, group)))
 
     def leave(self, place: Position) -> None:
         """Its records from there on are to be read again."""
@@ -263,14 +252,14 @@ class Lanes(dict["LaneKey", Lane]):
                 self.held_records += lane.records
                 self.held_bytes += lane.bytes
 
-    def suspect(self, lane: Lane | None, *, names: bool) -> bool:
-        """As Lane.suspect, for this lane, or for every lane if it is not known which. Whether a group
-        becomes smaller."""
+    def bisect(self, lane: Lane | None, *, names: bool) -> bool:
+        """A request of this lane was refused; None if it is not known which lane. Whether that teaches
+        anything: a group has more than one record. names: see Bisection."""
         meant = [lane] if lane is not None else self.values()
         in_flight = [each for each in meant if each.outstanding]
         narrower = any(each.records > 1 for each in in_flight)
         for each in in_flight:
-            each.suspect(names=names)
+            each.bisection.refused(each.sent_to, each.records, names=names)
         return narrower
 
     def reopen(self) -> list[LaneKey]:

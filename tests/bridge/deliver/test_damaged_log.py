@@ -71,7 +71,7 @@ def test_a_gap_is_passed_counted_and_logged_and_a_drain_over_it_has_its_own_exit
         assert (error["code"], error["gaps"], error["records_lost"]) == ("gap", 1, lost)
         assert f"gap: {log}: {error['message']}; {error['hint']}" == said
     assert_arrived(rest, consume(broker.bootstrap_servers))
-    assert bridge(*arguments).end() == 0  # the cursor is behind it
+    assert bridge(*arguments).end() == 0  # the cursor has passed it
 
 
 def test_a_damaged_end_does_not_keep_a_drain_from_ending(
@@ -163,7 +163,7 @@ def test_without_prune_every_slab_stays(
 # --- what the cursor protects ---------------------------------------------------------------
 
 
-def test_from_its_start_on_it_protects_what_it_has_not_passed(
+def test_from_its_start_on_a_bridge_protects_records_after_its_cursor(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
     fill(log, 4000, slab_bytes=64 << 10)
@@ -198,7 +198,7 @@ def test_a_writer_that_blocks_for_the_bridge_goes_on_when_it_has_delivered(
 # --- statuses -------------------------------------------------------------------------------
 
 
-def test_the_status_counts_what_is_pending_and_what_is_under_way(
+def test_the_status_counts_pending_and_outstanding_records(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
     fill(log, 1000, keys=1)

@@ -126,7 +126,7 @@ def test_an_empty_log_is_drained_at_once_even_without_a_cluster(
     assert (status.state, status.acknowledged, status.lag_records) == ("stopped", 0, 0)
 
 
-def test_draining_ends_with_what_was_there_at_the_start(
+def test_a_drain_ends_with_the_records_that_existed_at_its_start(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
     with Writer(log, flush_seconds=0.01) as writer:
@@ -331,7 +331,7 @@ def test_a_signal_ends_an_idle_bridge_at_once(
         assert cursor_of(log) == reader.end()
 
 
-def test_sigterm_under_load_ends_it_in_seconds_with_the_cursor_at_what_was_acknowledged(
+def test_sigterm_under_load_ends_a_bridge_in_seconds_with_the_cursor_after_acknowledged_records(
     log: Path, run: Callable[..., Process], broker: EmbeddedBroker, forward: Forward
 ) -> None:
     fill(log, 10_000)
@@ -363,7 +363,7 @@ def handles_sigterm(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("when", ["before the first answer", "under way", "after a restart"])
-def test_sigterm_during_an_outage_ends_it_in_seconds(
+def test_sigterm_during_an_outage_ends_a_bridge_in_seconds(
     log: Path, run: Callable[..., Process], broker: EmbeddedBroker, forward: Forward, when: str
 ) -> None:
     fill(log, 2000)
@@ -392,7 +392,7 @@ def test_sigterm_during_an_outage_ends_it_in_seconds(
     assert arrived == {r.address for r in records_of(log)}
 
 
-def test_a_stop_while_it_reads_back_ends_it_in_seconds_and_not_as_clean(
+def test_a_stop_during_reading_back_takes_seconds_and_is_not_clean(
     log: Path, broker: EmbeddedBroker, forward: Forward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic("wide", 60)

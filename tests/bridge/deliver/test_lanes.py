@@ -74,14 +74,14 @@ def there(status: Status) -> int:
 
 
 def wanted(log: Path) -> int:
-    """Records behind the 2,000th that go to the partition that is up."""
+    """Records after the 2,000th for the partition that is up."""
     return sum(partition_of_key(r.key or b"", 2) == 0 for r in records_of(log)[2000:])
 
 
 def test_a_partition_that_never_answered_delays_no_other(
     two: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its leader is down before the bridge ever saw the topic: nothing of it can be noted yet."""
+    """Its leader is down before the bridge ever saw the topic: so it has no checkpoint."""
     monkeypatch.setattr(topics, "SILENT_PAUSE_S", 0.5)
     fill(log, 3000)
     two.set_down(2)

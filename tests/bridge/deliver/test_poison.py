@@ -160,7 +160,7 @@ def test_a_crash_between_dead_letter_and_cursor_leaves_one_copy_and_no_delivery(
 def test_a_full_disk_keeps_the_dead_letter_waiting_and_makes_no_second_copy(
     broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     large = with_large(log)
     sync, failed = Writer.sync, []
 

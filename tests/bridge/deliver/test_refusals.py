@@ -77,7 +77,7 @@ def refuse(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> Callable[
 
 def in_tens(log: Path, forward: Forward) -> Run:
     """One lane. Requests: the opener, then ten records each. Those up to the 26th hold no record
-    that carries a callback: the marks are the opener and each 256th record behind it."""
+    that carries a callback: the marks are the opener and each 256th record after it."""
     fill(log, 600, keys=1)
     return forward(
         drain=True,
@@ -260,19 +260,19 @@ def test_a_record_too_large_for_the_client_is_named_and_everything_before_it_is_
 def test_a_failure_that_is_reported_during_a_question_for_a_topic_does_no_harm(
     broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     partitions = Cluster.partitions
 
     def telling(self: Cluster, topic: str) -> int:
-        if not told:
-            told.append(topic)
+        if not reported:
+            reported.append(topic)
             self._events.append(Failed("an error from elsewhere", suspect=False))
         return partitions(self, topic)
 
     monkeypatch.setattr(Cluster, "partitions", telling)
     fill(log, 100)
     forward(drain=True).end()
-    assert told == [TOPIC]
+    assert reported == [TOPIC]
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 

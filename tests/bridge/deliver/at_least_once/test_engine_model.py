@@ -110,9 +110,9 @@ class Bridge(RuleBasedStateMachine):
                     if lane in self.away:
                         self.engine.close(lane, Refusal("away", "away", passing=True))
                     else:
-                        self.engine.open(lane) if not self.stands(lane) else None
+                        self.engine.open(lane) if not self.is_standing(lane) else None
 
-    def stands(self, lane: LaneKey) -> bool:
+    def is_standing(self, lane: LaneKey) -> bool:
         return lane in self.engine.standing
 
     def set_aside(self, command: SetAside) -> None:
@@ -342,7 +342,7 @@ class Bridge(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_lane_that_is_away_for_good_keeps_no_other_from_getting_everything(seed: int) -> None:
+def test_a_lane_that_stays_away_does_not_keep_others_from_getting_everything(seed: int) -> None:
     bridge = Bridge()
     bridge.begin(seed, {3, 17}, "dead-letter")
     bridge.append(150)
@@ -424,7 +424,9 @@ def test_the_walks_find_the_hole_if_lanes_are_not_opened_first(
     assert re.search("position|arrived|wanted|one < two|dead", str(caught.traceback[-1].statement))
 
 
-def test_the_walks_find_a_lane_that_is_not_come_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_walks_find_a_lane_whose_waiting_records_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A canary: where a record's lane changes, an earlier record that waits is forgotten."""
     monkeypatch.setattr(Lane, "leave", lambda lane, place: lane.waits_from or setattr(
         lane, "waits_from", place))  # fmt: skip  # one call
