@@ -38,6 +38,7 @@ PURE = {
     "bridge.kafka.ends",
     "bridge.deliver.backoff",
     "bridge.deliver.position",
+    "bridge.deliver.at_least_once.bisection",
     "bridge.deliver.at_least_once.engine",
     "bridge.kafka.error_table",
     "bridge.kafka.events",

@@ -173,7 +173,7 @@ class Checkpoints:
             self.lanes[key] = Checkpoint(FROM_END)
         if ahead:
             _log.warning(
-                "the routing has changed, and some lanes are ahead of records that wait: what %s "
+                "the routing has changed, and records that wait may go to %s now: what these partitions "
                 "received from address %d on is sent again",
                 ", ".join(map(lane_name, sorted(ahead))),
                 position,
@@ -199,11 +199,11 @@ class Checkpoints:
         """A function that saves the checkpoints as they are now, in any thread, unless later ones are
         saved already. Older checkpoints only make a restart read more, so on a full disk it logs a
         warning. It raises SyncFailed."""
-        save = self._saving()
+        text, number = self._prepare()
 
         def save_if_possible() -> None:
             try:
-                save()
+                self._save(text, number)
             except SyncFailed:
                 raise
             except StorageError as error:
@@ -213,30 +213,22 @@ class Checkpoints:
 
     def save(self) -> None:
         """Durable on return. Raises StorageFull and the like; what was saved before stays."""
-        self._saving()()
+        self._save(*self._prepare())
 
-    def _saving(self) -> Callable[[], None]:
-        text = self._text()
+    def _prepare(self) -> tuple[bytes, int]:
         self._prepared += 1
-        number = self._prepared
+        return self._text(), self._prepared
 
-        def save() -> None:
-            with self._saves:
-                if number > self._saved:
-                    self._write(text)
-                    self._saved = number
-
-        return save
+    def _save(self, text: bytes, number: int) -> None:
+        with self._saves:
+            if number > self._saved:
+                self._file.write(text)
+                self._saved = number
 
     def _text(self) -> bytes:
         lanes = [
-            {
-                "topic": topic,
-                "partition": partition,
-                "offset": checkpoint.offset,
-                "address": checkpoint.address,
-            }
-            for (topic, partition), checkpoint in sorted(self.lanes.items())
+            {"topic": topic, "partition": partition, "offset": of.offset, "address": of.address}
+            for (topic, partition), of in sorted(self.lanes.items())
         ]
         saved = {
             "version": _VERSION,
@@ -253,6 +245,3 @@ class Checkpoints:
             "lanes": lanes,
         }
         return json.dumps(saved, separators=(",", ":")).encode()
-
-    def _write(self, text: bytes) -> None:
-        self._file.write(text)

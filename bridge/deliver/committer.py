@@ -27,18 +27,18 @@ PATIENCE_S = 10.0  # after this the delivery waits for the disk too, so that the
 
 
 class Committer:
-    """Of a source, which must stay open until `close`. told: called with each durable position, in the
-    caller's thread. checkpoints: called there for a function that saves them. `go_on` and `finish`
+    """Of a source, which must stay open until `close`. on_durable: called with each durable position, in
+    the caller's thread. checkpoints: called there for a function that saves them. `go_on` and `finish`
     raise what a commit raised. Not thread-safe."""
 
     def __init__(
         self,
         source: LogSource,
-        told: Callable[[Position], None],
+        on_durable: Callable[[Position], None],
         checkpoints: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
         self._source = source
-        self._told = told
+        self._on_durable = on_durable
         self._checkpoints = checkpoints
         self._thread = ThreadPoolExecutor(1, "aolog-bridge-commit")
         self._wanted: Position | None = None
@@ -59,7 +59,7 @@ class Committer:
                 return
             position, self._under_way = self._under_way, None
             self._done.result()
-            self._told(position)
+            self._on_durable(position)
         if self._wanted is not None:
             position, self._wanted = self._wanted, None
             steps = [self._source.committing(position)]

@@ -88,7 +88,7 @@ def plan(
         assert key is not None
         of_lane = lane(key)
         # Records that the lane left earlier in the log come first.
-        is_early = of_lane.behind is not None and of_lane.behind.address < begin
+        is_early = of_lane.waits_from is not None and of_lane.waits_from.address < begin
         room = 0 if is_early else of_lane.room()
         taken = indices
         if not is_plain or room < len(indices) or of_lane.has(given.addresses[indices[0]]):
@@ -101,7 +101,7 @@ def plan(
                 skipped[key] = part.skipped, part.counted
         if taken:
             sent.append(taken)
-            every = 1 if of_lane.suspects else mark_every  # so that a report names its record
+            every = 1 if of_lane.bisection else mark_every  # so that a report names its record
             marks.extend(
                 (key, _mark(given, taken[i : i + every])) for i in range(0, len(taken), every)
             )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.read_back import ReadBack
 
-__all__ = ["Arrivals", "Claims", "Deduplicator", "Questions", "read_back"]
+__all__ = ["Arrivals", "Deduplicator", "Questions", "read_back"]
 
 _log = logging.getLogger("bridge")
 CLAIMS_MAX = 100_000  # in memory at once, about 20 MB
@@ -52,8 +52,12 @@ class _Claim(NamedTuple):
 
 
 class Deduplicator:
-    """Of one log. source: the UUID in its stamps. since: the address of the first record that may
-    have to be sent. view: changes each record before it is sent."""
+    """Finds the records of one log among the messages of a lane, one lane after the other. Not
+    thread-safe. It raises what Reader raises.
+
+    source: the UUID in the log's stamps. since: the address of the first record that may have to be
+    sent. view: changes each record before it is sent.
+    """
 
     def __init__(
         self,
@@ -64,31 +68,24 @@ class Deduplicator:
         since: Callable[[], int],
         view: Callable[[Record], Record] | None = None,
     ) -> None:
-        self.path = path
-        self.storage = storage
-        self.source = source
-        self.since = since
-        self.view = view
+        self._path = path
+        self._storage = storage
+        self._source = source
+        self._since_now = since
+        self._view = view
+        self.begin()
 
-    def claims(self) -> Claims:
-        """An empty set of claims, for one lane."""
-        return Claims(self)
-
-
-class Claims:
-    """Messages of one lane that may be records of the log. `last` and `add` raise what Reader
-    raises."""
-
-    def __init__(self, of: Deduplicator) -> None:
-        self._of = of
-        self._since = of.since()
+    def begin(self) -> Deduplicator:
+        """Begins a lane: forgets the messages of the one before."""
+        self._since = self._since_now()
         self._by_address: dict[int, set[_Claim]] = {}
         self._last: int | None = None
+        return self
 
     def add(self, headers: object, key: bytes | None, value: bytes | None) -> None:
         """Adds a message."""
         stamp = decode_stamp(headers)
-        if stamp is None or stamp.topic_uuid != self._of.source or stamp.address < self._since:
+        if stamp is None or stamp.topic_uuid != self._source or stamp.address < self._since:
             return
         claim = _Claim(stamp.epoch, stamp.timestamp_us, hash((key, value)))
         self._by_address.setdefault(stamp.address, set()).add(claim)
@@ -106,7 +103,7 @@ class Claims:
             claims = {address: of for address, of in claims.items() if address > self._last}
         if not claims:
             return
-        with Reader(self._of.path, storage=self._of.storage) as reader:
+        with Reader(self._path, storage=self._storage) as reader:
             greatest = max(claims)
             found = self._greatest_held(reader, {greatest: claims[greatest]})
             if found is None:
@@ -142,8 +139,8 @@ class Claims:
         return found
 
     def _claim_of(self, record: Record, epoch: int) -> _Claim:
-        if self._of.view is not None:
-            record = self._of.view(record)
+        if self._view is not None:
+            record = self._view(record)
         return _Claim(epoch, stamped(record.timestamp), hash((record.key, record.value)))
 
 
@@ -218,7 +215,7 @@ def read_back(
             begin = max(min(checkpoint.offset, end), first)  # past the end: the topic is a new one
             own = None
             if begin < end:
-                own = reader.last_own(key, deduplicator.claims(), begin, end)
+                own = reader.last_own(key, deduplicator.begin(), begin, end)
             held[key] = max(held[key], -1 if own is None else own)
             checkpoint.offset, checkpoint.address = max(begin, end - 1), held[key]
         seen[key] = end

@@ -230,15 +230,15 @@ class AtLeastOnce:
         if not self._draining or self._give_up() or not standing:
             return None
         places = [
-            (lane.behind, key, lane.closed)
+            (lane.waits_from, key, lane.closed)
             for key, lane in standing.items()
-            if lane.behind is not None and lane.closed is not None
+            if lane.waits_from is not None and lane.closed is not None
         ]
-        behind, key, refusal = min(places, key=lambda place: place[0].address)
+        waits_from, key, refusal = min(places, key=lambda place: place[0].address)
         return undeliverable(
             self._source.reader.path,
             refusal,
-            behind.address,
+            waits_from.address,
             instead=self._instead,
             lanes=len(standing),
             topic=key[0],
@@ -279,7 +279,7 @@ class AtLeastOnce:
             dead_lettered=dead.set_aside,
             dropped=dead.dropped,
             standing=len(engine.standing),
-            held_back=sum(lane.behind is not None for lane in engine.lanes.values()),
+            held_back=sum(lane.waits_from is not None for lane in engine.lanes.values()),
             topics=topics,
             stalled=tuple(stalled),
         )
@@ -292,10 +292,10 @@ class AtLeastOnce:
     def _waiting_lane(self) -> str | None:
         """Why some lane does not go on; None if all do."""
         for key, lane in self._engine.lanes.items():
-            if lane.closed is not None and lane.behind is not None:
+            if lane.closed is not None and lane.waits_from is not None:
                 retries = lane.closed.passing or key in self._topics
                 until = "" if retries else f"; {self._again}"
-                return _waits(key, "waits at", lane.behind.address, lane.closed) + until
+                return _waits(key, "waits at", lane.waits_from.address, lane.closed) + until
         return None
 
     def _log_standing(self) -> None:
@@ -303,10 +303,10 @@ class AtLeastOnce:
         standing = self._engine.standing
         for key in standing.keys() - self._stood:
             lane = standing[key]
-            if lane.closed is not None and lane.behind is not None and key not in self._topics:
+            if lane.closed is not None and lane.waits_from is not None and key not in self._topics:
                 _log.warning(
                     "%s; %s",
-                    _waits(key, "stopped before", lane.behind.address, lane.closed),
+                    _waits(key, "stopped before", lane.waits_from.address, lane.closed),
                     self._again,
                     extra={"event": "lane_stands", "code": lane.closed.code},
                 )

@@ -32,14 +32,11 @@ read, and comes back (`next_read`) when the lane has room. A lane is *held* when
 sent more than `hold_s` ago and either nothing at all is acknowledged, or other lanes could flow. The
 records of held lanes are counted apart; if they fill a window of their own, the connection is closed.
 
-Poison. The cluster refuses requests, not records, and reports innocent neighbours too. So after a
-refusal (`suspect`) the lane, or every lane that may be meant, is bisected: it is sent again in
-groups a fraction as large, one group at a time, until a group is one record: that one is poison.
-Each record of a group carries a callback, because some refusals name their records (KIP-467). There
-is no pause between these steps. A poison record is set aside, durably, before the next record of its
-lane is sent: so a later record that has arrived proves that the poison was dealt with. With poison
-"stop" the lane stops before it. Only a record's own fault is poison (see error_table); any other
-fault stops the lane.
+Poison. The cluster refuses requests, not records. So after a refusal (`suspect`) the lane, or every
+lane that may be meant, is bisected (see bisection), without pauses. A poison record is set aside,
+durably, before the next record of its lane is sent: so a later record that has arrived proves that
+the poison was dealt with. With poison "stop" the lane stops before it. Only a record's own fault is
+poison (see error_table); any other fault stops the lane.
 """
 
 from __future__ import annotations
@@ -197,7 +194,7 @@ class Engine:
     @property
     def careful(self) -> bool:
         """Whether a lane is being bisected."""
-        return any(lane.suspects for lane in self.lanes.values())
+        return any(lane.bisection for lane in self.lanes.values())
 
     @property
     def standing(self) -> dict[LaneKey, Lane]:
@@ -208,7 +205,7 @@ class Engine:
     def stopped_short(self) -> bool:
         """Whether nothing is left to do except in standing lanes."""
         return not self.outstanding and all(
-            lane.behind is None or lane.standing for lane in self.lanes.values()
+            lane.waits_from is None or lane.standing for lane in self.lanes.values()
         )
 
     def settles(self, now_s: float) -> bool:
@@ -263,13 +260,13 @@ class Engine:
         self.frontier = max(self.frontier, read_to, key=lambda place: place.address)
         more = read_to if read_to.address < self.frontier.address else None
         for lane in self.lanes.values():
-            behind = lane.behind
+            waits_from = lane.waits_from
             if (
-                behind is not None
-                and begin.address <= behind.address < read_to.address
+                waits_from is not None
+                and begin.address <= waits_from.address < read_to.address
                 and lane.room() > 0
             ):
-                lane.behind = more
+                lane.waits_from = more
         for key, place in planned.left.items():
             self.lanes[key].leave(place)
         for key, (records, counted) in planned.skipped.items():
@@ -367,7 +364,7 @@ class Engine:
             if alone:  # it was refused, and nothing else was in flight
                 self.in_doubt = was_in_doubt
             return commands
-        if self.lanes.suspect(lane, names=kind_of(code) is Kind.NEIGHBOUR):
+        if self.lanes.bisect(lane, names=kind_of(code) is Kind.NEIGHBOUR):
             return self.again(reason, now_s=now_s)
         return self.failed(reason, now_s=now_s)
 

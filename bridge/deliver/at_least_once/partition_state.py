@@ -1,14 +1,14 @@
 """Lane: the state of one destination partition, and how many records it may be sent. Pure.
 
 Each lane keeps the order of the log. A lane that takes no more for now leaves its records in the log,
-from an address on (`behind`), while the reader goes on for the other lanes. When the lane has room
+from an address on (`waits_from`), while the reader goes on for the other lanes. When the lane has room
 again the reader comes back to that address, and the others skip what they have (`sent_to`).
 
     lane                                       records that it may be sent
     closed (missing topic, poison)             none, until it is opened
     held (nothing acknowledged for long)       none, until all that was sent is acknowledged
     not opened on this connection              1, alone (see engine)
-    bisected (suspects)                        a group, then none until that is acknowledged
+    bisected (see bisection)                   a group, then none until that is acknowledged
     was held after it was opened               a share, which grows again
     else                                       no bound of its own
 
@@ -21,6 +21,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from bridge.deliver.at_least_once.bisection import Bisection
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["UNBOUNDED", "Lane", "Lanes", "Mark", "least"]
 
 UNBOUNDED = 1 << 62
-# Each round resends groups of a 32nd of the size: three connections with 32 requests each find one
-# record among 10,000.
-NARROWING = 32
 HELD_SHARE_MIN = 64
 HELD_SHARE_CUT = 4
 HELD_SHARE_MAX = 1 << 16  # above this a lane that has recovered has no bound any more
@@ -56,8 +55,7 @@ class Lane:
     records, bytes: outstanding.
     last_address, last_offset: the last that was acknowledged; -1 before there is one.
     sent_to: the last address that was sent or set aside on this connection.
-    behind: the first record that it left in the log.
-    suspects: bisection steps, the narrowest last: up to which address, in groups of how many.
+    waits_from: the first record that it left in the log.
     acknowledged, acknowledged_s: records since the start, and the time of the last answer.
     counted: arrived records up to this address are counted, as acknowledged or as skipped.
     """
@@ -72,15 +70,15 @@ class Lane:
     acknowledged_s: float = 0.0
     counted: int = -1
     sent_to: int = -1
-    behind: Position | None = None
+    waits_from: Position | None = None
     share: int | None = None
-    suspects: list[tuple[int, int]] = field(default_factory=list)
+    bisection: Bisection = field(default_factory=Bisection)
     held: bool = False
     closed: Refusal | None = None
 
     def low(self) -> Position | None:
         """The first record that is not acknowledged: sent, or left in the log."""
-        return _first(self.outstanding[0].first if self.outstanding else None, self.behind)
+        return _first(self.outstanding[0].first if self.outstanding else None, self.waits_from)
 
     def has(self, address: int) -> bool:
         """Whether the record has arrived, was set aside, or was sent."""
@@ -90,30 +88,30 @@ class Lane:
         """How many records it may be sent now."""
         if self.closed is not None or self.held:
             return 0
-        if self.suspects or not self.opened:  # one group at a time, so a refusal is about this one
-            group = self.suspects[-1][1] if self.opened else 1
+        if self.bisection or not self.opened:  # one group at a time, so a refusal is about this one
+            group = self.bisection.group if self.opened else 1
             return 0 if self.records else group
         share = self.share
         if share is None:
             return UNBOUNDED
-        if self.behind is not None and self.records > share // 2:
+        if self.waits_from is not None and self.records > share // 2:
             return 0  # coming back for a few records would read a batch for each
         return max(0, share - self.records)
 
     @property
     def soon(self) -> bool:
         """Whether it waits only for an answer, which may come any moment."""
-        return self.behind is not None and not self.held and self.closed is None
+        return self.waits_from is not None and not self.held and self.closed is None
 
     @property
     def flows(self) -> bool:
         """Whether it takes every record."""
-        return self.opened and self.behind is None and self.room() > 0
+        return self.opened and self.waits_from is None and self.room() > 0
 
     @property
     def standing(self) -> bool:
         """Whether its records wait until somebody acts."""
-        return self.closed is not None and not self.closed.passing and self.behind is not None
+        return self.closed is not None and not self.closed.passing and self.waits_from is not None
 
     def send(self, mark: Mark) -> None:
         """The mark's records are about to be sent."""
@@ -150,15 +148,14 @@ class Lane:
         return records, size
 
     def arrived(self, address: int) -> None:
-        """All records up to an address are in the partition; they are no longer suspect."""
+        """All records up to an address are in the partition."""
         self.last_address = max(self.last_address, address)
-        while self.suspects and self.suspects[-1][0] <= self.last_address:
-            self.suspects.pop()
+        self.bisection.arrived(self.last_address)
 
     def _drained(self) -> None:
         if self.held:
             self.held = False
-        elif self.share is not None and not self.suspects:
+        elif self.share is not None and not self.bisection:
             self.share *= 2
             if self.share > HELD_SHARE_MAX:
                 self.share = None
@@ -167,25 +164,17 @@ class Lane:
         """Sends nothing more until all that was sent is acknowledged, and then less at a time. Before
         the first answer the connection may be to blame, so its share is not cut."""
         self.held = True
-        if self.opened and not self.suspects:
+        if self.opened and not self.bisection:
             share = self.records if self.share is None else self.share
             self.share = max(HELD_SHARE_MIN, min(share, HELD_SHARE_MAX) // HELD_SHARE_CUT)
 
-    def suspect(self, *, names: bool) -> None:
-        """One of the outstanding records was refused: resends them in smaller groups. If the cluster
-        names the records that it refuses (names), resends them once as they were, each with a
-        report."""
-        whole = names and not self.suspects
-        group = self.records if whole else self.records // NARROWING
-        self.suspects.append((self.sent_to, max(1, group)))
-
     def leave(self, place: Position) -> None:
         """Its records from there on are to be read again."""
-        self.behind = _first(self.behind, place)
+        self.waits_from = _first(self.waits_from, place)
 
     def forget(self) -> None:
         """The connection is closed: what is not acknowledged is to be read again."""
-        self.behind = self.low()
+        self.waits_from = self.low()
         self.outstanding.clear()
         self.records = self.bytes = 0
         self.opened = self.held = False
@@ -213,12 +202,18 @@ class Lanes(dict["LaneKey", Lane]):
 
     def unread(self, end: Position) -> Position:
         """The first record that a lane left in the log."""
-        return least((lane.behind for lane in self.values() if lane.behind is not None), end)
+        return least(
+            (lane.waits_from for lane in self.values() if lane.waits_from is not None), end
+        )
 
     def next_read(self, end: Position) -> Position:
         """The first record that a lane with room left in the log."""
         return least(
-            (lane.behind for lane in self.values() if lane.behind is not None and lane.room() > 0),
+            (
+                lane.waits_from
+                for lane in self.values()
+                if lane.waits_from is not None and lane.room() > 0
+            ),
             end,
         )
 
@@ -257,14 +252,14 @@ class Lanes(dict["LaneKey", Lane]):
                 self.held_records += lane.records
                 self.held_bytes += lane.bytes
 
-    def suspect(self, lane: Lane | None, *, names: bool) -> bool:
-        """As Lane.suspect, for this lane, or for every lane if it is not known which. Whether a group
-        becomes smaller."""
+    def bisect(self, lane: Lane | None, *, names: bool) -> bool:
+        """A request of this lane was refused; None if it is not known which lane. Whether that teaches
+        anything: a group has more than one record. names: see Bisection."""
         meant = [lane] if lane is not None else self.values()
         in_flight = [each for each in meant if each.outstanding]
         narrower = any(each.records > 1 for each in in_flight)
         for each in in_flight:
-            each.suspect(names=names)
+            each.bisection.refused(each.sent_to, each.records, names=names)
         return narrower
 
     def reopen(self) -> list[LaneKey]:

@@ -251,7 +251,7 @@ class Topics:
             )  # fmt: skip  # one call
         self._grown[topic] = partitions
         lanes = self._engine.lanes.values()
-        if not any(lane.closed is not None and lane.behind is not None for lane in lanes):
+        if not any(lane.closed is not None and lane.waits_from is not None for lane in lanes):
             self._settle_until_s = now_s + SETTLE_S
 
     def _use_new_partitions(self) -> None:

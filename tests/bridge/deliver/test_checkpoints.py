@@ -32,7 +32,7 @@ def saved(log: Path) -> Checkpoints:
     return checkpoints
 
 
-def test_what_was_saved_is_loaded_again(tmp_path: Path) -> None:
+def test_checkpoints_are_loaded_as_they_were_saved(tmp_path: Path) -> None:
     checkpoints = saved(tmp_path)
     again = load(tmp_path)
     assert again.lanes == checkpoints.lanes

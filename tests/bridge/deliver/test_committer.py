@@ -17,6 +17,7 @@ from aolog.errors import StorageFull, SyncFailed
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.deliver import committer
+from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.deliver.checkpoints import Checkpoint, Checkpoints
 from bridge.deliver.log_lines import naming
 from bridge.deliver.log_source import LogSource
@@ -142,7 +143,7 @@ def commits(steps: Steps) -> committer.Committer:
     return committer.Committer(cast("LogSource", steps), lambda _: None, steps.checkpoints)
 
 
-def test_the_cursor_is_first_and_pruning_last_and_none_is_repeated(
+def test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeated(
     steps: Steps, commits: committer.Committer
 ) -> None:
     for address in (8, 8, 16, 24, 24):
@@ -167,15 +168,15 @@ def test_a_close_waits_for_the_commit_under_way_and_logs_its_error(
     assert "a commit failed: /log: no room for it" in caplog.text
 
 
-def test_what_a_commit_logs_is_about_its_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_lines_of_a_commit_name_its_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, 10)
     source = LogSource(str(log), cursor="bridge")
     notes = Checkpoints.of(source.reader, "bridge", source.storage)
 
-    def full(_: Checkpoints, text: bytes) -> None:
+    def full(_: CheckpointFile, text: bytes) -> None:
         raise StorageFull(f"no room for {len(text)} bytes", path=notes.path)
 
-    monkeypatch.setattr(Checkpoints, "_write", full)
+    monkeypatch.setattr(CheckpointFile, "write", full)
     said = io.StringIO()
     handler = logging.StreamHandler(said)
     handler.setFormatter(log_lines._Text("%(message)s"))

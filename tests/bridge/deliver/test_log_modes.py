@@ -45,7 +45,7 @@ def test_a_forwarder_makes_dead_letter_logs_of_its_mode(
     assert modes(log / "dead-letter") == {(True, 0o750), (False, 0o640)}
 
 
-def test_what_the_bridge_keeps_in_a_log_has_the_log_s_modes(
+def test_the_bridges_files_in_a_log_have_the_logs_modes(
     run: Callable[..., Process], log: Path
 ) -> None:
     for given in (0o750, 0o700):
@@ -88,7 +88,7 @@ bootstrap_servers = "127.0.0.1:1"
 
 
 @pytest.mark.parametrize(("text", "expected"), [('"750"', 0o750), ("0o770", 0o770), ("448", 0o700)])
-def test_a_configuration_says_a_mode_as_chmod_does(
+def test_a_configuration_takes_a_mode_as_chmod_does(
     tmp_path: Path, text: str, expected: int
 ) -> None:
     config = load_text(CONFIG.replace("MODE", text), base=tmp_path)
@@ -108,7 +108,7 @@ def test_a_mode_of_the_command_line_goes_over_the_configuration_s(tmp_path: Path
     assert config.mode == 0o770
 
 
-def test_a_log_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_an_existing_log_keeps_its_mode(tmp_path: Path) -> None:
     log = tmp_path / "log"
     fill(log, 1)
     log.chmod(0o755)

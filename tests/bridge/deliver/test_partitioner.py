@@ -46,7 +46,7 @@ def test_topics_and_numbers_of_partitions_are_not_mixed_up() -> None:
     assert found[2] != found[0]
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitioner, "_KEYS_REMEMBERED", 100)
     spread, to = Partitioner(UUID), Destination("t", "key")
     for i in range(20):

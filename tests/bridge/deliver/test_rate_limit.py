@@ -30,7 +30,7 @@ def test_the_scarcer_of_the_two_counts() -> None:
     assert pace.wait_s(8.0) == 0.0
 
 
-def test_a_clock_that_stands_or_goes_back_gives_nothing() -> None:
+def test_a_clock_that_stops_or_goes_back_allows_nothing() -> None:
     pace = RateLimit(records_per_s=10)
     pace.spend(20, 0, now_s=5.0)
     assert pace.wait_s(5.0) == pace.wait_s(4.0) == 1.0
@@ -54,9 +54,7 @@ def test_no_stretch_is_faster_than_the_rate_and_a_batch(
 
 
 @given(st.floats(1, 1e6), st.lists(st.integers(1, 10_000), min_size=2, max_size=50))
-def test_whoever_waits_no_longer_than_told_reaches_the_rate(
-    rate: float, batches: list[int]
-) -> None:
+def test_waiting_as_long_as_it_says_reaches_the_rate(rate: float, batches: list[int]) -> None:
     pace = RateLimit(records_per_s=rate)
     now_s = 0.0
     for records in batches:
@@ -77,7 +75,7 @@ def test_of_several_the_slowest_holds_and_other_rates_forgive_a_debt() -> None:
     assert RateLimits().wait_s(0.0) == 0.0
 
 
-def test_a_forwarder_keeps_its_own_pace_and_one_that_it_shares(
+def test_a_forwarder_keeps_its_own_limit_and_a_shared_one(
     broker: EmbeddedBroker, log: Path, forward: Callable[..., Run]
 ) -> None:
     fill(log, 2000)

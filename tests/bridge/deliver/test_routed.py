@@ -36,7 +36,7 @@ def fill_topics(log: Path, count: int) -> None:
             writer.append(b"%d" % number, key=b"k%d" % (number % 7), topic=topic)
 
 
-def test_records_go_where_the_rules_say_and_again_after_a_restart(
+def test_records_follow_the_rules_also_after_a_restart(
     forward: Callable[..., Run], broker: EmbeddedBroker, log: Path
 ) -> None:
     for name in ("turns", "fixed"):
@@ -78,7 +78,7 @@ def test_a_kill_moves_no_record_that_goes_by_turns(
     ]
 
 
-def test_a_partition_that_is_not_there_stands_before_the_record(
+def test_a_record_for_a_partition_that_does_not_exist_waits(
     forward: Callable[..., Run], log: Path
 ) -> None:
     fill_topics(log, 8)

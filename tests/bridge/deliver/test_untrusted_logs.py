@@ -48,7 +48,7 @@ def test_a_log_s_dead_letters_have_a_relative_path_too(
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["cursors", "the notes"])
-def test_lane_notes_are_read_and_written_through_no_link(
+def test_checkpoints_are_read_and_written_through_no_link(
     log: Path, tmp_path: Path, whole: bool
 ) -> None:
     outside = tmp_path / "outside"

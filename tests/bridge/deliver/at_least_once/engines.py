@@ -1,10 +1,11 @@
-"""Delivery engines in given situations, for tests."""
+"""Delivery engines in given situations, and a model of a partition, for tests."""
 
 from __future__ import annotations
 
 import random
 from array import array
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.commands import Command, Connect
@@ -101,3 +102,38 @@ def one_sent() -> Engine:
     e = sending()
     read(e, 10, {A: [0]})
     return e
+
+
+class Partition:
+    """A partition as Kafka keeps it for idempotent producers. known: the producer whose order is
+    checked; any other may begin anywhere, which is the hole that openers close."""
+
+    def __init__(self) -> None:
+        self.stored: list[int] = []
+        self.known: int | None = None
+        self.next_sequence = 0
+
+    def offer(self, producer: int, sequence: int, addresses: list[int], refused: set[int]) -> bool:
+        if refused & set(addresses):
+            return False
+        if self.known == producer and sequence != self.next_sequence:
+            return False
+        self.known, self.next_sequence = producer, sequence + len(addresses)
+        self.stored += addresses
+        return True
+
+
+class Outgoing(NamedTuple):
+    """A record on its way. marked: it carries its lane's callback."""
+
+    address: int
+    lane: LaneKey
+    marked: bool
+
+
+class Request:
+    def __init__(self, sequence: int, records: list[Outgoing]) -> None:
+        self.sequence = sequence
+        self.records = records
+        self.refused = False
+        self.offset = -1

@@ -11,6 +11,7 @@ import hypothesis.strategies as st
 import pytest
 
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
+from bridge.deliver.at_least_once.bisection import NARROWING
 from bridge.deliver.at_least_once.partition_state import Lane, Mark
 from bridge.deliver.position import Position
 from bridge.kafka.lane import Refusal
@@ -146,7 +147,7 @@ def test_a_lane_that_is_not_opened_takes_one_record() -> None:
     assert (mark.records, mark.last_address) == (1, 0)
 
 
-def test_a_lane_with_just_enough_room_is_taken_whole() -> None:
+def test_a_lane_with_just_enough_room_takes_all_its_records() -> None:
     sent, marks = plan_one_lane(300, lane=Lane(opened=True, share=300))
     assert sent == list(range(300))
     assert [mark.records for mark in marks] == [256, 44]
@@ -164,7 +165,7 @@ def test_poison_is_left_out_and_the_lane_goes_on() -> None:
     assert [mark.bytes for _, mark in planned.marks] == [5]
 
 
-def test_a_lane_stops_before_what_is_not_its_records_fault_whatever_becomes_of_poison() -> None:
+def test_a_lane_stops_before_a_refusal_that_is_not_the_records_fault_with_every_policy() -> None:
     missing = Refusal("no such topic", "UNKNOWN_TOPIC_OR_PART")
     planned = plan(
         given(range(4), [LANES[0]] * 4, refusals={2: missing}),
@@ -176,20 +177,21 @@ def test_a_lane_stops_before_what_is_not_its_records_fault_whatever_becomes_of_p
     assert [aside.refusal for aside in planned.refused] == [missing]
 
 
-def test_each_record_has_a_report_of_its_own_where_a_refusal_is_looked_for() -> None:
-    lane = Lane(opened=True, suspects=[(900, 300)])
+def test_while_a_lane_is_bisected_each_record_carries_a_callback() -> None:
+    lane = Lane(opened=True)
+    lane.bisection.refused(900, 300 * NARROWING, names=False)
     _, marks = plan_one_lane(300, lane=lane)
     assert [mark.records for mark in marks] == [1] * 300
 
 
-def test_what_is_not_ours_is_not_sent() -> None:
+def test_records_of_another_cluster_are_not_sent() -> None:
     lane = Lane(opened=True)
     planned = plan(given(range(4), [None, LANES[0], None, LANES[0]]), lambda _: lane)
     assert list(planned.sent) == [1, 3]
     assert planned.marks == [(LANES[0], Mark(Position(1, 1), 3, 2, 2))]
 
 
-def test_what_was_set_aside_before_is_passed_and_a_lane_waits_for_its_turn() -> None:
+def test_records_that_were_set_aside_are_skipped_and_earlier_records_of_a_lane_come_first() -> None:
     lane = Lane(opened=True)
     planned = plan(given(range(10), [LANES[0]] * 10), lambda _: lane, aside={0, 5})
     assert list(planned.sent) == [1, 2, 3, 4, 6, 7, 8, 9]
@@ -200,7 +202,7 @@ def test_what_was_set_aside_before_is_passed_and_a_lane_waits_for_its_turn() -> 
     assert planned.left == {LANES[0]: Position(4, 4)}
 
 
-def test_poison_of_several_lanes_is_told_in_the_order_of_the_log() -> None:
+def test_poison_of_several_lanes_is_listed_in_the_order_of_the_log() -> None:
     refusal = Refusal("no", "INVALID_RECORD")
     planned = plan(
         given(range(3), [LANES[0], LANES[1], LANES[0]], refusals=dict.fromkeys(range(3), refusal)),
@@ -210,5 +212,5 @@ def test_poison_of_several_lanes_is_told_in_the_order_of_the_log() -> None:
     assert [aside.position.address for aside in planned.refused] == [0, 1, 2]
 
 
-def test_of_nothing_comes_nothing() -> None:
+def test_an_empty_batch_plans_nothing() -> None:
     assert plan_one_lane(0) == ([], [])

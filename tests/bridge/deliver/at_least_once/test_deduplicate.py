@@ -21,7 +21,7 @@ def test_a_record_is_recognised_whatever_its_timestamp(tmp_path: Path, timestamp
     with Reader(tmp_path) as reader:
         uuid, epoch, (record,) = reader.topic_uuid, reader.epoch, list(reader)
     assert uuid is not None
-    claims = Deduplicator(str(tmp_path), Storage(), uuid, since=lambda: 0).claims()
+    deduplicator = Deduplicator(str(tmp_path), Storage(), uuid, since=lambda: 0)
     stamp = encode_stamp(uuid, epoch, record.address, record.timestamp)
-    claims.add([(HEADER_NAME, stamp)], record.key, record.value)
-    assert claims.last() == record.address
+    deduplicator.add([(HEADER_NAME, stamp)], record.key, record.value)
+    assert deduplicator.last() == record.address

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bridge.deliver.at_least_once import engine as engine_module
+from bridge.deliver.at_least_once.bisection import NARROWING
 from bridge.deliver.at_least_once.commands import (
     Command,
     Commit,
@@ -105,7 +106,7 @@ def test_every_row_of_the_table_is_tested_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("row", table(), ids=lambda row: f"{row[0]}: {row[1]}")
-def test_the_engine_does_what_its_table_says(row: tuple[str, str, str, list[str]]) -> None:
+def test_the_engine_follows_its_table(row: tuple[str, str, str, list[str]]) -> None:
     state, event, after, names = row
     begin, happens = ROWS[state, event]
     e = begin()
@@ -185,7 +186,7 @@ def test_records_that_were_found_in_the_destination_are_not_sent_again() -> None
     assert (e.skipped, e.outstanding, e.position) == (2, 1, at(30))
 
 
-def test_a_lane_is_opened_anew_on_each_connection_in_which_offsets_may_begin_anew() -> None:
+def test_each_connection_opens_a_lane_again_and_offsets_may_begin_again() -> None:
     e = under_way()
     assert e.lanes[A].opened
     e.failed("the topic was deleted", now_s=0.0)
@@ -207,7 +208,7 @@ def test_a_lane_is_opened_by_one_record_and_read_again_from_the_second() -> None
     assert e.wants_batch
     assert (e.catching_up, e.begin()) == (True, at(10))
     read(e, 40, {A: [10, 20]})
-    assert e.lanes[A].behind is None
+    assert e.lanes[A].waits_from is None
     assert e.next_read == at(40)
 
 
@@ -223,7 +224,7 @@ def test_a_lane_that_never_answers_is_held_and_the_others_are_read_on_for() -> N
     assert e.wants_batch
     assert (e.begin(), e.position) == (at(40), at(0))
     read(e, 90, {B: [50], A: [60]})
-    assert e.lanes[A].behind == at(20)
+    assert e.lanes[A].waits_from == at(20)
     e.delivered(A, 0, 0, now_s=50.0)
     assert (e.begin(), e.position) == (at(20), at(20))
     assert e.lanes[A].share is None  # it was not slow: it was not there
@@ -236,11 +237,11 @@ def test_where_a_lane_left_its_records_moves_only_when_they_are_read_for_it() ->
     e.open(A)
     assert e.begin() == at(20)
     read(e, 50, {A: [20]})
-    assert e.lanes[A].behind == at(50)
+    assert e.lanes[A].waits_from == at(50)
     e.close(A, AWAY)
     assert e.begin() == at(100)
     read(e, 120, {A: [110]})
-    assert e.lanes[A].behind == at(50)
+    assert e.lanes[A].waits_from == at(50)
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -291,14 +292,16 @@ def test_records_of_held_lanes_are_counted_apart_and_bounded_by_closing_the_conn
 
 
 @pytest.mark.parametrize("careful", [False, True])
-def test_room_is_what_the_table_of_lanes_says(careful: bool) -> None:
+def test_the_room_of_a_lane_follows_its_table(careful: bool) -> None:
     closed = Lane(opened=True, closed=LARGE)
     held = Lane(opened=True, held=True)
-    share = Lane(opened=True, share=100, suspects=[(5, 100)] if careful else [])
+    share = Lane(opened=True, share=100)
+    if careful:
+        share.bisection.refused(5, 100 * NARROWING, names=False)
     assert (closed.room(), held.room(), Lane().room(), share.room()) == (0, 0, 1, 100)
     share.send(Mark(at(0), 9, 10))
     assert share.room() == (0 if careful else 90)
-    share.behind = at(50)
+    share.waits_from = at(50)
     assert share.room() == (0 if careful else 90)
     share.send(Mark(at(10), 99, 41))
     assert share.room() == 0
@@ -327,7 +330,7 @@ def test_nothing_is_read_or_sent_from_until_on() -> None:
     assert (e.outstanding, e.frontier, e.wants_batch) == (2, at(25), False)
 
 
-def test_what_is_in_flight_begins_small_and_grows_while_answers_come_soon() -> None:
+def test_the_window_begins_small_and_grows_while_answers_come_soon() -> None:
     e = opened()
     assert e.batch_bytes == BYTES_MIN
     read(e, 20, {A: [10]}, size=BYTES_MIN - 1)
@@ -338,7 +341,7 @@ def test_what_is_in_flight_begins_small_and_grows_while_answers_come_soon() -> N
     assert e.batch_bytes == 2 * BYTES_MIN - 1
 
 
-def test_what_is_in_flight_is_halved_once_if_answers_come_late() -> None:
+def test_the_window_is_halved_once_if_answers_come_late() -> None:
     e = opened()
     e.window.bytes = 8 * BYTES_MIN
     read(e, 30, {A: [10, 20]}, size=4 * BYTES_MIN)
@@ -371,7 +374,7 @@ def test_a_stop_ends_with_the_last_acknowledgement() -> None:
     assert (e.state, e.in_doubt) == (State.STOPPED, False)
 
 
-def test_a_stop_ends_in_its_time_and_commits_what_is_acknowledged() -> None:
+def test_a_stop_ends_in_its_time_and_commits_acknowledged_records() -> None:
     e = under_way(stop_s=3.0)
     e.stop(now_s=1.0)
     assert e.stop(now_s=3.5) == []  # a second one does not extend it

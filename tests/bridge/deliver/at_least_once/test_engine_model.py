@@ -9,7 +9,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import hypothesis.strategies as st
 import pytest
@@ -27,45 +27,11 @@ from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.at_least_once.partition_state import Lane
 from bridge.deliver.position import Poison, Position
 from bridge.kafka.lane import LaneKey, Refusal
+from tests.bridge.deliver.at_least_once.engines import Outgoing, Partition, Request
 
 
 def at(address: int) -> Position:
     return Position(address, address // 10)
-
-
-class Partition:
-    """A partition as Kafka keeps it for idempotent producers. known: the producer whose order is
-    checked; any other may begin anywhere, which is the hole that openers close."""
-
-    def __init__(self) -> None:
-        self.stored: list[int] = []
-        self.known: int | None = None
-        self.next_sequence = 0
-
-    def offer(self, producer: int, sequence: int, addresses: list[int], refused: set[int]) -> bool:
-        if refused & set(addresses):
-            return False
-        if self.known == producer and sequence != self.next_sequence:
-            return False
-        self.known, self.next_sequence = producer, sequence + len(addresses)
-        self.stored += addresses
-        return True
-
-
-class Outgoing(NamedTuple):
-    """A record on its way. marked: it carries its lane's callback."""
-
-    address: int
-    lane: LaneKey
-    marked: bool
-
-
-class Request:
-    def __init__(self, sequence: int, records: list[Outgoing]) -> None:
-        self.sequence = sequence
-        self.records = records
-        self.refused = False
-        self.offset = -1
 
 
 class Bridge(RuleBasedStateMachine):
@@ -144,9 +110,9 @@ class Bridge(RuleBasedStateMachine):
                     if lane in self.away:
                         self.engine.close(lane, Refusal("away", "away", passing=True))
                     else:
-                        self.engine.open(lane) if not self.stands(lane) else None
+                        self.engine.open(lane) if not self.is_standing(lane) else None
 
-    def stands(self, lane: LaneKey) -> bool:
+    def is_standing(self, lane: LaneKey) -> bool:
         return lane in self.engine.standing
 
     def set_aside(self, command: SetAside) -> None:
@@ -341,7 +307,7 @@ class Bridge(RuleBasedStateMachine):
                     self.answer()
 
     def teardown(self) -> None:
-        """Time and a healthy destination bring everything there, but for what lies behind poison
+        """Time and a healthy destination bring everything there, except for records after poison
         that stops its lane."""
         if not hasattr(self, "engine"):
             return
@@ -376,7 +342,7 @@ class Bridge(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_lane_that_is_away_for_good_keeps_no_other_from_getting_everything(seed: int) -> None:
+def test_a_lane_that_stays_away_does_not_keep_others_from_getting_everything(seed: int) -> None:
     bridge = Bridge()
     bridge.begin(seed, {3, 17}, "dead-letter")
     bridge.append(150)
@@ -458,9 +424,11 @@ def test_the_walks_find_the_hole_if_lanes_are_not_opened_first(
     assert re.search("position|arrived|wanted|one < two|dead", str(caught.traceback[-1].statement))
 
 
-def test_the_walks_find_a_lane_that_is_not_come_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A canary: where a record's lane changes, what was left behind before is forgotten."""
-    monkeypatch.setattr(Lane, "leave", lambda lane, place: lane.behind or setattr(
-        lane, "behind", place))  # fmt: skip  # one call
+def test_the_walks_find_a_lane_whose_waiting_records_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A canary: where a record's lane changes, an earlier record that waits is forgotten."""
+    monkeypatch.setattr(Lane, "leave", lambda lane, place: lane.waits_from or setattr(
+        lane, "waits_from", place))  # fmt: skip  # one call
     with pytest.raises(AssertionError):
         test_walks_at_random_keep_every_promise(range(500))

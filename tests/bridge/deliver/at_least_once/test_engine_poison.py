@@ -111,12 +111,12 @@ def test_a_single_refused_record_leaves_nothing_in_doubt() -> None:
         assert e.in_doubt is doubt
 
 
-def test_a_lane_is_bisected_up_to_what_was_suspect_and_other_lanes_are_not() -> None:
+def test_a_lane_is_bisected_up_to_its_last_suspect_and_other_lanes_are_not() -> None:
     e = opened()
     many(e, 100)
     e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
     reconnect(e)
-    assert (e.lanes[A].suspects, e.lanes[B].suspects) == ([(101, 3)], [])
+    assert (e.lanes[A].bisection.steps, e.lanes[B].bisection.steps) == ([(101, 3)], [])
     e.note_held(A, 100)
     assert e.careful
     e.note_held(A, 101)
@@ -127,10 +127,10 @@ def test_without_a_named_lane_each_lane_with_records_in_flight_is_bisected() -> 
     e = opened()
     many(e, 30)
     e.suspect("no", "INVALID_RECORD", now_s=0.0)
-    assert {key for key, lane in e.lanes.items() if lane.suspects} == {A}
+    assert {key for key, lane in e.lanes.items() if lane.bisection} == {A}
     e = under_way()
     e.suspect("no", "INVALID_RECORD", now_s=0.0)
-    assert {key for key, lane in e.lanes.items() if lane.suspects} == {A, B}
+    assert {key for key, lane in e.lanes.items() if lane.bisection} == {A, B}
     assert e.refusals == {}
 
 
@@ -158,7 +158,7 @@ def test_poison_is_set_aside_first_and_the_cursor_waits_for_that() -> None:
     assert e.aside == set()
 
 
-def test_a_lane_that_stopped_before_poison_sends_again_what_is_before_it() -> None:
+def test_a_lane_that_stopped_before_poison_sends_the_records_before_it_again() -> None:
     e = opened()
     read(e, 40, {A: [2, 10]}, poison=[10])
     assert set(e.standing) == {A}
@@ -195,5 +195,5 @@ def test_a_standing_lane_is_retried_when_somebody_asks() -> None:
     e.refusals[10] = LARGE
     assert e.reopen() == [A]
     assert (e.standing, e.refusals, e.begin()) == ({}, {}, at(10))
-    assert e.lanes[away].room() == 0  # nobody can do anything about that one
+    assert e.lanes[away].room() == 0  # that one is not waiting for anybody
     assert e.reopen() == []
