@@ -1,4 +1,4 @@
-"""The embedded broker is a broker to other processes, and breaks when and how it is told.
+"""The embedded broker serves other processes, and fails when and how a test asks.
 
 Every client here is a process of its own, which gets orders as lines of JSON and answers each
 with one: what is tested is the listener, not this interpreter.
@@ -259,7 +259,7 @@ def test_a_round_trip_time_slows_every_answer_until_it_is_taken_back(
     client.send("a")
     broker.set_rtt_ms(600)
     # One request at a time: two round trips. The timers of client and broker differ by
-    # a millisecond, so the bound stands between one round trip and two.
+    # a millisecond, so the bound is between one round trip and two.
     assert client.send("b", "c")["seconds"] > 0.9
     broker.set_rtt_ms(0)
     assert client.send("d", "e")["seconds"] < 0.9

@@ -1,4 +1,4 @@
-"""A cursor belongs to one Kafka cluster: another one behind it is refused before anything is sent."""
+"""A cursor belongs to one Kafka cluster: another one is refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -417,7 +417,7 @@ def test_a_cursor_at_the_begin_of_which_something_may_have_been_sent_keeps_its_c
 def test_what_retention_has_removed_was_passed(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
-    """The cursor stands at the first record that is left, and no lane is noted."""
+    """The cursor is at the first record that is left, and no lane is noted."""
     fill(log, 100)
     forward(drain=True).end()
     fill(log, 10)

@@ -125,7 +125,9 @@ def test_a_cursor_record_of_what_is_known_to_be_committed_is_committed(halfway: 
     process = halfway.drain()
     assert "is committed now" in process.stderr
     said = [m.value() for m in raw_committed(halfway.kafka, CURSORS) if m.key() == halfway.name.key]
-    assert sum(b'"owner": "x"' in value for value in said) == 2  # it hung, and is said again
+    assert (
+        sum(b'"owner": "x"' in value for value in said) == 2
+    )  # the hanging one, and its repetition
     halfway.assert_each_arrived_once()
 
 

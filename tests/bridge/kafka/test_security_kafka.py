@@ -1,5 +1,5 @@
-"""SASL and TLS against Apache Kafka itself: let in with the right secret, told in words and
-without the secret where it is wrong. 60 s: a server of its own."""
+"""SASL and TLS against Apache Kafka itself: accepted with the right secret; a wrong one is a clear error that
+does not contain it. 60 s: a server of its own."""
 
 from __future__ import annotations
 

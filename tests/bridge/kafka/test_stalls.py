@@ -17,7 +17,7 @@ def sent(waiting: int, acknowledged: int = 0, leader: str = "b:1, node 1") -> Se
 
 
 def stalled(at_s: float = 0.0, low: Callable[[LaneKey], int | None] = BEGIN) -> Stalls:
-    """A has been stalled since then, and that was said."""
+    """A has been stalled since then, and that was logged."""
     stalls = Stalls()
     assert stalls.see({A: sent(3, 5)}, low, at_s) == NONE
     ((one,), _) = stalls.see({A: sent(3, 5)}, low, at_s + STALLED_S)

@@ -1,4 +1,4 @@
-"""The stamp names a record for ever, and is told from what others put into headers."""
+"""The stamp names a record for ever, and foreign headers are not taken for one."""
 
 from __future__ import annotations
 

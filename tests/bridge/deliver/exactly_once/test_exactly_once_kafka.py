@@ -235,7 +235,7 @@ def test_an_older_bridge_on_a_copy_of_the_log_ends_with_the_error_fenced(
     assert error_of(older)["code"] == "fenced"
     assert newer.end() == 0
     assert_arrived(records_of(log), committed_in(kafka, name, 3), topic=name)
-    # the older log's cursor is behind, and goes on from the cluster's
+    # the older log's cursor is older than the cluster's, and continues there
     last = start(name, *EXACTLY, "--drain")
     assert last.end() == 0
     assert last.statuses[-1]["acknowledged"] == 0
@@ -536,7 +536,7 @@ def test_after_a_kill_the_clusters_cursor_tells_how_many_pruned_records_were_del
     exactly: Callable[..., Run],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The local cursor is behind, and what it has not passed is gone."""
+    """The local cursor is older than the cluster's, and the records after it are pruned."""
     name = topic(1)
     options = (*EXACTLY, "--commit-seconds", "1000", "--status-seconds", "0.05")
     with bounded(log) as writer:

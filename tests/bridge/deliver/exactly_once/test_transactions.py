@@ -613,7 +613,7 @@ def assert_finds(
 def test_the_model_finds_a_guess_about_an_unanswered_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A canary: a commit whose answer was lost is taken for failed, and nobody is asked."""
+    """A canary: a commit whose answer was lost counts as failed, without asking the cluster."""
 
     def guess(self: Transactions, _: str) -> list[Command]:
         self._forget_open()
@@ -626,7 +626,7 @@ def test_the_model_finds_a_guess_about_an_unanswered_commit(
 def test_the_model_finds_a_producer_that_continues_after_a_commit_requested_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A canary: behind a commit that was asked for twice the same producer begins the next."""
+    """A canary: after a commit that was requested twice, the same producer begins the next transaction."""
 
     def commit_late() -> None:
         bridges = answered_at_the_second_time()
