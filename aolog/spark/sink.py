@@ -98,26 +98,26 @@ class BatchWriter(DataSourceArrowWriter):
     """Writes one job. Picklable."""
 
     def __init__(self, options: SinkOptions, job: str) -> None:
-        self._options = options
-        self._job = job
+        self.options = options
+        self.job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task: its slabs, durable and not published."""
-        return Written(_written(self._options, self._job, iterator))
+        return Written(_written(self.options, self.job, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: publishes all, or nothing where the transaction was committed before.
         Raises LogLocked, StorageError and UsageError with nothing published, and SyncFailed."""
-        options = self._options
+        options = self.options
         transaction = None
         if options.app is not None:
             transaction = Transaction(f"app/{options.app}", options.version)
-        _publish(options, self._job, _messages(messages), transaction)
+        _publish(options, self.job, _messages(messages), transaction)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: removes what the job wrote and did not publish."""
         slabs = [slab for message in _messages(messages) for slab in message.slabs]
-        abort(self._options.root, self._job, slabs)
+        abort(self.options.root, self.job, slabs)
 
     def __reduce__(self) -> Any:
         return parcel_of(self)
@@ -127,7 +127,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a query. Picklable."""
 
     def __init__(self, options: SinkOptions) -> None:
-        self._options = options
+        self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task: its slabs, durable and not published."""
@@ -138,7 +138,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise UsageError(
                 "the task is of no streaming query: Spark names neither it nor a batch"
             )
-        return Written(_written(self._options, _job_of(query), iterator), query, int(batch))
+        return Written(_written(self.options, _job_of(query), iterator), query, int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
         """On the driver: publishes the batch, or nothing if it was published before. Errors as for
@@ -153,7 +153,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = queries.pop()
         assert query is not None
         transaction = Transaction(f"query/{query}", batchId)
-        _publish(self._options, _job_of(query), written, transaction)
+        _publish(self.options, _job_of(query), written, transaction)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
         """On the driver: removes what the batch's tasks wrote and did not publish. What is left of
@@ -162,7 +162,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         written = _messages(messages)
         for query in {message.query for message in written if message.query is not None}:
             slabs = [slab for message in written for slab in message.slabs]
-            abort(self._options.root, _job_of(query), slabs)
+            abort(self.options.root, _job_of(query), slabs)
 
     def __reduce__(self) -> Any:
         return parcel_of(self)

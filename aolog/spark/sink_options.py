@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aolog.format.compression import Compression
 
-__all__ = ["DEFAULT_LOG", "SinkOptions", "check_columns", "read_sink_options"]
+__all__ = ["DEFAULT_LOG", "OPTION_NAMES", "SinkOptions", "check_columns", "read_sink_options"]
 
 DEFAULT_LOG = "default"  # of a root that is no log itself
 # Of less a slab is for the most part header, and costs three syncs and a line of the manifest: who
@@ -39,7 +39,7 @@ _COLUMNS = {
     "log": ("string",),
 }
 _OF_READS = {"partition", "offset", "timestampType"}
-_NAMES = {
+OPTION_NAMES = {
     name.lower(): name
     for name in (
         "log", "topic", "slabBytes", "maxRecordBytes", "compression", "compressionLevel",
@@ -98,8 +98,8 @@ def read_sink_options(
     """Raises UsageError, which names the option."""
     given = {key.lower(): value for key, value in options.items()}
     for key in given:
-        if key not in _NAMES and key not in _PASSED_OVER and not key.startswith("kafka."):
-            raise unknown(key, _NAMES)
+        if key not in OPTION_NAMES and key not in _PASSED_OVER and not key.startswith("kafka."):
+            raise unknown(key, OPTION_NAMES)
     root = directory(given.get("path", ""))
     log = given.get("log")
     if log is None:
