@@ -14,7 +14,7 @@ from tests.mutants.mutant import Mutant, applied
 __all__ = ["CANARIES", "CASES", "Found", "hunt"]
 
 CANARIES = [one for one in MUTANTS.values() if one.target is not None]
-CASES = 400  # within so many cases a target must find each of its mutants
+CASES = 800  # within so many cases a target must find each of its mutants
 
 
 class Found(NamedTuple):
