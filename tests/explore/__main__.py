@@ -16,6 +16,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 from tests.explore.explore import (
@@ -30,10 +31,16 @@ from tests.explore.explore import (
 )  # fmt: skip  # names
 from tests.explore.history import Case, all_cases, case_named
 from tests.explore.history import drawn as case_at
-from tests.explore.mutants import MUTANTS
+from tests.mutants.defects import MUTANTS
+from tests.mutants.mutant import applied
 
 
 def main() -> int:
+    with ExitStack() as held:
+        return _main(held)
+
+
+def _main(held: ExitStack) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.explore",
         usage="%(prog)s [options]",
@@ -44,7 +51,7 @@ def main() -> int:
     def option(name: str, what: str, **kind: Any) -> None:
         parser.add_argument(name, help=what, metavar=name[2:].upper(), **kind)
 
-    known = "\n".join(f"  {name}" for name in sorted(MUTANTS))
+    known = "\n".join(f"  {name}" for name, one in MUTANTS.items() if one.case)
     option("--case", "this case alone")
     option("--json", "this case alone, as a failure prints it")
     option("--point", "this point of the case alone", type=int)
@@ -62,7 +69,7 @@ def main() -> int:
     option("--jobs", "processes [one a core]", type=int)
     args = parser.parse_args()
     if args.mutant:
-        MUTANTS[args.mutant].apply()
+        held.enter_context(applied(MUTANTS[args.mutant]))
         args.case = args.case or (None if args.json else MUTANTS[args.mutant].case)
     one = args.case or args.json
     drawn, budget = LONG if args.long else SMALL
