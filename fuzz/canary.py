@@ -133,8 +133,8 @@ CANARIES = (
     Canary("a loss is counted one too low", "recovery", aolog.read.gaps, "Gap", _counts_one_less),
     Canary("a cursor's copy is believed before its hash is right", "cursor", xxhash,
            "xxh32_intdigest", lambda _: lambda _bytes, _seed=0: 0),
-    Canary("a length is not held against the file's size", "frame", aolog.log.walk.Walker,
-           "_end", lambda _: lambda _self: 1 << 40),
+    Canary("a length is not held against the file's size", "frame", File, "end",
+           lambda _: lambda _self, _limit: 1 << 40),
     Canary("a slab of another log is taken for ours", "recovery", aolog.log.directory.Log,
            "_is_ours", lambda _: lambda _self, _base, _header: True),
 )  # fmt: skip  # a table
