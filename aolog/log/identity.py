@@ -1,16 +1,16 @@
 """To which log the slabs in a directory belong: the UUID is decided from all slabs and cursors.
 
-    row               slabs that have a header       cursors that name a UUID      the log's UUID
-    @1 agree          first and last say the same    not asked                     that one
+    row               slabs that have a UUID         UUIDs in cursors              the log's UUID
+    @1 agree          first and last have the same   not read                      that one
     @2 only           one                            none, or not all another one  the slab's
-    @3 only_disputed  one                            all the same other one        the slab's to
+    @3 only_disputed  one                            all the same other one        the slab's for
                                                                                    readers; undecided
-                                                                                   to a writer
-    @4 most           first and last differ; one     none, or not all the same     the one in most
-                      UUID is in most of all         other one
+                                                                                   for a writer
+    @4 most           first and last differ; one     none, or not all the same     the one of most
+                      UUID is in most slabs          other one
     @5 most_disputed  as @4                          all the same other one        undecided
-    @6 tied           first and last differ; none    all the same, which is a      the cursors'
-                      is in most of all              slab's
+    @6 tied           first and last differ; none    all the same, which a slab    the cursors'
+                      is in most slabs               has too
     @7 tied_disputed  as @6                          otherwise                     undecided
 
 A slab with another UUID than the log's is *foreign*: somebody copied it there. Its records were not

@@ -100,8 +100,7 @@ class Slab:
     @property
     def end_offset(self) -> int:
         """The offset at which the slab ends: by its successor's name, or the size of the file."""
-        size = self.file.stat().size
-        return size if self.limit is None else min(size, self.limit)
+        return self.file.end(self.limit)
 
     def _read_header(self, first: bytes) -> None:
         newer: NewerVersion | None = None

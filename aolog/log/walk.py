@@ -142,10 +142,6 @@ class Walker:
             self._chunk, self._chunk_view, self._chunk_at, offset, self._salt, most
         )
 
-    def _end(self) -> int:
-        size = self._file.stat().size
-        return size if self.limit is None else min(size, self.limit)
-
     def _load(self, offset: int, size: int) -> int:
         """Reads `size` bytes at `offset` into the chunk, fewer at the end. Returns their number."""
         at = offset - self._chunk_at
@@ -173,7 +169,7 @@ class Walker:
         length = header.frame_len
         if offset + length - self._chunk_at > len(self._chunk):
             # Compare with the file's size first: a length in a header must not allocate memory.
-            if length > CHUNK_BYTES and offset + length > self._end():
+            if length > CHUNK_BYTES and offset + length > self._file.end(self.limit):
                 return None
             if self._load(offset, length) < length:
                 return None

@@ -77,15 +77,11 @@ class QueuefkaWalker:
         self.offset = chunk_at + at
         return frames
 
-    def _end(self) -> int:
-        size = self._file.stat().size
-        return size if self.limit is None else min(size, self.limit)
-
     def _bytes(self, offset: int, size: int) -> memoryview | None:
         """`size` bytes at `offset`; None if the slab ends before."""
         at = offset - self._chunk_at
         if not (at >= 0 and at + size <= len(self._chunk)):
-            if offset + size > self._end():
+            if offset + size > self._file.end(self.limit):
                 return None
             want = max(size, _RUN_BYTES)
             if self.limit is not None:
@@ -110,12 +106,12 @@ class QueuefkaWalker:
         if head is None:
             return None
         end = offset + format1.FRAME_HEADER_LEN + format1.decode_at(head, 0)[0]
-        return end if end <= self._end() else None
+        return end if end <= self._file.end(self.limit) else None
 
     def claims_more_than_there_is(self, offset: int) -> bool:
         """Whether the bytes at `offset` can be a frame whose end was not written. False if the search
         for a frame after it stopped at its bound: nothing that may be intact is cut."""
-        end = self._end()
+        end = self._file.end(self.limit)
         if self._claimed_end(offset) is not None:
             return False
         return self._search(offset + 1, end) is None and self._searched_to_end
@@ -134,7 +130,7 @@ class QueuefkaWalker:
         return Frame(offset, offset + format1.FRAME_HEADER_LEN + length, header, body)
 
     def _bad(self) -> Outcome:
-        begin, end = self.offset, self._end()
+        begin, end = self.offset, self._file.end(self.limit)
         found = self._claimed_end(begin)
         if found is not None and self._frame_at(found) is None:
             found = None

@@ -154,6 +154,11 @@ class File:
             found = self._system.fstat(self.fd)
         return Stat(found.st_size, found.st_mtime_ns, found.st_ino)
 
+    def end(self, limit: int | None) -> int:
+        """The file's size, or `limit` if that is less."""
+        size = self.stat().size
+        return size if limit is None else min(size, limit)
+
     def mode(self) -> int:
         """Its permissions."""
         with as_storage_error(self.path, "stat"):
