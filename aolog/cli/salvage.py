@@ -59,8 +59,8 @@ def salvage(
                     out.line(_line(found))
     out.flush()
     if not as_json:
-        what = counted(count, "record", ",") if count else "nothing"
-        to_stderr(f"{log}: {what} found in damaged frames, unverified")
+        what = f"{counted(count, 'record', ',')}, unverified," if count else "nothing"
+        to_stderr(f"{log}: {what} found in damaged frames")
 
 
 def _line(found: Salvaged) -> str:

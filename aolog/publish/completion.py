@@ -1,7 +1,7 @@
-"""What a pending slab's header could not say: where the slab begins, and in which log.
+"""Completes a pending slab's header: the slab's base and its log.
 
-Both copies in front and the one in the seal are written in place, in a file that nobody reads yet.
-The seal's frame keeps its offset and its length, and gets another hash.
+The two header copies and the one in the seal are overwritten in place; no reader opens the file yet. The
+seal's frame keeps its offset and length, and gets a new hash.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["complete"]
 
 
 def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage) -> Predecessor:
-    """The slab follows the log's slabs so far; durable on return, under its pending name. What the
-    next one follows. May be repeated, with another place. Raises StorageError if the file is gone
-    or is not what the task wrote."""
+    """Puts the slab after `before`; durable on return, still under its pending name. Returns the
+    predecessor of the next slab. May be repeated with another `before`. Raises StorageError if the file
+    is missing or is not what the task wrote."""
     path = Inside(log_path(root, slab.log), slab.name)
     try:
         file = storage.open_write(path)
