@@ -3,7 +3,7 @@
     pending.py      a task writes sealed, synced slabs under pending names, in any process
     publication.py  one process publishes them in all logs of the job, by one rename
     completion.py   fills in the header of a pending slab: its log and its base
-    ../log/forward.py   the next holder of the lock completes a publication that was killed
+    ../log/publications.py   the next holder of the lock completes a publication that was killed
     leftovers.py    removes the pending slabs of dead tasks
 
 The manifest (aolog/log/manifest.py) names the published slabs and their transactions; FORMAT.md has the
