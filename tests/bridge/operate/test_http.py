@@ -17,8 +17,9 @@ from aolog.errors import UsageError
 from aolog.storage.storage import Storage
 from bridge.deliver.status import Status
 from bridge.operate.access import Access
-from bridge.operate.http import Limits, serving
+from bridge.operate.endpoint import serving
 from bridge.operate.monitor import Monitor
+from bridge.operate.server import Limits
 from bridge.supervise.status import LogStatus, Phase
 
 TOKEN = "0123456789abcdef"

@@ -11,7 +11,7 @@ import pytest
 from aolog.storage.storage import Storage
 from bridge.kafka.stalls import Stall
 from bridge.operate.access import Access
-from bridge.operate.http import serving
+from bridge.operate.endpoint import serving
 from bridge.operate.monitor import Monitor
 from bridge.supervise.status import LogStatus
 from tests.bridge.operate.test_http import LOG, STATUS, TOKEN, Recorded
