@@ -18,6 +18,7 @@ from bridge.cli.demo.command import demo
 from bridge.cli.replay import replay
 from bridge.cli.run import run
 from bridge.cli.seek import seek
+from bridge.cli.simulate import simulate
 from bridge.cli.status import status
 from bridge.errors import WrongConfiguration
 
@@ -54,6 +55,6 @@ def main() -> None:
 
 
 for _command in (
-    run, status, check_config, seek, replay, cursors, demo, broker, completion_of("aolog-bridge")
+    run, status, check_config, seek, replay, cursors, demo, simulate, broker, completion_of("aolog-bridge")
 ):  # fmt: skip  # one thing
     main.add_command(_command)
