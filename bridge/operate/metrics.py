@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bridge.operate.monitor import Monitor
     from bridge.supervise.status import LogStatus
 
-__all__ = ["FAMILIES", "LOGS_MAX", "Family", "exposition"]
+__all__ = ["FAMILIES", "LOGS_MAX", "Family", "exposition", "reference"]
 
 LOGS_MAX = (
     500  # rows of each family: at a scrape each 15 s what one Prometheus takes without notice
@@ -205,6 +205,42 @@ def _label(name: str) -> str:
     """A log's name without control characters: scrapes are read on terminals too. A newline stays;
     the format escapes it."""
     return "\n".join(map(one_line, as_utf8(name).split("\n")))
+
+
+_OTHERS = [
+    ("aolog_bridge_info", "gauge", "version", "The version that runs.", "nothing"),
+    ("aolog_bridge_start_time_seconds", "gauge", "", "When the process started.", "nothing"),
+    ("aolog_bridge_state", "gauge", "log, cluster, state", "1 for the state that a log is in.",
+     "`blocked`: read the reason in `aolog-bridge status`"),
+    ("aolog_bridge_logs", "gauge", "phase", "Logs and clusters by phase.", "nothing"),
+    ("aolog_bridge_stalled_seconds", "gauge", "log, cluster, topic, partition, leader",
+     "Age of what is under way to a partition that acknowledges nothing.", "look at the leader"),
+]  # fmt: skip  # a table
+
+
+def reference() -> str:
+    """The page aolog/docs/metrics.md: a table of all families."""
+    rows = [
+        (
+            f"{PREFIX}{f.name}{'_total' if f.kind == 'counter' else ''}",
+            f.kind,
+            "log, cluster",
+            f.meaning,
+            f.advice,
+        )
+        for f in FAMILIES
+    ]
+    lines = [f"| `{name}` | {' | '.join(rest)} |" for name, *rest in [*rows, *_OTHERS]]
+    return (
+        "# Metrics\n\n"
+        "`aolog-bridge run --http HOST:PORT` serves these at `/metrics`. The first "
+        f"{LOGS_MAX} logs have rows\nof their own; the others are summed in a row `{OTHER}`. Totals count "
+        "since the process started and never\nfall. Alerts are in `bridge/deploy/prometheus`; the "
+        "[runbook](runbook.md) says what to do.\n\n"
+        "| name | type | labels | meaning | what to do |\n|---|---|---|---|---|\n"
+        + "\n".join(lines)
+        + "\n\nBesides, `process_*` and `python_info`: those of Prometheus' own Python client.\n"
+    )
 
 
 _process = CollectorRegistry()
