@@ -18,7 +18,9 @@ from bridge.cli.demo.command import demo
 from bridge.cli.replay import replay
 from bridge.cli.run import run
 from bridge.cli.seek import seek
+from bridge.cli.simulate import simulate
 from bridge.cli.status import status
+from bridge.cli.top import top
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
@@ -54,6 +56,6 @@ def main() -> None:
 
 
 for _command in (
-    run, status, check_config, seek, replay, cursors, demo, broker, completion_of("aolog-bridge")
+    run, status, top, check_config, seek, replay, cursors, demo, simulate, broker, completion_of("aolog-bridge")
 ):  # fmt: skip  # one thing
     main.add_command(_command)

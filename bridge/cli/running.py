@@ -57,9 +57,16 @@ def run_bridge(
     with ExitStack() as stack:
         report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=supervisor.stop))
         if config.http is not None:
-            from bridge.operate.web import serving
+            from aolog.storage.storage import Storage
+            from bridge.operate.access import Access
+            from bridge.operate.endpoint import serving
+            from bridge.operate.monitor import Monitor
 
-            stack.enter_context(serving(config.http, supervisor.look, supervisor.waits))
+            access = Access(config.http, config.token, tuple(config.http_hosts))
+            monitor = Monitor(supervisor.look, Storage(), waits=supervisor.waits)
+            stack.enter_context(
+                serving(access, monitor, waits=supervisor.waits, controls=supervisor)
+            )
         with _naming_a_tree():
             status = supervisor.run(report, every_s=config.status_seconds)
     short = drain and signals and not supervisor.drained

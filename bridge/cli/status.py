@@ -17,7 +17,7 @@ from aolog.errors import NoSuchCursor, NotALog
 from bridge.deliver.status import pending
 from bridge.errors import NotRunning
 
-__all__ = ["status"]
+__all__ = ["ask", "status"]
 
 _ANSWER_S = 5.0
 _ANSWER_BYTES_MAX = 256 << 20
@@ -65,7 +65,7 @@ def status(
         if config.http is None:
             raise click.UsageError("the configuration has no http; name a --log or a --root")
         http = config.http
-    found = _from_disk(path, root, cursor) if http is None else _ask(http)
+    found = _from_disk(path, root, cursor) if http is None else ask(http)
     if as_json:
         out.json(found)
     else:
@@ -73,7 +73,8 @@ def status(
     out.flush()
 
 
-def _ask(where: str) -> dict[str, Any]:
+def ask(where: str) -> dict[str, Any]:
+    """The /status of a running bridge. Raises NotRunning."""
     from bridge.config.names import address_of
 
     connection = http.client.HTTPConnection(*address_of(where), timeout=_ANSWER_S)

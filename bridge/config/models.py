@@ -61,14 +61,14 @@ def _are_servers(value: str) -> str:
     return value
 
 
-def _take_settings(value: object, info: ValidationInfo) -> object:
+def _take_settings(value: object, info: ValidationInfo, *, check: bool = True) -> object:
     if not isinstance(value, Mapping):
         return value
     context: dict[str, Any] = info.context or {}
     found, problems = read_settings(
         value, context.get("base", Path()), context.get("environment", os.environ)
     )
-    problems += [] if problems else _refused(found)
+    problems += [] if problems or not check else _refused(found)
     if problems:
         raise ValueError("\n".join(problems))
     return found
@@ -98,6 +98,14 @@ def _refused(settings: dict[str, Setting]) -> list[str]:
         if said is not None and (key in said or "configuration property" in said)
     ]
     return wrong or [f": {together}"]  # what only their combination does
+
+
+def _take_token(value: object, info: ValidationInfo) -> object:
+    """As a setting of the client: from a file or the environment."""
+    if value is None or isinstance(value, Setting):
+        return value
+    found = _take_settings({"http.token": value}, info, check=False)
+    return found["http.token"] if isinstance(found, dict) else found
 
 
 def _without_secrets(text: str, settings: dict[str, Setting]) -> str:
@@ -244,7 +252,16 @@ class Config(_Table):
     rescan_seconds: float = Field(5.0, ge=0.1, description="how often the tree is gone through")
     active_max: int = Field(64, ge=1, description="logs that are connected at once")
     slice_seconds: float = Field(10.0, ge=0.1, description="a log's turn while others wait")
-    http: str | None = Field(None, description="HOST:PORT for /metrics, /healthz, /readyz, /status")
+    http: str | None = Field(
+        None, description="HOST:PORT of the page, /metrics, /status and others"
+    )
+    http_token: Annotated[
+        Setting | None,
+        BeforeValidator(_take_token),
+        Field(description='for actions, and for other interfaces than loopback: {file = "..."}'),
+        WithJsonSchema({"type": "object"}),
+    ] = None
+    http_hosts: list[str] = Field([], description="names in the Host header that are accepted")
     log_format: Literal["text", "json"] = "text"
 
     @field_validator("http")
@@ -258,6 +275,11 @@ class Config(_Table):
         except AologError as error:
             raise ValueError(str(error)) from None
         return value
+
+    @property
+    def token(self) -> str | None:
+        """Of the HTTP endpoint."""
+        return None if self.http_token is None else self.http_token.value.get_secret_value()
 
     @property
     def default_cluster(self) -> str:
@@ -292,7 +314,8 @@ class Config(_Table):
 
     def exposures(self) -> list[str]:
         """Of each secret that others on this machine can read: which, how, and what to do."""
-        return [
+        token = {} if self.http_token is None else {"http_token": self.http_token}
+        return exposures(token) + [
             f"clusters.{name}.settings.{found}"
             for name, cluster in self.clusters.items()
             for found in exposures(cluster.settings)
@@ -300,7 +323,8 @@ class Config(_Table):
 
     def shown(self) -> dict[str, Any]:
         """As JSON, with secrets masked."""
-        plain = self.model_dump(mode="json", exclude={"clusters"})
+        plain = self.model_dump(mode="json", exclude={"clusters", "http_token"})
+        plain["http_token"] = None if self.http_token is None else self.http_token.shown()
         clusters = {
             name: {
                 "bootstrap_servers": cluster.bootstrap_servers,

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 
 __all__ = ["Setting", "exposures", "nearest", "read_settings", "read_text", "settings_of_options"]
 
-_SECRET = re.compile(r"password|secret|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
+_SECRET = re.compile(r"password|secret|token$|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
 _MASK = "**********"
 _FILE_BYTES_MAX = 1 << 20  # keys, keystores and configurations are smaller
 # What people set, for `nearest`: the client can say that it does not know a key, and not which it
