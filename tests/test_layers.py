@@ -68,13 +68,16 @@ RULES = (
     Rule("fuzz", ()),
     Rule("tests", ()),
     Rule("aolog.testing", ("aolog.testing", "bridge.testing")),
-    Rule("aolog.storage.system", ("aolog.storage", "aolog.testing", "aolog.log.lifetime"), loading=True),
+    Rule("aolog.storage.system", ("aolog.storage", "aolog.testing", "aolog.log.lifetime",
+                                  "bridge.operate.simulator.program"), loading=True),
     Rule("confluent_kafka", ("bridge.kafka", "bridge.buffer.kafka_provider", "aolog.spark.kafka_sink")),
     Rule("aolog.spark.kafka_sink", ("aolog.spark",)),
     Rule("pyarrow", ARROW, loading=True),
     Rule("numpy", (*ARROW, "bridge"), loading=True),
     Rule("pyspark", ("aolog.spark", "aolog.examples")),
     Rule("aolog.spark", ("aolog.spark", "aolog.examples", "bridge.cli.demo.spark")),
+    Rule("starlette", ("bridge.operate", "bridge.ingest")),
+    Rule("uvicorn", ("bridge.operate",)),
     Rule("click", ("aolog.cli", "aolog.__main__", "bridge", *SPARK_COMMANDS)),
     Rule("aolog.cli", ("aolog.cli", "aolog.__main__", "bridge.cli", *SPARK_COMMANDS)),
 )  # fmt: skip  # a table
@@ -106,7 +109,7 @@ MUST_BE_PURE = {
 FILES_ALLOWED = (
     "aolog.storage.system", "aolog.cli", "aolog.spark.java", "aolog.examples", "bridge.cli",
     "bridge.config", "bridge.supervise.discovery", "bridge.client", "bridge.pull", "bridge.testing",
-    "bridge.deploy", "bridge.examples",
+    "bridge.operate.page", "bridge.operate.simulator", "bridge.deploy", "bridge.examples",
 )  # fmt: skip  # a list
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
 OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getcwd", "getpid", "path", "register_at_fork",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aolog.storage.storage import Storage
 
 from aolog.errors import AologError
-from aolog.log.listing import list_slabs
+from aolog.log.directory import list_slabs
 from aolog.log.names import slab_name
 
 __all__ = ["Disk", "Monitor", "Point", "Slabs"]

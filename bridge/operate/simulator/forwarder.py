@@ -4,6 +4,7 @@ that is killed leaves no process."""
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 import threading
 
@@ -12,14 +13,12 @@ __all__ = ["main"]
 
 def main() -> None:
     """Runs the command line with the given arguments."""
-    from bridge.cli import main as command_line
-
     def watch() -> None:
         sys.stdin.read()
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
-    command_line()
+    runpy.run_module("bridge", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

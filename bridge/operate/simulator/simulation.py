@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from aolog.errors import AologError, UsageError
-from aolog.log.listing import list_slabs
+from aolog.log.directory import list_slabs
 from aolog.log.names import slab_name
 from aolog.storage.storage import Storage
 from bridge.kafka.client import NotReachable
