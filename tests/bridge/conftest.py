@@ -23,7 +23,6 @@ from aolog import Reader, Record, Retention, Writer
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.buffer import provider
-from bridge.buffer.provider import MemoryProvider
 from bridge.deliver.at_least_once import arrivals
 from bridge.deliver.checkpoint_file import NotesFile
 from bridge.deliver.checkpoints import notes_path
@@ -33,6 +32,7 @@ from bridge.deliver.status import Status
 from bridge.kafka import producer as kafka
 from bridge.kafka import read_back
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.testing.providers import MemoryProvider
 
 if TYPE_CHECKING:
     from tests.kafka.server import KafkaServer

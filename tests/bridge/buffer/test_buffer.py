@@ -16,7 +16,6 @@ from typing import Any, get_args
 
 import pytest
 
-import bridge.buffer.buffer
 from aolog.errors import (
     Forked,
     LogClosed,
@@ -29,13 +28,15 @@ from aolog.errors import (
 )
 from aolog.storage.storage import Storage
 from aolog.storage.system import RealSystem
-from bridge.buffer import store_forward
 from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.provider import FaultyProvider, FileProvider, MemoryProvider, Message
-from bridge.buffer.provider_sender import Item, Outlet
-from bridge.buffer.store_forward import Mode
+from bridge.buffer.file_provider import FileProvider
+from bridge.buffer.memory_queue import Item, MemoryQueue
+from bridge.buffer.provider import Message
+from bridge.buffer.provider_sender import ProviderSender
+from bridge.buffer.settings import Mode
 from bridge.errors import NotDelivered
+from bridge.testing.providers import FaultyProvider, MemoryProvider
 from tests.aolog.conftest import refuse_threads
 from tests.bridge.conftest import Limited, wait_until
 from tests.stalling import StallingSystem
@@ -214,47 +215,17 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (bridge.buffer.buffer, "RejectedMessages"),
-        (bridge.buffer.buffer, "StoreForward"),
-        (bridge.buffer.buffer.atexit, "register"),
-        (threading.Thread, "start"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
-def test_an_opening_that_is_interrupted_releases_its_logs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+def test_an_interrupted_send_fails_the_buffer_and_the_next_one_delivers_what_it_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options: dict[str, Any] = {**QUICK, "mode": "always", "dead_letters": tmp_path / "dead"}
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, name, interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            Buffer(Destination(), tmp_path / "log", **options)
-    Buffer(Destination(), tmp_path / "log", **options).close()
-
-
-@pytest.mark.parametrize("place", ["append", "flush"])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_send_that_is_interrupted_fails_the_buffer_and_its_log_is_whole_on_reopening(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, *, after: bool
-) -> None:
-    """Live ends in it, as memory is full: it stores what waits."""
+    """The send ends live, as memory is full, and stores what waits."""
     held = Held()
     options: dict[str, Any] = {**QUICK, "live_age_s": 3600.0, "close_s": 0.1}
     buffer = Buffer(held, tmp_path / "log", memory_messages=5, **options)
     send(buffer, range(5))
     held.asked.wait(60)
-    as_ever = getattr(Backlog, place)
-
-    def interrupted(*arguments: Any) -> None:
-        if after:
-            as_ever(*arguments)
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
-        patched.setattr(Backlog, place, interrupted)
+        patched.setattr(Backlog, "flush", interrupt)
         with pytest.raises(KeyboardInterrupt):
             send(buffer, [5])
     calls: list[Callable[[], object]] = [lambda: send(buffer, [6]), buffer.flush]
@@ -278,7 +249,7 @@ def test_a_buffer_without_a_log_that_failed_gives_back_what_is_left(
     destination.down = True
     buffer = Buffer(destination, mode="block", **QUICK)
     send(buffer, range(1))
-    monkeypatch.setattr(store_forward.StoreForward, "_full", interrupt)
+    monkeypatch.setattr(MemoryQueue, "append", interrupt)
     with pytest.raises(KeyboardInterrupt):
         send(buffer, range(1, 2))
     with pytest.raises(NotDelivered) as caught:
@@ -641,12 +612,11 @@ def test_what_a_signals_handler_calls_in_the_middle_of_a_send_is_refused(
     def handle(*_: object) -> None:
         calls[call]()
 
-    def interrupted() -> bool:
+    def interrupted(*_: object) -> None:
         monkeypatch.undo()
         signal.raise_signal(signal.SIGUSR1)
-        return False
 
-    monkeypatch.setattr(buffer._core, "_full", interrupted)
+    monkeypatch.setattr(MemoryQueue, "append", interrupted)
     before = signal.signal(signal.SIGUSR1, handle)
     try:
         with pytest.raises(UsageError, match="within another call of the same buffer"):
@@ -927,7 +897,7 @@ def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
     """They were one line, which nothing can read."""
     path = tmp_path / "out.jsonl"
     provider = FileProvider(path)
-    outlet = Outlet(provider, lambda *_: None, retry_max_s=0.0)
+    outlet = ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
     batch = [Item(Message("t", b"%d" % number), 0.0) for number in range(3)]
     assert outlet.deliver(batch[:1]) is None
 
@@ -955,7 +925,8 @@ PROGRAM = """
 import sys
 from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.provider import FaultyProvider, FileProvider
+from bridge.buffer.file_provider import FileProvider
+from bridge.testing.providers import FaultyProvider
 mode, log, out, down = sys.argv[1:]
 provider = FaultyProvider(FileProvider(out))
 provider.retry_wait_s = 0.01

@@ -18,9 +18,10 @@ from aolog.errors import UsageError
 from bridge.buffer import kafka_provider as kafka_provider_module
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.kafka_provider import KafkaProvider
+from bridge.buffer.memory_queue import Item
 from bridge.buffer.provider import Message
-from bridge.buffer.provider_sender import Item, Outlet
-from bridge.buffer.store_forward import Mode
+from bridge.buffer.provider_sender import ProviderSender
+from bridge.buffer.settings import Mode
 from bridge.config.routing import partition_of_key
 from bridge.errors import NotDelivered, WrongSetting
 from bridge.kafka.client import NotReachable
@@ -193,7 +194,7 @@ class Slowly(list[Item]):
             yield item
 
 
-def deliver_through(outlet: Outlet, count: int, *, begin: Act, end: Act) -> list[str]:
+def deliver_through(outlet: ProviderSender, count: int, *, begin: Act, end: Act) -> list[str]:
     """Messages with one key, with a silence behind the first 20; why tries failed."""
     left = items(count, TOPIC)
     while outlet.deliver(left_of(left[:20])):
@@ -238,7 +239,7 @@ def test_what_took_too_long_is_overtaken_by_nothing(
     monkeypatch.setattr(kafka_provider_module, "Producer", Watched)
     settings = {"reconnect.backoff.max.ms": "100"}
     provider = KafkaProvider(broker.bootstrap_servers, settings, delivery_s=1.0)
-    outlet = Outlet(provider, lambda *_: None, retry_max_s=0.0)
+    outlet = ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
     failures = deliver_through(outlet, 450, begin=begin, end=end)
     values = values_by_key(consume(broker.bootstrap_servers, TOPIC, PARTITIONS))[b"k"]
     assert list(dict.fromkeys(values)) == list(range(450))
@@ -311,8 +312,8 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> KafkaProvider:
 
 
 @pytest.fixture
-def outlet(provider: KafkaProvider) -> Outlet:
-    return Outlet(provider, lambda *_: None, retry_max_s=0.0)
+def outlet(provider: KafkaProvider) -> ProviderSender:
+    return ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
 
 
 def items(count: int, topic: str = "t") -> list[Item]:
@@ -340,7 +341,7 @@ NOT_DELIVERED = pytest.mark.parametrize(
 
 @NOT_DELIVERED
 def test_behind_a_suspect_that_is_not_delivered_nothing_is_sent(
-    outlet: Outlet, outcome: KafkaError, said: str
+    outlet: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     """Each waited in turn for as long as a message may take, and one arrived before another."""
     batch = items(5)
@@ -358,7 +359,7 @@ def test_behind_a_suspect_that_is_not_delivered_nothing_is_sent(
 
 @NOT_DELIVERED
 def test_a_suspect_is_not_sent_behind_a_message_that_is_not_delivered(
-    outlet: Outlet, outcome: KafkaError, said: str
+    outlet: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     batch = items(3)
     Client.plan = [TOO_LARGE]
@@ -372,7 +373,7 @@ def test_a_suspect_is_not_sent_behind_a_message_that_is_not_delivered(
 
 @NOT_DELIVERED
 def test_behind_a_message_that_is_not_delivered_none_follows_into_a_full_queue(
-    outlet: Outlet, outcome: KafkaError, said: str
+    outlet: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     batch = items(10)
     Client.room, Client.plan = 3, [None, outcome]
@@ -383,7 +384,7 @@ def test_behind_a_message_that_is_not_delivered_none_follows_into_a_full_queue(
     assert Client.arrived == [b"%d" % number for number in range(10)]
 
 
-def test_a_status_says_how_many_were_not_delivered_and_why(outlet: Outlet) -> None:
+def test_a_status_says_how_many_were_not_delivered_and_why(outlet: ProviderSender) -> None:
     """It said that 0 messages were not, and to send them again."""
     Client.plan = [None, SILENT]
     said = "3 messages were not acknowledged: no answer within 7.5 s"
@@ -456,7 +457,7 @@ def test_what_was_delivered_long_ago_is_not_late(provider: KafkaProvider) -> Non
 
 
 def test_suspects_that_never_come_again_are_forgotten(
-    provider: KafkaProvider, outlet: Outlet
+    provider: KafkaProvider, outlet: ProviderSender
 ) -> None:
     """In mode error they go back to the program, which may send what it likes."""
     for begin in range(0, 50, 5):
@@ -467,7 +468,7 @@ def test_suspects_that_never_come_again_are_forgotten(
 
 
 def test_what_an_open_that_failed_has_made_is_closed_and_gone(
-    outlet: Outlet, monkeypatch: pytest.MonkeyPatch
+    outlet: ProviderSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an outage there was one client more, with its threads, after each try."""
     purged: list[object] = []

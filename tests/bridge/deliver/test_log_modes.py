@@ -10,7 +10,7 @@ import pytest
 
 import aolog
 from bridge import Buffer
-from bridge.buffer.provider import FileProvider
+from bridge.buffer.file_provider import FileProvider
 from bridge.config.files import load_text
 from bridge.deliver.rate_limit import Pace
 from bridge.errors import WrongConfiguration
