@@ -1,4 +1,5 @@
-"""Metrics for Prometheus, made of statuses when they are asked for. Names carry their units."""
+"""Metrics for Prometheus, made from statuses at each request. The tables below have the names, with
+units; the prefix is `aolog_bridge_`."""
 
 from __future__ import annotations
 
@@ -24,19 +25,19 @@ _LABELS = ("log", "cluster")
 _COUNTERS: list[tuple[str, str, Callable[[LogStatus], int]]] = [
     ("records_acknowledged", "Records that the cluster has acknowledged.",
      lambda x: x.acknowledged),
-    ("records_skipped", "Records that were found in the cluster after a restart, and not sent.",
+    ("records_skipped", "Records that were found in the cluster after a restart, so not sent again.",
      lambda x: x.skipped),
     ("records_lost", "Records that were damaged, or pruned before they were delivered, if counted.",
      lambda x: x.lost_records),
     ("gaps", "Gaps of the log: damaged, or pruned before they were delivered.", lambda x: x.gaps),
-    ("records_dead_lettered", "Records that will never be taken, set aside in a log of their own.",
+    ("records_dead_lettered", "Records that the cluster will never accept, written to the dead-letter log.",
      lambda x: x.dead_lettered),
-    ("records_dropped", "Records that will never be taken, dropped.", lambda x: x.dropped),
-    ("restarts", "Times that forwarding failed and was begun again.", lambda x: x.restarts),
+    ("records_dropped", "Records that the cluster will never accept, dropped.", lambda x: x.dropped),
+    ("restarts", "Times that forwarding failed and began again.", lambda x: x.restarts),
 ]  # fmt: skip  # a table
 _LAGS: list[tuple[str, str, Callable[[LogStatus], float | None]]] = [
     ("lag_records", "Records in the log that are not acknowledged.", lambda x: x.lag_records),
-    ("lag_bytes", "Bytes in the log behind the last acknowledged record.", lambda x: x.lag_bytes),
+    ("lag_bytes", "Bytes in the log after the last acknowledged record.", lambda x: x.lag_bytes),
     ("lag_seconds", "Age of the oldest record that is not acknowledged.", lambda x: x.lag_seconds),
 ]
 _GAUGES: list[tuple[str, str, Callable[[Any], float | None]]] = [
@@ -68,7 +69,7 @@ class _Collector:
             "aolog_bridge_state", "1 for the state that a log is in.", labels=[*_LABELS, "state"]
         )
         logs = GaugeMetricFamily(
-            "aolog_bridge_logs", "Logs and clusters by what is done for them.", labels=["phase"]
+            "aolog_bridge_logs", "Logs and clusters in each phase.", labels=["phase"]
         )
         phases: dict[str, int] = {}
         for log in self._logs:
@@ -85,7 +86,7 @@ class _Collector:
         """A sample for each lane, while it is stalled."""
         gauge = GaugeMetricFamily(
             "aolog_bridge_stalled_seconds",
-            "Age of what is under way to a lane that acknowledges nothing.",
+            "Age of the records under way to a lane that acknowledges nothing.",
             labels=[*_LABELS, "topic", "partition", "leader"],
         )
         for log in self._logs:
@@ -97,7 +98,7 @@ class _Collector:
     def _gauge(
         self, name: str, text: str, of: Callable[[LogStatus], float | None]
     ) -> GaugeMetricFamily:
-        """What is not known is left out."""
+        """Without a sample where the value is unknown."""
         gauge = GaugeMetricFamily(f"aolog_bridge_{name}", text, labels=_LABELS)
         for log in self._logs:
             value = of(log)
@@ -107,8 +108,8 @@ class _Collector:
 
 
 def _label(name: str) -> str:
-    """A log's name without control characters: scrapes are read on terminals too. A newline stays;
-    the format escapes it."""
+    """A log's name without control characters, for terminals. A newline stays: the format escapes
+    it."""
     return "\n".join(map(one_line, as_utf8(name).split("\n")))
 
 

@@ -33,19 +33,21 @@ __all__ = ["serving"]
 
 _log = logging.getLogger("bridge.web")
 _JSON = "application/json"
-_LOOK_S = 0.2  # the end of the process may wait this long for the server
+_POLL_S = 0.2  # at the end, the process waits up to this long for the server
 _REQUEST_S = 10.0  # a client that sends nothing for this long is disconnected
 
 
 @contextmanager
 def serving(
-    where: str, look: Callable[[], list[LogStatus]], waits: Callable[[], str | None] = lambda: None
+    where: str,
+    statuses: Callable[[], list[LogStatus]],
+    waiting_for: Callable[[], str | None] = lambda: None,
 ) -> Iterator[tuple[str, int]]:
-    """Serves in threads of its own; the address that it listens on. waits: see overview. Raises
-    UsageError where it cannot listen."""
+    """Serves in its own threads; yields the address that it listens on. statuses, waiting_for: see
+    Supervisor. Raises UsageError if it cannot listen."""
     host, port = address_of(where)
     try:
-        server = _Server((host, port), look, waits)
+        server = _Server((host, port), statuses, waiting_for)
     except OSError as error:
         raise UsageError(
             f"cannot listen on {where}: {error.strerror}", hint="choose another HOST:PORT"
@@ -53,7 +55,7 @@ def serving(
     found = server.server_address
     at = (str(found[0]), int(found[1]))
     thread = threading.Thread(
-        target=server.serve_forever, args=(_LOOK_S,), name="http", daemon=True
+        target=server.serve_forever, args=(_POLL_S,), name="http", daemon=True
     )
     thread.start()
     _log.info("listening on http://%s:%d", *at, extra={"event": "listening"})
@@ -72,13 +74,13 @@ class _Server(ThreadingHTTPServer):
     def __init__(
         self,
         at: tuple[str, int],
-        look: Callable[[], list[LogStatus]],
-        waits: Callable[[], str | None],
+        statuses: Callable[[], list[LogStatus]],
+        waiting_for: Callable[[], str | None],
     ) -> None:
         import socket
 
-        self.look = look
-        self.waits = waits
+        self.statuses = statuses
+        self.waiting_for = waiting_for
         self.address_family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
         super().__init__(at, _Handler)
 
@@ -95,32 +97,32 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
-        logs = self.server.look()
+        logs = self.server.statuses()
         if path == "/metrics":
             body, kind = exposition(logs)
             self._answer(200, body, kind)
         elif path == "/healthz":
             self._judge("stuck", [log for log in logs if log.stuck], None)
         elif path == "/readyz":
-            self._judge("not_ready", [x for x in logs if not x.ready], self.server.waits())
+            self._judge("not_ready", [x for x in logs if not x.ready], self.server.waiting_for())
         elif path == "/status":
-            whole = overview(logs, waits=self.server.waits())
+            whole = overview(logs, waiting_for=self.server.waiting_for())
             found = {"overview": whole._asdict(), "logs": [x.as_json() for x in logs]}
             self._answer(200, to_json(found).encode(), _JSON)
         else:
             self._answer(404, b'{"error": "not found"}', _JSON)
 
-    def _judge(self, name: str, found: list[LogStatus], waits: str | None) -> None:
-        told: dict[str, Any] = {
-            "ok": not found and waits is None,
+    def _judge(self, name: str, found: list[LogStatus], waiting_for: str | None) -> None:
+        answer: dict[str, Any] = {
+            "ok": not found and waiting_for is None,
             name: [
                 {"log": x.log, "cluster": x.cluster, "state": x.state, "error": x.error}
                 for x in found
             ],
         }
-        if waits is not None:
-            told["error"] = waits
-        self._answer(200 if told["ok"] else 503, to_json(told).encode(), _JSON)
+        if waiting_for is not None:
+            answer["error"] = waiting_for
+        self._answer(200 if answer["ok"] else 503, to_json(answer).encode(), _JSON)
 
     def _answer(self, status: int, body: bytes, kind: str) -> None:
         self.send_response(status)

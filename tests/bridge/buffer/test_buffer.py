@@ -74,7 +74,7 @@ def send(buffer: Buffer, numbers: Iterable[int]) -> None:
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
-def test_all_that_is_sent_is_delivered_once_and_in_order(
+def test_everything_that_is_sent_is_delivered_once_and_in_order(
     destination: Destination, tmp_path: Path, mode: Mode
 ) -> None:
     with Buffer(destination, tmp_path / "log", mode=mode, **QUICK) as buffer:
@@ -410,7 +410,7 @@ def test_a_message_that_is_rejected_comes_back_and_holds_up_nothing(
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
-def test_what_was_rejected_comes_back_at_the_latest_when_the_buffer_closes(
+def test_a_rejected_message_comes_back_at_close_at_the_latest(
     destination: Destination, tmp_path: Path, mode: Mode
 ) -> None:
     destination.reject = lambda message: message.value == b"2"
@@ -481,7 +481,7 @@ def test_many_threads_keep_their_own_order(destination: Destination, tmp_path: P
         assert list(dict.fromkeys(values)) == numbered(range(300))
 
 
-def test_a_retention_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_invalid_retention_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="retention=1000000000"):
         Buffer(Destination(), tmp_path / "log", mode="always", retention=10**9)
 
@@ -598,7 +598,7 @@ def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("call", ["send", "flush", "close"])
-def test_what_a_signals_handler_calls_in_the_middle_of_a_send_is_refused(
+def test_a_call_that_a_signal_handler_makes_in_the_middle_of_a_send_is_refused(
     destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """A close waited for the thread that waited for the lock of that send, for ever."""
@@ -671,7 +671,7 @@ def test_the_time_to_close_counts_from_the_call(tmp_path: Path) -> None:
     assert held.values + left == numbered(range(20))
 
 
-def test_a_destination_that_does_not_answer_is_told_before_anything_fails(tmp_path: Path) -> None:
+def test_status_reports_a_destination_that_does_not_answer_before_anything_fails(tmp_path: Path) -> None:
     held = Held()
     with Buffer(held, tmp_path / "log", **QUICK) as buffer:
         assert buffer.status().error is None
@@ -701,7 +701,7 @@ def test_a_second_close_waits_for_the_first(tmp_path: Path) -> None:
     assert held.values == numbered(range(3))
 
 
-def test_what_a_full_log_does_not_take_comes_back_at_close(tmp_path: Path) -> None:
+def test_close_gives_back_messages_that_a_full_log_did_not_accept(tmp_path: Path) -> None:
     from aolog import Retention
 
     held, retention = Held(), Retention(max_bytes=100_000, when_full="block")
@@ -808,7 +808,7 @@ def test_a_forked_child_closes_nothing_of_its_parents() -> None:
 
 
 @pytest.mark.parametrize("mode", ["buffer", "always"])
-def test_what_the_log_would_not_take_is_refused_at_once(
+def test_a_message_too_large_for_the_log_is_refused_at_once(
     destination: Destination, tmp_path: Path, mode: Mode
 ) -> None:
     """Accepted while live, it once stood before everything when live had ended."""
@@ -845,7 +845,7 @@ def test_wrong_options_are_refused_before_anything_is_made(
     assert next(reversed(options)) in str(caught.value)
 
 
-def test_what_is_no_message_is_refused(destination: Destination) -> None:
+def test_an_invalid_message_is_refused(destination: Destination) -> None:
     with Buffer(destination, mode="block", **QUICK) as buffer:
         wrong: list[tuple[Any, ...]] = [
             ("t", "text"), ("", b""), (None, b""), (7, b""), ("t", b"", "key"),

@@ -340,7 +340,7 @@ NOT_DELIVERED = pytest.mark.parametrize(
 
 
 @NOT_DELIVERED
-def test_behind_a_suspect_that_is_not_delivered_nothing_is_sent(
+def test_nothing_is_sent_after_a_suspect_that_is_not_delivered(
     outlet: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     """Each waited in turn for as long as a message may take, and one arrived before another."""
@@ -358,7 +358,7 @@ def test_behind_a_suspect_that_is_not_delivered_nothing_is_sent(
 
 
 @NOT_DELIVERED
-def test_a_suspect_is_not_sent_behind_a_message_that_is_not_delivered(
+def test_a_suspect_is_not_sent_after_a_message_that_is_not_delivered(
     outlet: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     batch = items(3)
@@ -372,7 +372,7 @@ def test_a_suspect_is_not_sent_behind_a_message_that_is_not_delivered(
 
 
 @NOT_DELIVERED
-def test_behind_a_message_that_is_not_delivered_none_follows_into_a_full_queue(
+def test_after_a_message_that_is_not_delivered_none_enters_a_full_queue(
     outlet: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     batch = items(10)
@@ -395,7 +395,7 @@ def test_a_status_says_how_many_were_not_delivered_and_why(outlet: ProviderSende
 
 
 @NOT_DELIVERED
-def test_behind_a_message_that_is_not_delivered_another_client_sends(
+def test_after_a_message_that_is_not_delivered_a_new_client_sends(
     provider: KafkaProvider, outcome: KafkaError, said: str
 ) -> None:
     """Also where the provider is not opened again. What is known to be delivered stays so."""
@@ -503,7 +503,7 @@ def test_a_time_that_is_none_is_refused(delivery_s: float) -> None:
         KafkaProvider("localhost:1", delivery_s=delivery_s)
 
 
-def test_a_cluster_that_is_not_there_is_waited_for_and_said(tmp_path: Path) -> None:
+def test_a_cluster_that_is_unreachable_is_waited_for_and_reported(tmp_path: Path) -> None:
     with Buffer(KafkaProvider("127.0.0.1:1"), tmp_path / "log", **QUICK) as buffer:
         buffer.send(TOPIC, b"1")
         wait_until(lambda: "127.0.0.1:1" in (buffer.status().error or ""))

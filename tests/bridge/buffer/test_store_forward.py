@@ -299,13 +299,13 @@ def live_again(buffered: int) -> Sending:
     return machine
 
 
-def test_it_is_live_again_though_the_program_never_pauses() -> None:
+def test_live_begins_again_although_the_program_never_pauses() -> None:
     machine = live_again(30)
     machine.teardown()
     assert len(machine.destination.messages) == len(machine.must_arrive)
 
 
-def test_a_kill_after_live_began_does_not_repeat_the_old_behind_the_new() -> None:
+def test_a_kill_after_live_began_does_not_repeat_old_messages_after_new_ones() -> None:
     """What live begins with is let go by the backlog before what came later is delivered: else
     only the old would be delivered again, and stand last."""
     machine = live_again(6)
@@ -329,7 +329,7 @@ def test_live_may_end_before_the_messages_that_it_began_with_are_delivered() -> 
     assert len(machine.destination.messages) == len(machine.must_arrive)
 
 
-def test_what_was_delivered_while_it_went_to_the_log_is_not_repeated_behind_a_close() -> None:
+def test_a_batch_delivered_while_it_went_to_the_log_is_not_repeated_after_a_close() -> None:
     machine = Sending()
     machine.begin(0, "buffer")
     machine.send(5)
@@ -342,7 +342,7 @@ def test_what_was_delivered_while_it_went_to_the_log_is_not_repeated_behind_a_cl
     machine.teardown()
 
 
-def test_what_is_rejected_behind_what_was_not_taken_is_set_aside_once_in_many_programs() -> None:
+def test_a_rejected_message_after_one_that_failed_is_stored_once_over_many_programs() -> None:
     """It was set aside by each of them: the log still begins with what stands ahead."""
     machine = Sending()
     machine.begin(1, "always", rejects=True)
@@ -359,7 +359,7 @@ def test_what_is_rejected_behind_what_was_not_taken_is_set_aside_once_in_many_pr
     machine.teardown()
 
 
-def test_nothing_is_sent_behind_what_is_rejected_and_cannot_be_set_aside() -> None:
+def test_nothing_is_sent_after_a_rejected_message_that_cannot_be_stored() -> None:
     """Each program that ends then would have it sent again."""
     machine = Sending()
     machine.begin(1, "always", rejects=True)
@@ -376,7 +376,7 @@ def test_nothing_is_sent_behind_what_is_rejected_and_cannot_be_set_aside() -> No
     machine.teardown()
 
 
-def test_what_is_delivered_while_the_log_takes_a_part_of_memory_is_not_delivered_again() -> None:
+def test_a_batch_is_not_delivered_again_if_a_full_disk_took_a_part_of_it_meanwhile() -> None:
     """Live ends on a disk that is full while a batch is under way: its end stays in memory."""
     system, now_s, refused = SimulatedSystem(), 0.0, 0
 
@@ -410,7 +410,7 @@ def test_what_is_delivered_while_the_log_takes_a_part_of_memory_is_not_delivered
     backlog.close()
 
 
-def test_what_was_delivered_before_the_log_removed_it_is_not_counted_as_lost() -> None:
+def test_messages_delivered_before_retention_removed_them_are_not_counted_as_lost() -> None:
     """It was counted twice, and there were less than no messages in the log."""
     now_s, sent = 0.0, 0
 
@@ -448,7 +448,7 @@ def test_what_was_delivered_before_the_log_removed_it_is_not_counted_as_lost() -
 
 @pytest.mark.parametrize("more", [0, 30, 100])
 @pytest.mark.parametrize("taken", [0, 3, 15])
-def test_what_retention_removed_before_a_close_is_told(taken: int, more: int) -> None:
+def test_messages_that_retention_removed_before_a_close_are_counted_as_lost(taken: int, more: int) -> None:
     """Of what was read and not delivered: none, some or all. The cursor then stood behind all that
     was removed, and nobody told of it."""
 
@@ -502,7 +502,7 @@ class Stuffed(Backlog):
 
 @pytest.mark.parametrize("room", [0, 1, 1_000])
 @pytest.mark.parametrize("taken", [0, 1])
-def test_what_the_log_keeps_is_neither_written_anew_nor_given_back(taken: int, room: int) -> None:
+def test_messages_that_the_log_keeps_are_neither_written_again_nor_given_back(taken: int, room: int) -> None:
     """Live began with it, and ended before it was delivered. It went to the log once more; and a
     close on a full disk gave back what the log kept, which was delivered all the same."""
 

@@ -14,7 +14,7 @@ from bridge.buffer.file_provider import FileProvider
 from bridge.config.files import load_text
 from bridge.deliver.rate_limit import Pace
 from bridge.errors import WrongConfiguration
-from bridge.supervise.options import plans
+from bridge.supervise.options import forwarder_options
 from tests.bridge.conftest import Process, Run, fill
 from tests.bridge.deliver.test_poison import with_large
 
@@ -93,7 +93,7 @@ def test_a_configuration_says_a_mode_as_chmod_does(
 ) -> None:
     config = load_text(CONFIG.replace("MODE", text), base=tmp_path)
     assert config.mode == expected
-    assert plans(config, Pace())["main"].options["mode"] == expected
+    assert forwarder_options(config, Pace())["main"].values["mode"] == expected
     assert config.shown()["mode"] == f"{expected:o}"
 
 

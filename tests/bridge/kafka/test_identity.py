@@ -103,10 +103,10 @@ def test_a_cursor_that_may_go_to_another_cluster_takes_what_lanes_held_along(
     committed.clear()
     seek(str(log), 0, cursor="bridge", only_missing=True)  # lanes are ahead of it now
     said = run("seek", log, "--forget-cluster", "--dry-run")
-    assert "would go on in whichever cluster" in said
+    assert "would belong to the next cluster" in said
     with pytest.raises(OtherCluster):
         forward(bootstrap_servers=other.bootstrap_servers).end()
-    assert "goes on in whichever cluster it meets next" in run("seek", log, "--forget-cluster")
+    assert "belongs to the next cluster that a bridge with it meets" in run("seek", log, "--forget-cluster")
     forward(bootstrap_servers=other.bootstrap_servers, drain=True).end()
     assert_arrived(records_of(log), consume(other.bootstrap_servers))
     with pytest.raises(OtherCluster):
