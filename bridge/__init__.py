@@ -2,8 +2,8 @@
 
     log ► read ► route ► lanes ► Kafka ► acknowledged ► cursor ► prune
 
-The rooms, in that order: config, kafka, deliver (one log), supervise (many), operate, buffer, cli.
-`Buffer` is for programs that send live. See aolog/docs/guarantees.md for what is guaranteed.
+Rooms, in the order of their imports: config, kafka, deliver (one log), supervise (many logs), operate,
+buffer (`Buffer`, for programs that send), testing, cli. aolog/docs/guarantees.md has the guarantees.
 """
 
 from __future__ import annotations

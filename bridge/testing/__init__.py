@@ -1,19 +1,8 @@
 """For tests of programs that use the bridge: a provider's contract, providers, a broker.
 
-`ProviderTests` is the contract of `bridge.Provider` as a class of tests. To test a provider, subclass it,
-make the provider in a fixture, and return what arrived at the destination:
-
-    class TestWebHook(ProviderTests):
-        @pytest.fixture
-        def provider(self):
-            return WebHook(...)
-
-        def arrived(self, provider):
-            return [...]  # Messages, as the destination has them
-
-`MemoryProvider` keeps messages in a list. `FaultyProvider` makes another provider fail. Neither needs
-pytest. `embedded_broker` is a pytest fixture: a Kafka broker in this process, without transactions
-(`from bridge.testing import embedded_broker` in a conftest.py).
+`ProviderTests` is the contract of `bridge.Provider` as a class of tests; aolog/docs/buffer.md shows how to
+use it. `MemoryProvider` keeps messages in a list; `FaultyProvider` makes another provider fail; neither
+needs pytest. `embedded_broker` is a pytest fixture: import it in a conftest.py.
 
 Read in this order: providers, contract, fixtures.
 """

@@ -32,7 +32,7 @@ from bridge.deliver.status import Status
 from bridge.kafka import producer as kafka
 from bridge.kafka import read_back
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing.providers import MemoryProvider
+from bridge.testing import MemoryProvider, embedded_broker  # noqa: F401 -- a fixture
 
 if TYPE_CHECKING:
     from tests.kafka.server import KafkaServer
@@ -216,10 +216,9 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        broker.create_topic(TOPIC, PARTITIONS)
-        yield broker
+def broker(embedded_broker: EmbeddedBroker) -> EmbeddedBroker:  # noqa: F811 -- the same
+    embedded_broker.create_topic(TOPIC, PARTITIONS)
+    return embedded_broker
 
 
 def notes_of(log: Path, cursor: str = "bridge") -> dict[str, Any]:

@@ -22,7 +22,6 @@ from aolog.errors import (
     LogLocked,
     RecordRefused,
     RecordTooLarge,
-    StorageFull,
     SyncFailed,
     UsageError,
 )
@@ -164,37 +163,6 @@ class FailsOnce(RealSystem):
         os.fsync(fd)
 
     fdatasync = fsync = _sync  # type: ignore[assignment]  # methods for functions
-
-
-class Full(RealSystem):
-    """A disk with room for some writes."""
-
-    def __init__(self, writes: int) -> None:
-        self.left = writes
-
-    def pwritev(self, fd: int, parts: Any, offset: int, /) -> int:  # type: ignore[override]  # a method for a function
-        self.left -= 1
-        if self.left < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return os.pwritev(fd, parts, offset)
-
-
-def test_a_buffer_that_finds_no_room_to_open_keeps_no_log(
-    destination: Destination, tmp_path: Path
-) -> None:
-    refused = []
-    for writes in range(20):
-        log, disk = tmp_path / str(writes), Full(writes)
-        try:
-            buffer = Buffer(destination, log, mode="always", storage=Storage(disk), **QUICK)
-        except StorageFull as error:
-            refused.append(error)  # its traceback keeps all that it was raised through
-        else:
-            disk.left = 1000  # for the seal
-            buffer.close()
-            break
-        Buffer(destination, log, mode="always", **QUICK).close()
-    assert len(refused) >= 2
 
 
 def test_a_buffer_without_a_thread_keeps_no_log(
@@ -671,7 +639,9 @@ def test_the_time_to_close_counts_from_the_call(tmp_path: Path) -> None:
     assert held.values + left == numbered(range(20))
 
 
-def test_status_reports_a_destination_that_does_not_answer_before_anything_fails(tmp_path: Path) -> None:
+def test_status_reports_a_destination_that_does_not_answer_before_anything_fails(
+    tmp_path: Path,
+) -> None:
     held = Held()
     with Buffer(held, tmp_path / "log", **QUICK) as buffer:
         assert buffer.status().error is None

@@ -14,10 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bridge import FaultyProvider, FileProvider, KafkaProvider, MemoryProvider, Message
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing import ProviderTests, embedded_broker
+from bridge.testing import ProviderTests
 from tests.bridge.conftest import PARTITIONS, SOON_S
-
-__all__ = ["embedded_broker"]
 
 
 class TestMemoryProvider(ProviderTests):

@@ -448,7 +448,9 @@ def test_messages_delivered_before_retention_removed_them_are_not_counted_as_los
 
 @pytest.mark.parametrize("more", [0, 30, 100])
 @pytest.mark.parametrize("taken", [0, 3, 15])
-def test_messages_that_retention_removed_before_a_close_are_counted_as_lost(taken: int, more: int) -> None:
+def test_messages_that_retention_removed_before_a_close_are_counted_as_lost(
+    taken: int, more: int
+) -> None:
     """Of what was read and not delivered: none, some or all. The cursor then stood behind all that
     was removed, and nobody told of it."""
 
@@ -502,7 +504,9 @@ class Stuffed(Backlog):
 
 @pytest.mark.parametrize("room", [0, 1, 1_000])
 @pytest.mark.parametrize("taken", [0, 1])
-def test_messages_that_the_log_keeps_are_neither_written_again_nor_given_back(taken: int, room: int) -> None:
+def test_messages_that_the_log_keeps_are_neither_written_again_nor_given_back(
+    taken: int, room: int
+) -> None:
     """Live began with it, and ended before it was delivered. It went to the log once more; and a
     close on a full disk gave back what the log kept, which was delivered all the same."""
 

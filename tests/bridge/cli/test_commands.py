@@ -464,9 +464,7 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
     larger = (*arguments, "-X", "message.max.bytes=4000000")
     assert told(*larger)["acknowledged"] == 3
     assert run(*larger).stdout == "0 dead letters were sent again\n"
-    assert run(*larger, "--dry-run").stdout == (
-        "all dead letters were sent again\n"
-    )
+    assert run(*larger, "--dry-run").stdout == ("all dead letters were sent again\n")
     own = consume(broker.bootstrap_servers, "own", 2)
     here = [m for m in consume(broker.bootstrap_servers) if len(m.value or b"") > 1000]
     assert [m.value for m in own] == [b"1" * 2_000_000]

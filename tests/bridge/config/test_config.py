@@ -71,9 +71,7 @@ def with_settings(text: str) -> str:
     return LEAST + f"[clusters.main.settings]\n{text}\n"
 
 
-def test_every_key_is_read(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_every_key_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PASSWORD", "hunter2")
     file = tmp_path / "bridge.toml"
     file.write_text(WHOLE)

@@ -106,7 +106,9 @@ def test_a_cursor_that_may_go_to_another_cluster_takes_what_lanes_held_along(
     assert "would belong to the next cluster" in said
     with pytest.raises(OtherCluster):
         forward(bootstrap_servers=other.bootstrap_servers).end()
-    assert "belongs to the next cluster that a bridge with it meets" in run("seek", log, "--forget-cluster")
+    assert "belongs to the next cluster that a bridge with it meets" in run(
+        "seek", log, "--forget-cluster"
+    )
     forward(bootstrap_servers=other.bootstrap_servers, drain=True).end()
     assert_arrived(records_of(log), consume(other.bootstrap_servers))
     with pytest.raises(OtherCluster):

@@ -67,9 +67,7 @@ def test_logs_that_come_and_go_are_seen(discovery: Discovery, tmp_path: Path) ->
     assert list(discovery.scan()) == ["deep/b"]
 
 
-def test_growth_is_reported_for_parked_logs_only(
-    discovery: Discovery, tmp_path: Path
-) -> None:
+def test_growth_is_reported_for_parked_logs_only(discovery: Discovery, tmp_path: Path) -> None:
     paths = [tmp_path / "root" / name for name in "abc"]
     for path in paths:
         fill(path, 10)

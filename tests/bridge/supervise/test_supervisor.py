@@ -276,7 +276,9 @@ def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
     assert (run["b"].acknowledged, run["b"].phase) == (4_000, "done")
 
 
-def test_gaps_of_earlier_turns_are_reported_if_the_last_turn_has_nothing_to_do(tmp_path: Path) -> None:
+def test_gaps_of_earlier_turns_are_reported_if_the_last_turn_has_nothing_to_do(
+    tmp_path: Path,
+) -> None:
     fill(tmp_path / "a", 1)
     supervisor = Supervisor(load(None, {"root": str(tmp_path), **AWAY}), drain=True)
     supervisor._scan()
