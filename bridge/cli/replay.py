@@ -30,6 +30,7 @@ from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
+    from bridge.cli.options import Chosen
     from bridge.config.settings import Setting
     from bridge.deliver.at_least_once.engine import Poison
     from bridge.deliver.forwarder import Forwarder
@@ -114,62 +115,79 @@ def replay(
     itself sends what follows.
     Dead letters that are acknowledged are not sent by the next replay.
     """
-    from bridge.deliver import replay
-
     if dead == (begin is not None or end is not None) or (begin is None) != (end is None):
         raise UsageError("give --from and --to, or --dead-letter")
     if dead and topic is not None:
         raise UsageError("dead letters go to the topics that they were meant for, not to --topic")
     to_use = chosen(
-        log,
-        file=file,
-        cluster=cluster,
-        servers=bootstrap_servers,
-        settings=settings,
-        cursor=cursor,
+        log, file=file, cluster=cluster, servers=bootstrap_servers, settings=settings, cursor=cursor
     )
-    cursor, servers = to_use.cursor, to_use.servers
-    if servers is None:
+    if to_use.servers is None:
         raise UsageError("name the cluster: --bootstrap-servers, or --config")
-    options: dict[str, Any] = {"bootstrap_servers": servers, "settings": to_use.settings}
-    options["create_topics"] = create_topics or to_use.create_topics
-    options["read_back"] = to_use.read_back if read_back is None else read_back
-    if dead:
-        if dry_run:
-            _show_dead_letters(log, cursor, as_json=as_json)
-            return
-        letters = replay.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
-        try:
-            status = _run(log, letters, as_json=as_json)
-        except OtherCluster:  # earlier dead letters were sent to another cluster
-            replay.to_another_cluster(log, cursor)
-            letters = replay.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
-            status = _run(log, letters, as_json=as_json)
-        what = counted(status.acknowledged, "dead letter", ",")
-        _show_sent(status, what, "", letters.acknowledged_by_topic, as_json=as_json)
-        letters.check_whole()
-        return
-    assert begin is not None
-    assert end is not None
-    first, end_address = (
-        address_of(log, text, cursor=cursor, servers=servers, settings=to_use.settings)
-        for text in (begin, end)
+    options: dict[str, Any] = {
+        "bootstrap_servers": to_use.servers,
+        "settings": to_use.settings,
+        "create_topics": create_topics or to_use.create_topics,
+        "read_back": to_use.read_back if read_back is None else read_back,
+        "poison": poison,
+    }
+    if begin is not None and end is not None:
+        _replay_range(
+            log, begin, end, topic, to_use, options, dry_run=dry_run, as_json=as_json
+        )  # fmt: skip  # one call
+    elif dry_run:
+        _show_dead_letters(log, to_use.cursor, as_json=as_json)
+    else:
+        _replay_dead_letters(log, to_use.cursor, options, as_json=as_json)
+
+
+def _replay_range(
+    log: str,
+    begin: str,
+    end: str,
+    topic: str | None,
+    to_use: Chosen,
+    options: dict[str, Any],
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from bridge.deliver import replay
+
+    first, after = (
+        address_of(
+            log, place, cursor=to_use.cursor, servers=to_use.servers, settings=to_use.settings
+        )
+        for place in (begin, end)
     )
     if dry_run:
         routing = replay.route(topic, to_use.routing)
-        topics = replay.count_by_topic(log, first, end_address, routing)
-        _show_range(first, end_address, topics, as_json=as_json)
+        topics = replay.count_by_topic(log, first, after, routing)
+        _show_range(first, after, topics, as_json=as_json)
         return
-    again = replay.replay_range(
-        log, first, end_address, topic=topic, routing=to_use.routing, poison=poison, **options
-    )
+    again = replay.replay_range(log, first, after, topic=topic, routing=to_use.routing, **options)
     status = _run(log, again, as_json=as_json)
     replay.finished(log)
-    where = f", from address {first} to {end_address}"
+    where = f", from address {first} to {after}"
     what = counted(status.acknowledged, "record", ",")
-    sent = again.acknowledged_by_topic
-    _show_sent(status, what, where, sent, as_json=as_json, begin=first, end=end_address)
+    topics = again.acknowledged_by_topic
+    _show_sent(status, what, where, topics, as_json=as_json, begin=first, end=after)
     again.check_whole()
+
+
+def _replay_dead_letters(log: str, cursor: str, options: dict[str, Any], *, as_json: bool) -> None:
+    from bridge.deliver import replay
+
+    letters = replay.replay_dead_letters(log, cursor=cursor, **options)
+    try:
+        status = _run(log, letters, as_json=as_json)
+    except OtherCluster:  # earlier dead letters were sent to another cluster
+        replay.to_another_cluster(log, cursor)
+        letters = replay.replay_dead_letters(log, cursor=cursor, **options)
+        status = _run(log, letters, as_json=as_json)
+    what = counted(status.acknowledged, "dead letter", ",")
+    _show_sent(status, what, "", letters.acknowledged_by_topic, as_json=as_json)
+    letters.check_whole()
 
 
 def _topics_in_words(topics: dict[str, int]) -> str:

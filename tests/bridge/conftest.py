@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.kafka.server import KafkaServer
 
 TOPIC = "t"
-NOWHERE = "127.0.0.1:1"  # nobody listens on port 1
+NOWHERE = "127.0.0.1:1"  # no server listens on port 1
 PARTITIONS = 4
 # One generous bound for whatever must happen soon; nothing here waits for it when all is well.
 SOON_S = 60.0
@@ -264,7 +264,7 @@ class Run:
 
     def until(self, reached: Callable[[Status], object], seconds: float = SOON_S) -> Status:
         """The first status from now on of which it holds."""
-        for status in told(lambda: self.statuses, lambda: self.alive, seconds):
+        for status in statuses_until_end(lambda: self.statuses, lambda: self.alive, seconds):
             if reached(status):
                 return status
         last = self.statuses[-1] if self.statuses else None
@@ -283,7 +283,7 @@ class Run:
         return self.end(8.0)
 
 
-def told(
+def statuses_until_end(
     statuses: Callable[[], list[Any]], alive: Callable[[], bool], seconds: float
 ) -> Iterator[Any]:
     """The statuses as they come, until it has ended or so many seconds are over."""
@@ -408,7 +408,9 @@ class Process:
         return [json.loads(line) for line in self.lines if line.endswith("\n")]
 
     def until(self, reached: Callable[[dict[str, Any]], object], seconds: float = SOON_S) -> Any:
-        for status in told(lambda: self.statuses, lambda: self.popen.poll() is None, seconds):
+        for status in statuses_until_end(
+            lambda: self.statuses, lambda: self.popen.poll() is None, seconds
+        ):
             if reached(status):
                 return status
         raise AssertionError(f"it did not come to that: {self.lines[-1:]}, {self.stderr[-2000:]}")

@@ -482,7 +482,7 @@ def test_retention_bounds_the_log_and_what_it_costs_is_counted(
 def test_where_the_log_is_full_and_blocks_only_send_waits(
     destination: Destination, tmp_path: Path, mode: Mode
 ) -> None:
-    """The writer once waited for room under the lock that whoever makes room needs."""
+    """The writer once waited for room under the lock that making room needs."""
     from aolog import Retention
 
     destination.down = True
@@ -912,7 +912,7 @@ with Buffer(provider, log, mode=mode, retry_max_s=0.05, memory_messages=10**9,
 
 
 def run_until_killed(mode: str, tmp_path: Path, *, down: bool) -> int:
-    """The last number that a flush covered, as an observer outside was told."""
+    """The last number that a flush covered, as the program printed it."""
     arguments = [mode, str(tmp_path / "log"), str(tmp_path / "out"), str(down)]
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True

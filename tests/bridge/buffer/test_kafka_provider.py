@@ -1,4 +1,4 @@
-"""Kafka behind a Buffer: a broker that comes and goes, poison, partitions, wrong settings."""
+"""Kafka as a Buffer's destination: a broker that comes and goes, poison, partitions, wrong settings."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class Slowly(list[Item]):
 
 
 def deliver_through(outlet: ProviderSender, count: int, *, begin: Act, end: Act) -> list[str]:
-    """Messages with one key, with a silence behind the first 20; why tries failed."""
+    """Messages with one key, with a silence after the first 20. Returns why tries failed."""
     left = items(count, TOPIC)
     while outlet.deliver(left_of(left[:20])):
         pass  # on a machine that is slow to connect
@@ -258,9 +258,9 @@ DELIVERY_S = 7.5
 
 class Client:
     """Stands for confluent_kafka's Producer: outcomes as planned, one or several like ones a
-    poll, in order; behind one that is silent none, which takes the time of the poll."""
+    poll, in order; none after a silent one, which takes the time of the poll."""
 
-    plan: list[KafkaError | None]  # of the next messages; those behind them are delivered
+    plan: list[KafkaError | None]  # of the next messages; later ones are delivered
     room: int
     asked: list[bytes]
     arrived: list[bytes]
@@ -424,7 +424,7 @@ def test_after_a_message_that_is_not_delivered_a_new_client_sends(
 
 
 def test_a_message_that_takes_too_long_is_noticed_by_the_next_one(provider: KafkaProvider) -> None:
-    """Not only by `flush`: those that come later do not put it off. Until `flush` has told,
+    """Not only by `flush`: those that come later do not put it off. Until `flush` has reported it,
     nothing more is taken."""
     Client.plan = [None, SILENT]
     first, second, *more = [item.message for item in items(1_000)]

@@ -234,7 +234,7 @@ def test_a_flush_on_a_full_disk_ends_in_time_the_status_says_why_and_room_mends_
         assert "space" in (buffer.status().error or "")
         with pytest.raises(StorageFull):  # where it may wait for ever
             buffer.flush()
-        with pytest.raises(StorageFull):  # not accepted, and told so
+        with pytest.raises(StorageFull):  # not accepted
             buffer.send("t", large[1], b"k")
         system.capacity = None
         assert buffer.flush(20)

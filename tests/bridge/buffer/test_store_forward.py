@@ -195,12 +195,14 @@ class Sending(RuleBasedStateMachine):
         self.core.sender.close()
         if self.answers_all_arrived:
             self.given_back |= left
-        if self.core.sender.error is not None:  # what was delivered of a batch behind what was not
+        if (
+            self.core.sender.error is not None
+        ):  # of a batch, messages after a failed one were delivered
             self.answers_all_arrived = False
         self.may_be_lost |= left
         self.must_arrive -= left
         if self.backlog is not None:
-            self.system.capacity = None  # else it is told to close again, once there is room
+            self.system.capacity = None  # otherwise the program closes again when there is room
             self.backlog.close()
         self.start()
 
@@ -278,7 +280,7 @@ def values_in_log(system: SimulatedSystem) -> list[bytes]:
 
 
 def live_again(buffered: int) -> Sending:
-    """As live begins behind so many messages of the backlog, which is never found empty: with each
+    """As live begins after so many messages of the backlog, which is never found empty: with each
     delivery something comes."""
     machine = Sending()
     machine.begin(1, "buffer")
@@ -451,8 +453,8 @@ def test_messages_delivered_before_retention_removed_them_are_not_counted_as_los
 def test_messages_that_retention_removed_before_a_close_are_counted_as_lost(
     taken: int, more: int
 ) -> None:
-    """Of what was read and not delivered: none, some or all. The cursor then stood behind all that
-    was removed, and nobody told of it."""
+    """Of what was read and not delivered: none, some or all. The cursor once passed all that
+    was removed, and nothing reported it."""
 
     limited, system = Limited(taken), SimulatedSystem()
 

@@ -171,11 +171,11 @@ def test_invalid_servers_are_reported_with_their_key(servers: str) -> None:
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    told = problems_of(
+    shown = problems_of(
         'rot = 1\ntopic = 3\ncluster = "b"\n[clusters.main]\nbootstrap_server = "x"\n'
         'settings = {acks = 1, lingerms = 2}\n[[routes]]\ncluster = "c"\n'
     )
-    assert sorted(problem.split(":")[0] for problem in told) == [
+    assert sorted(problem.split(":")[0] for problem in shown) == [
         "cluster", "clusters.main.bootstrap_server", "clusters.main.bootstrap_servers",
         "clusters.main.settings.acks", "clusters.main.settings.lingerms", "root", "rot",
         "routes[0].cluster", "topic",
@@ -354,11 +354,11 @@ def test_check_config_shows_what_would_run_with_secrets_masked(
         fill(tmp_path / "logs" / name, 1)
     process = bridge("check-config", file, "--json")
     assert process.end(30) == 0
-    told = json.loads(process.lines[0])
-    assert told["ok"] is True
-    assert told["logs"] == {"app/a": ["main", "safe"], "app/b": ["main", "safe"]}
+    shown = json.loads(process.lines[0])
+    assert shown["ok"] is True
+    assert shown["logs"] == {"app/a": ["main", "safe"], "app/b": ["main", "safe"]}
     assert "hunter2" not in process.lines[0]
-    assert told["configuration"]["clusters"]["safe"]["cursor"] == "bridge.safe"
+    assert shown["configuration"]["clusters"]["safe"]["cursor"] == "bridge.safe"
     process = bridge("check-config", file)
     assert process.end(30) == 0
     text = "".join(process.lines)

@@ -128,7 +128,10 @@ def test_a_seek_back_alone_keeps_the_cluster(
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
-    [((), "--to PLACE"), (("--to", "0", "--only-missing", "--forget-cluster"), "not known")],
+    [
+        ((), "--to PLACE"),
+        (("--to", "0", "--only-missing", "--forget-cluster"), "cannot be used with"),
+    ],
 )
 def test_a_seek_that_says_too_little_or_too_much_is_refused(
     log: Path, arguments: tuple[str, ...], why: str

@@ -121,9 +121,9 @@ def test_health_and_readiness_follow_the_last_statuses() -> None:
 
 def test_status_has_the_overview_and_every_log() -> None:
     with serving("127.0.0.1:0", lambda: [LOG]) as at:
-        told = json.loads(get(at, "/status?x=1")[1])
-    assert told["overview"]["state"] == "draining"
-    (log,) = told["logs"]
+        shown = json.loads(get(at, "/status?x=1")[1])
+    assert shown["overview"]["state"] == "draining"
+    (log,) = shown["logs"]
     assert (log["log"], log["state"], log["lag_records"], log["acknowledged"]) == (
         LOG.log, "draining", 5, 10,
     )  # fmt: skip
@@ -202,10 +202,10 @@ def test_a_lane_that_is_stalled_is_named_in_metrics_and_status_and_blocks() -> N
     ) in text
     assert text.count("aolog_bridge_stalled_seconds{") == 1
     with serving("127.0.0.1:0", lambda: [log]) as at:
-        told = json.loads(get(at, "/status")[1])
-    (row,) = told["logs"]
+        shown = json.loads(get(at, "/status")[1])
+    (row,) = shown["logs"]
     assert (row["state"], row["stalled"]) == ("blocked", [stall])
-    assert (told["overview"]["state"], told["overview"]["stalled"]) == ("blocked", [stall])
+    assert (shown["overview"]["state"], shown["overview"]["stalled"]) == ("blocked", [stall])
 
 
 def test_an_unknown_value_has_no_sample() -> None:
@@ -267,8 +267,8 @@ def test_a_process_is_seen_from_outside_as_it_runs(
     assert 'aolog_bridge_records_acknowledged_total{cluster="main",log="a"} 100.0' in text
     status = bridge("status", "--http", f"{at[0]}:{at[1]}", "--json")
     assert status.end(30) == 0
-    told = json.loads(status.lines[0])
-    assert (told["overview"]["acknowledged"], told["logs"][0]["log"]) == (100, "a")
+    found = json.loads(status.lines[0])
+    assert (found["overview"]["acknowledged"], found["logs"][0]["log"]) == (100, "a")
     shown = bridge("status", "--http", f"{at[0]}:{at[1]}")
     assert shown.end(30) == 0
     assert shown.lines[0] == "live: 1 log, 100 acknowledged, 0 pending\n"
@@ -357,14 +357,14 @@ def test_status_from_the_disk(bridge: Callable[..., Process], log: Path) -> None
         reader.commit()
         held = bridge("status", "--log", log, "--json")
         assert held.end(30) == 0
-    (told,) = json.loads(held.lines[0])["logs"]
-    assert told["state"] in {"running", "unknown"}  # where the kernel's numbers of files differ
-    assert told["lag_records"] == 9
+    (shown,) = json.loads(held.lines[0])["logs"]
+    assert shown["state"] in {"running", "unknown"}  # where the kernel's numbers of files differ
+    assert shown["lag_records"] == 9
     free = bridge("status", "--root", log.parent, "--json")
     assert free.end(30) == 0
-    (told,) = json.loads(free.lines[0])["logs"]
-    assert (told["log"], told["lag_records"]) == ("log", 9)
-    assert told["state"] in {"stopped", "unknown"}
+    (shown,) = json.loads(free.lines[0])["logs"]
+    assert (shown["log"], shown["lag_records"]) == ("log", 9)
+    assert shown["state"] in {"stopped", "unknown"}
     never = bridge("status", "--log", log, "--cursor", "other")
     assert never.end(30) == 0
     assert "stopped" in never.lines[1]

@@ -189,7 +189,7 @@ def test_what_cannot_be_listed_may_hold_logs(
 
 
 @pytest.mark.parametrize(
-    ("include", "exclude", "told"),
+    ("include", "exclude", "reported"),
     [
         (["*"], [], True),
         (["*"], ["b*"], False),
@@ -202,14 +202,14 @@ def test_what_cannot_be_listed_may_hold_logs(
     ],
 )
 def test_a_directory_that_cannot_be_listed_is_reported_unless_patterns_exclude_it(
-    tmp_path: Path, unlisted: dict[str, int], include: list[str], exclude: list[str], told: bool
+    tmp_path: Path, unlisted: dict[str, int], include: list[str], exclude: list[str], reported: bool
 ) -> None:
     fill(tmp_path / "b/c", 1)
     unlisted[str(tmp_path / "b")] = errno.EACCES
     discovery = Discovery(str(tmp_path))
     discovery.configure({}, include, exclude)
     discovery.scan()
-    assert list(discovery.unlisted) == ["b"] * told
+    assert list(discovery.unlisted) == ["b"] * reported
     unlisted[str(tmp_path)] = errno.EACCES
     discovery.scan()
     assert list(discovery.unlisted) == ["."]

@@ -71,9 +71,9 @@ class Running:
     def _run(self) -> None:
         self.exit_status = self.supervisor.run(self._note, every_s=0.02)
 
-    def _note(self, told: Overview) -> None:
-        self.overviews.append(told)
-        self.most_running = max(self.most_running, told.running)
+    def _note(self, shown: Overview) -> None:
+        self.overviews.append(shown)
+        self.most_running = max(self.most_running, shown.running)
 
     def __getitem__(self, name: str) -> LogStatus:
         (found,) = [log for log in self.supervisor.statuses() if log.log == name]
@@ -707,7 +707,7 @@ def test_a_cursor_in_use_is_waited_for_and_logged_once(
         run.until(lambda logs: logs["a"].code == "cursor_locked")
         seen = len(run.overviews)
         run.until(lambda logs: logs["a"].restarts >= 6)
-        assert {told.state for told in run.overviews[seen:]} == {"blocked"}  # it does not flap
+        assert {shown.state for shown in run.overviews[seen:]} == {"blocked"}  # it does not flap
         assert consume(broker.bootstrap_servers) == []
     run.until(lambda logs: logs["a"].acknowledged == 10)
     assert sum("cursor_locked" in r.message for r in caplog.records) == 1
