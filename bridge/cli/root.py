@@ -33,7 +33,7 @@ class _Root(Root):
     program = says = "aolog-bridge"
 
     def lines(self, error: AologError) -> list[str]:
-        """A wrong configuration's problems, one a line."""
+        """Each problem of a wrong configuration on a line of its own."""
         if not isinstance(error, WrongConfiguration) or not error.problems:
             return super().lines(error)
         where = error.path or "the configuration"

@@ -1,4 +1,4 @@
-"""`run`: forward logs until told to stop, or until they are empty."""
+"""`run`: forwards logs until it is stopped, or until they are empty. Its options are here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an operator sees: status, metrics, HTTP, log lines.
+"""What an operator sees: metrics, the HTTP endpoint, log lines.
 
-Read in this order: status (of the process), metrics, web, log_lines. Nothing here changes a delivery.
+It owns how a status is shown, not the status itself (`bridge.supervise.status`). Nothing here changes a
+delivery.
+
+Read in this order: metrics (names and units), web, log_lines.
 """

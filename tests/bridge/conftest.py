@@ -23,7 +23,6 @@ from aolog import Reader, Record, Retention, Writer
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.buffer import provider
-from bridge.buffer.provider import MemoryProvider
 from bridge.deliver.at_least_once import deduplicate
 from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.deliver.checkpoints import checkpoints_path
@@ -34,12 +33,13 @@ from bridge.deliver.status import Status
 from bridge.kafka import producer as kafka
 from bridge.kafka import read_back
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.testing import MemoryProvider, embedded_broker  # noqa: F401 -- a fixture
 
 if TYPE_CHECKING:
     from tests.kafka.server import KafkaServer
 
 TOPIC = "t"
-NOWHERE = "127.0.0.1:1"  # nobody listens on port 1
+NOWHERE = "127.0.0.1:1"  # no server listens on port 1
 PARTITIONS = 4
 # One generous bound for whatever must happen soon; nothing here waits for it when all is well.
 SOON_S = 60.0
@@ -217,10 +217,9 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        broker.create_topic(TOPIC, PARTITIONS)
-        yield broker
+def broker(embedded_broker: EmbeddedBroker) -> EmbeddedBroker:  # noqa: F811 -- the same
+    embedded_broker.create_topic(TOPIC, PARTITIONS)
+    return embedded_broker
 
 
 def notes_of(log: Path, cursor: str = "bridge") -> dict[str, Any]:
@@ -272,7 +271,7 @@ class Run:
 
     def until(self, reached: Callable[[Status], object], seconds: float = SOON_S) -> Status:
         """The first status from now on of which it holds."""
-        for status in told(lambda: self.statuses, lambda: self.alive, seconds):
+        for status in statuses_until_end(lambda: self.statuses, lambda: self.alive, seconds):
             if reached(status):
                 return status
         last = self.statuses[-1] if self.statuses else None
@@ -291,7 +290,7 @@ class Run:
         return self.end(8.0)
 
 
-def told(
+def statuses_until_end(
     statuses: Callable[[], list[Any]], alive: Callable[[], bool], seconds: float
 ) -> Iterator[Any]:
     """The statuses as they come, until it has ended or so many seconds are over."""
@@ -416,7 +415,9 @@ class Process:
         return [json.loads(line) for line in self.lines if line.endswith("\n")]
 
     def until(self, reached: Callable[[dict[str, Any]], object], seconds: float = SOON_S) -> Any:
-        for status in told(lambda: self.statuses, lambda: self.popen.poll() is None, seconds):
+        for status in statuses_until_end(
+            lambda: self.statuses, lambda: self.popen.poll() is None, seconds
+        ):
             if reached(status):
                 return status
         raise AssertionError(f"it did not come to that: {self.lines[-1:]}, {self.stderr[-2000:]}")

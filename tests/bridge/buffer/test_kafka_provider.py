@@ -1,4 +1,4 @@
-"""Kafka behind a Buffer: a broker that comes and goes, poison, partitions, wrong settings."""
+"""Kafka as a Buffer's destination: a broker that comes and goes, poison, partitions, wrong settings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from aolog.errors import UsageError
 from bridge.buffer import kafka_provider as kafka_provider_module
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.kafka_provider import KafkaProvider
+from bridge.buffer.memory_queue import Item
 from bridge.buffer.provider import Message
-from bridge.buffer.provider_sender import Item, Outlet
-from bridge.buffer.store_forward import Mode
+from bridge.buffer.provider_sender import ProviderSender
+from bridge.buffer.settings import Mode
 from bridge.config.routing import partition_of_key
 from bridge.errors import NotDelivered, WrongSetting
 from bridge.kafka.client import NotReachable
@@ -193,8 +194,8 @@ class Slowly(list[Item]):
             yield item
 
 
-def deliver_through(outlet: Outlet, count: int, *, begin: Act, end: Act) -> list[str]:
-    """Messages with one key, with a silence behind the first 20; why tries failed."""
+def deliver_through(outlet: ProviderSender, count: int, *, begin: Act, end: Act) -> list[str]:
+    """Messages with one key, with a silence after the first 20. Returns why tries failed."""
     left = items(count, TOPIC)
     while outlet.deliver(left_of(left[:20])):
         pass  # on a machine that is slow to connect
@@ -238,7 +239,7 @@ def test_what_took_too_long_is_overtaken_by_nothing(
     monkeypatch.setattr(kafka_provider_module, "Producer", Watched)
     settings = {"reconnect.backoff.max.ms": "100"}
     provider = KafkaProvider(broker.bootstrap_servers, settings, delivery_s=1.0)
-    outlet = Outlet(provider, lambda *_: None, retry_max_s=0.0)
+    outlet = ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
     failures = deliver_through(outlet, 450, begin=begin, end=end)
     values = values_by_key(consume(broker.bootstrap_servers, TOPIC, PARTITIONS))[b"k"]
     assert list(dict.fromkeys(values)) == list(range(450))
@@ -257,9 +258,9 @@ DELIVERY_S = 7.5
 
 class Client:
     """Stands for confluent_kafka's Producer: outcomes as planned, one or several like ones a
-    poll, in order; behind one that is silent none, which takes the time of the poll."""
+    poll, in order; none after a silent one, which takes the time of the poll."""
 
-    plan: list[KafkaError | None]  # of the next messages; those behind them are delivered
+    plan: list[KafkaError | None]  # of the next messages; later ones are delivered
     room: int
     asked: list[bytes]
     arrived: list[bytes]
@@ -311,8 +312,8 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> KafkaProvider:
 
 
 @pytest.fixture
-def outlet(provider: KafkaProvider) -> Outlet:
-    return Outlet(provider, lambda *_: None, retry_max_s=0.0)
+def outlet(provider: KafkaProvider) -> ProviderSender:
+    return ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
 
 
 def items(count: int, topic: str = "t") -> list[Item]:
@@ -339,8 +340,8 @@ NOT_DELIVERED = pytest.mark.parametrize(
 
 
 @NOT_DELIVERED
-def test_behind_a_suspect_that_is_not_delivered_nothing_is_sent(
-    outlet: Outlet, outcome: KafkaError, said: str
+def test_nothing_is_sent_after_a_suspect_that_is_not_delivered(
+    outlet: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     """Each waited in turn for as long as a message may take, and one arrived before another."""
     batch = items(5)
@@ -357,8 +358,8 @@ def test_behind_a_suspect_that_is_not_delivered_nothing_is_sent(
 
 
 @NOT_DELIVERED
-def test_a_suspect_is_not_sent_behind_a_message_that_is_not_delivered(
-    outlet: Outlet, outcome: KafkaError, said: str
+def test_a_suspect_is_not_sent_after_a_message_that_is_not_delivered(
+    outlet: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     batch = items(3)
     Client.plan = [TOO_LARGE]
@@ -371,8 +372,8 @@ def test_a_suspect_is_not_sent_behind_a_message_that_is_not_delivered(
 
 
 @NOT_DELIVERED
-def test_behind_a_message_that_is_not_delivered_none_follows_into_a_full_queue(
-    outlet: Outlet, outcome: KafkaError, said: str
+def test_after_a_message_that_is_not_delivered_none_enters_a_full_queue(
+    outlet: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     batch = items(10)
     Client.room, Client.plan = 3, [None, outcome]
@@ -383,7 +384,7 @@ def test_behind_a_message_that_is_not_delivered_none_follows_into_a_full_queue(
     assert Client.arrived == [b"%d" % number for number in range(10)]
 
 
-def test_a_status_says_how_many_were_not_delivered_and_why(outlet: Outlet) -> None:
+def test_a_status_says_how_many_were_not_delivered_and_why(outlet: ProviderSender) -> None:
     """It said that 0 messages were not, and to send them again."""
     Client.plan = [None, SILENT]
     said = "3 messages were not acknowledged: no answer within 7.5 s"
@@ -394,7 +395,7 @@ def test_a_status_says_how_many_were_not_delivered_and_why(outlet: Outlet) -> No
 
 
 @NOT_DELIVERED
-def test_behind_a_message_that_is_not_delivered_another_client_sends(
+def test_after_a_message_that_is_not_delivered_a_new_client_sends(
     provider: KafkaProvider, outcome: KafkaError, said: str
 ) -> None:
     """Also where the provider is not opened again. What is known to be delivered stays so."""
@@ -423,7 +424,7 @@ def test_behind_a_message_that_is_not_delivered_another_client_sends(
 
 
 def test_a_message_that_takes_too_long_is_noticed_by_the_next_one(provider: KafkaProvider) -> None:
-    """Not only by `flush`: those that come later do not put it off. Until `flush` has told,
+    """Not only by `flush`: those that come later do not put it off. Until `flush` has reported it,
     nothing more is taken."""
     Client.plan = [None, SILENT]
     first, second, *more = [item.message for item in items(1_000)]
@@ -456,7 +457,7 @@ def test_what_was_delivered_long_ago_is_not_late(provider: KafkaProvider) -> Non
 
 
 def test_suspects_that_never_come_again_are_forgotten(
-    provider: KafkaProvider, outlet: Outlet
+    provider: KafkaProvider, outlet: ProviderSender
 ) -> None:
     """In mode error they go back to the program, which may send what it likes."""
     for begin in range(0, 50, 5):
@@ -467,7 +468,7 @@ def test_suspects_that_never_come_again_are_forgotten(
 
 
 def test_what_an_open_that_failed_has_made_is_closed_and_gone(
-    outlet: Outlet, monkeypatch: pytest.MonkeyPatch
+    outlet: ProviderSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an outage there was one client more, with its threads, after each try."""
     purged: list[object] = []
@@ -502,7 +503,7 @@ def test_a_time_that_is_none_is_refused(delivery_s: float) -> None:
         KafkaProvider("localhost:1", delivery_s=delivery_s)
 
 
-def test_a_cluster_that_is_not_there_is_waited_for_and_said(tmp_path: Path) -> None:
+def test_a_cluster_that_is_unreachable_is_waited_for_and_reported(tmp_path: Path) -> None:
     with Buffer(KafkaProvider("127.0.0.1:1"), tmp_path / "log", **QUICK) as buffer:
         buffer.send(TOPIC, b"1")
         wait_until(lambda: "127.0.0.1:1" in (buffer.status().error or ""))

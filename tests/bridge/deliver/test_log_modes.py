@@ -10,11 +10,11 @@ import pytest
 
 import aolog
 from bridge import Buffer
-from bridge.buffer.provider import FileProvider
+from bridge.buffer.file_provider import FileProvider
 from bridge.config.files import load_text
 from bridge.deliver.rate_limit import RateLimit
 from bridge.errors import WrongConfiguration
-from bridge.supervise.options import plans
+from bridge.supervise.options import cluster_options
 from tests.bridge.conftest import Process, Run, fill
 from tests.bridge.deliver.test_poison import with_large
 
@@ -93,7 +93,7 @@ def test_a_configuration_takes_a_mode_as_chmod_does(
 ) -> None:
     config = load_text(CONFIG.replace("MODE", text), base=tmp_path)
     assert config.mode == expected
-    assert plans(config, RateLimit())["main"].options["mode"] == expected
+    assert cluster_options(config, RateLimit())["main"].values["mode"] == expected
     assert config.shown()["mode"] == f"{expected:o}"
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bridge.operate.web import serving
 from prometheus_client.parser import text_string_to_metric_families
 
 from aolog import Lag, Reader, Writer
@@ -28,7 +29,6 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.stalls import Stall
 from bridge.operate.log_lines import _Json, _Text
 from bridge.operate.metrics import exposition
-from bridge.operate.web import serving
 from bridge.supervise.status import STUCK_S, LogStatus, Phase, overview, state_of
 from tests.bridge.conftest import NOWHERE, Process, fill, wait_until
 
@@ -77,7 +77,7 @@ def get(at: tuple[str, int], path: str) -> tuple[int, bytes]:
         ({"state": "stopped", "reachable": False}, "stopped"),
     ],
 )
-def test_a_state_is_said_as_it_is(changes: dict[str, Any], state: str) -> None:
+def test_the_state_of_a_status(changes: dict[str, Any], state: str) -> None:
     assert state_of(STATUS._replace(**changes)) == state
 
 
@@ -97,7 +97,7 @@ def test_all_together_are_in_the_worst_state_and_unknown_lag_stays_so() -> None:
 # --- the endpoint ---------------------------------------------------------------------------
 
 
-def test_health_and_readiness_are_of_what_was_last_told() -> None:
+def test_health_and_readiness_follow_the_last_statuses() -> None:
     logs = [LOG, PARKED]
     with serving(":0", lambda: logs) as at:
         assert at[0] == "127.0.0.1"
@@ -119,17 +119,17 @@ def test_health_and_readiness_are_of_what_was_last_told() -> None:
         assert get(at, "/nothing")[0] == 404
 
 
-def test_status_is_told_whole() -> None:
+def test_status_has_the_overview_and_every_log() -> None:
     with serving("127.0.0.1:0", lambda: [LOG]) as at:
-        told = json.loads(get(at, "/status?x=1")[1])
-    assert told["overview"]["state"] == "draining"
-    (log,) = told["logs"]
+        shown = json.loads(get(at, "/status?x=1")[1])
+    assert shown["overview"]["state"] == "draining"
+    (log,) = shown["logs"]
     assert (log["log"], log["state"], log["lag_records"], log["acknowledged"]) == (
         LOG.log, "draining", 5, 10,
     )  # fmt: skip
 
 
-def test_a_client_that_says_nothing_holds_nobody_up() -> None:
+def test_a_silent_client_delays_no_other() -> None:
     with serving(":0", lambda: [LOG]) as at, socket.create_connection(at):
         assert get(at, "/healthz")[0] == 200
 
@@ -143,19 +143,19 @@ def test_a_client_that_says_nothing_holds_nobody_up() -> None:
         ("h:0", ("h", 0)),
     ],
 )
-def test_it_listens_on_loopback_unless_told_otherwise(text: str, address: tuple[str, int]) -> None:
+def test_it_listens_on_loopback_by_default(text: str, address: tuple[str, int]) -> None:
     assert address_of(text) == address
 
 
 @pytest.mark.parametrize(
     "text", ["", "9100", "host", "h:x", "h:-1", "h:70000", "h:", "h:" + "1" * 5000, "x\0y:80"]
 )
-def test_an_address_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no HOST:PORT"):
+def test_an_invalid_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not HOST:PORT"):
         address_of(text)
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_in_use_is_an_error() -> None:
     with (
         serving(":0", list) as at,
         pytest.raises(UsageError, match=r"cannot listen on .*: Address already in use"),
@@ -202,20 +202,20 @@ def test_a_lane_that_is_stalled_is_named_in_metrics_and_status_and_blocks() -> N
     ) in text
     assert text.count("aolog_bridge_stalled_seconds{") == 1
     with serving("127.0.0.1:0", lambda: [log]) as at:
-        told = json.loads(get(at, "/status")[1])
-    (row,) = told["logs"]
+        shown = json.loads(get(at, "/status")[1])
+    (row,) = shown["logs"]
     assert (row["state"], row["stalled"]) == ("blocked", [stall])
-    assert (told["overview"]["state"], told["overview"]["stalled"]) == ("blocked", [stall])
+    assert (shown["overview"]["state"], shown["overview"]["stalled"]) == ("blocked", [stall])
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_an_unknown_value_has_no_sample() -> None:
     blank = LOG._replace(status=STATUS._replace(lag_records=None, lag_seconds=None))
     text = exposition([blank, LOG._replace(log="n", status=None)])[0].decode()
     assert "aolog_bridge_lag_bytes{" in text
     assert "aolog_bridge_lag_records{" not in text
 
 
-def test_a_log_whose_name_is_no_utf8_is_told_as_all_others_are() -> None:
+def test_a_log_whose_name_is_not_utf8_is_shown_like_others() -> None:
     odd = LOG._replace(log=b"bad\xff".decode(errors="surrogateescape"))
     text = exposition([odd, PARKED])[0].decode()
     assert 'aolog_bridge_lag_bytes{cluster="main",log="bad\\\\xff"} 90.0' in text
@@ -267,8 +267,8 @@ def test_a_process_is_seen_from_outside_as_it_runs(
     assert 'aolog_bridge_records_acknowledged_total{cluster="main",log="a"} 100.0' in text
     status = bridge("status", "--http", f"{at[0]}:{at[1]}", "--json")
     assert status.end(30) == 0
-    told = json.loads(status.lines[0])
-    assert (told["overview"]["acknowledged"], told["logs"][0]["log"]) == (100, "a")
+    found = json.loads(status.lines[0])
+    assert (found["overview"]["acknowledged"], found["logs"][0]["log"]) == (100, "a")
     shown = bridge("status", "--http", f"{at[0]}:{at[1]}")
     assert shown.end(30) == 0
     assert shown.lines[0] == "live: 1 log, 100 acknowledged, 0 pending\n"
@@ -292,7 +292,7 @@ def test_a_process_is_seen_from_outside_as_it_runs(
     assert process.statuses[-1]["state"] == "stopped"
 
 
-def test_one_log_is_seen_too_and_an_outage_is_not_ready(
+def test_a_single_log_is_served_too_and_an_outage_is_not_ready(
     bridge: Callable[..., Process], log: Path
 ) -> None:
     fill(log, 10)
@@ -308,7 +308,7 @@ def test_one_log_is_seen_too_and_an_outage_is_not_ready(
     assert process.terminate() == 0
 
 
-def test_a_root_that_is_not_there_is_said_and_not_ready_until_it_is(
+def test_a_missing_root_is_reported_and_not_ready_until_it_exists(
     bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     root = tmp_path / "root"
@@ -333,7 +333,7 @@ def test_a_root_that_is_not_there_is_said_and_not_ready_until_it_is(
 
 
 @pytest.mark.parametrize("what", ["nothing", "a file", "an empty directory"])
-def test_status_of_a_tree_without_logs_is_not_silent(
+def test_status_of_a_root_without_logs_says_so(
     bridge: Callable[..., Process], tmp_path: Path, what: str
 ) -> None:
     root = tmp_path / "root"
@@ -350,27 +350,27 @@ def test_status_of_a_tree_without_logs_is_not_silent(
     assert process.stderr.startswith(f"aolog-bridge: not_a_log: {root}: {why}; ")
 
 
-def test_status_of_the_disk_says_what_it_can(bridge: Callable[..., Process], log: Path) -> None:
+def test_status_from_the_disk(bridge: Callable[..., Process], log: Path) -> None:
     fill(log, 10)
     with Reader(log, cursor="bridge") as reader:
         reader.read()
         reader.commit()
         held = bridge("status", "--log", log, "--json")
         assert held.end(30) == 0
-    (told,) = json.loads(held.lines[0])["logs"]
-    assert told["state"] in {"running", "unknown"}  # where the kernel's numbers of files differ
-    assert told["lag_records"] == 9
+    (shown,) = json.loads(held.lines[0])["logs"]
+    assert shown["state"] in {"running", "unknown"}  # where the kernel's numbers of files differ
+    assert shown["lag_records"] == 9
     free = bridge("status", "--root", log.parent, "--json")
     assert free.end(30) == 0
-    (told,) = json.loads(free.lines[0])["logs"]
-    assert (told["log"], told["lag_records"]) == ("log", 9)
-    assert told["state"] in {"stopped", "unknown"}
+    (shown,) = json.loads(free.lines[0])["logs"]
+    assert (shown["log"], shown["lag_records"]) == ("log", 9)
+    assert shown["state"] in {"stopped", "unknown"}
     never = bridge("status", "--log", log, "--cursor", "other")
     assert never.end(30) == 0
     assert "stopped" in never.lines[1]
 
 
-def test_where_nobody_answers_status_says_so(bridge: Callable[..., Process]) -> None:
+def test_status_reports_that_no_bridge_answers(bridge: Callable[..., Process]) -> None:
     process = bridge("status", "--http", NOWHERE, "--json")
     assert process.end(30) == 6
     assert json.loads(process.stderr)["error"]["code"] == "not_running"
@@ -378,7 +378,7 @@ def test_where_nobody_answers_status_says_so(bridge: Callable[..., Process]) -> 
         assert bridge("status", *arguments).end(30) == 2
 
 
-def test_what_is_no_bridge_is_said_to_be_none(bridge: Callable[..., Process]) -> None:
+def test_status_rejects_the_answer_of_another_program(bridge: Callable[..., Process]) -> None:
     class Other(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -389,7 +389,7 @@ def test_what_is_no_bridge_is_said_to_be_none(bridge: Callable[..., Process]) ->
         threading.Thread(target=server.handle_request, daemon=True).start()
         process = bridge("status", "--http", f"127.0.0.1:{server.server_port}")
         assert process.end(30) == 6
-    assert "what answers there is none" in process.stderr
+    assert "another program answers there" in process.stderr
 
 
 def test_status_says_what_a_bridge_waits_for(

@@ -1,4 +1,4 @@
-"""Which logs a tree holds, and what is noticed of their coming, growing and going."""
+"""Which logs a discovery holds, and what is noticed of their coming, growing and going."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from aolog import Writer
-from bridge.supervise import discovery as tree_module
-from bridge.supervise.discovery import Tree, find_logs, is_gone
+from bridge.supervise import discovery as discovery_module
+from bridge.supervise.discovery import Discovery, find_logs, is_gone
 from tests.bridge.conftest import fill
 
 
 @pytest.fixture(params=["inotify", "none"])
-def tree(
+def discovery(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Tree]:
+) -> Iterator[Discovery]:
     if request.param == "none":
-        monkeypatch.setattr(tree_module, "_inotify", lambda: None)
-    tree = Tree(str(tmp_path / "root"))
-    yield tree
-    tree.close()
+        monkeypatch.setattr(discovery_module, "_inotify", lambda: None)
+    discovery = Discovery(str(tmp_path / "root"))
+    yield discovery
+    discovery.close()
 
 
 def test_logs_are_found_by_their_slabs_at_any_depth(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_logs_are_found_by_their_slabs_at_any_depth(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list everything")
-def test_what_may_not_be_listed_holds_no_log(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_listed_is_skipped(tmp_path: Path) -> None:
     fill(tmp_path / "a", 1)
     fill(tmp_path / "b/c", 1)
     (tmp_path / "b").chmod(0)
@@ -56,96 +56,98 @@ def test_what_may_not_be_listed_holds_no_log(tmp_path: Path) -> None:
         (tmp_path / "b").chmod(0o755)
 
 
-def test_logs_that_come_and_go_are_seen(tree: Tree, tmp_path: Path) -> None:
+def test_logs_that_come_and_go_are_seen(discovery: Discovery, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    assert tree.scan() == {}
+    assert discovery.scan() == {}
     fill(root / "a", 1)
-    assert list(tree.scan()) == ["a"]
+    assert list(discovery.scan()) == ["a"]
     fill(root / "deep/b", 1)
-    assert list(tree.scan()) == ["a", "deep/b"]
+    assert list(discovery.scan()) == ["a", "deep/b"]
     shutil.rmtree(root / "a")
-    assert list(tree.scan()) == ["deep/b"]
+    assert list(discovery.scan()) == ["deep/b"]
 
 
-def test_a_parked_log_is_told_when_it_grows_and_no_other(tree: Tree, tmp_path: Path) -> None:
+def test_growth_is_reported_for_parked_logs_only(discovery: Discovery, tmp_path: Path) -> None:
     paths = [tmp_path / "root" / name for name in "abc"]
     for path in paths:
         fill(path, 10)
-    tree.scan()
+    discovery.scan()
     for path in paths[:2]:
-        tree.park(str(path))
-    assert (tree.told()[0], tree.grown()) == (set(), set())
+        discovery.park(str(path))
+    assert (discovery.changes()[0], discovery.grown()) == (set(), set())
     fill(paths[0], 1)
     fill(paths[2], 1)
-    assert tree.grown() == {str(paths[0])}
-    if tree._inotify is not None:
-        assert tree.told()[0] == {str(paths[0])}
-    tree.unpark(str(paths[0]))
+    assert discovery.grown() == {str(paths[0])}
+    if discovery._inotify is not None:
+        assert discovery.changes()[0] == {str(paths[0])}
+    discovery.unpark(str(paths[0]))
     fill(paths[0], 1)
-    assert (tree.told()[0], tree.grown()) == (set(), set())
+    assert (discovery.changes()[0], discovery.grown()) == (set(), set())
 
 
-def test_growth_within_a_slab_that_was_allocated_whole_is_seen(tree: Tree, tmp_path: Path) -> None:
+def test_growth_within_a_slab_that_was_allocated_whole_is_seen(
+    discovery: Discovery, tmp_path: Path
+) -> None:
     path = tmp_path / "root/a"
     with Writer(path, preallocate=True, slab_bytes=1 << 20) as writer:
         writer.append(b"x")
         writer.flush()
-        tree.scan()
-        tree.park(str(path))
+        discovery.scan()
+        discovery.park(str(path))
         writer.append(b"y")
         writer.flush()
-        assert tree.grown() == {str(path)}
+        assert discovery.grown() == {str(path)}
 
 
-def test_news_of_directories_are_told_apart_from_growth(tmp_path: Path) -> None:
-    tree = Tree(str(tmp_path))
-    if tree._inotify is None:
+def test_new_directories_are_distinguished_from_growth(tmp_path: Path) -> None:
+    discovery = Discovery(str(tmp_path))
+    if discovery._inotify is None:
         pytest.skip("no inotify here")
-    tree.scan()
-    assert tree.told() == (set(), False)
+    discovery.scan()
+    assert discovery.changes() == (set(), False)
     fill(tmp_path / "new/log", 1)
-    assert tree.told() == (set(), True)
-    assert list(tree.scan()) == ["new/log"]
-    tree.close()
+    assert discovery.changes() == (set(), True)
+    assert list(discovery.scan()) == ["new/log"]
+    discovery.close()
 
 
 def test_a_directory_that_was_made_again_is_watched_again(tmp_path: Path) -> None:
-    tree = Tree(str(tmp_path))
-    if tree._inotify is None:
+    discovery = Discovery(str(tmp_path))
+    if discovery._inotify is None:
         pytest.skip("no inotify here")
     (tmp_path / "d").mkdir()
-    tree.scan()
+    discovery.scan()
     (tmp_path / "d").rmdir()
     (tmp_path / "d").mkdir()
-    assert tree.told() == (set(), True)
-    tree.scan()
-    tree.told()
+    assert discovery.changes() == (set(), True)
+    discovery.scan()
+    discovery.changes()
     fill(tmp_path / "d/log", 1)
-    assert tree.told() == (set(), True)
-    tree.close()
+    assert discovery.changes() == (set(), True)
+    discovery.close()
 
 
-def test_what_one_was_not_told_yet_is_news_after_another_has_parked_it(
-    tree: Tree, tmp_path: Path
+def test_growth_not_yet_seen_is_reported_after_another_worker_parked_the_log(
+    discovery: Discovery, tmp_path: Path
 ) -> None:
     path = tmp_path / "root/a"
     fill(path, 1)
-    tree.park(str(path))
+    discovery.park(str(path))
     fill(path, 1)
-    tree.park(str(path))
-    assert tree.grown() == {str(path)}
-    assert tree.grown() == set()
+    discovery.park(str(path))
+    assert discovery.grown() == {str(path)}
+    assert discovery.grown() == set()
     fill(path, 1)
-    assert tree.grown() == {str(path)}
+    assert discovery.grown() == {str(path)}
 
 
 def test_single_logs_are_as_a_tree_of_them(tmp_path: Path) -> None:
     fill(tmp_path / "a", 1)
-    tree = Tree(None, {"a": str(tmp_path / "a"), "b": str(tmp_path / "b")})
-    assert tree.scan() == {"a": str(tmp_path / "a")}
+    discovery = Discovery(None, {"a": str(tmp_path / "a"), "b": str(tmp_path / "b")})
+    assert discovery.scan() == {"a": str(tmp_path / "a")}
     fill(tmp_path / "b", 1)
-    assert list(tree.scan()) == ["a", "b"]
-    tree.close()
+    assert list(discovery.scan()) == ["a", "b"]
+    discovery.close()
 
 
 # --- what cannot be listed ------------------------------------------------------------------
@@ -167,27 +169,27 @@ def unlisted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def test_what_cannot_be_listed_may_hold_logs(
-    tree: Tree, tmp_path: Path, unlisted: dict[str, int]
+    discovery: Discovery, tmp_path: Path, unlisted: dict[str, int]
 ) -> None:
     for name in ("a", "b/c", "bb"):
         fill(tmp_path / "root" / name, 1)
-    assert list(tree.scan()) == ["a", "b/c", "bb"]
-    assert tree.unlisted == {}
+    assert list(discovery.scan()) == ["a", "b/c", "bb"]
+    assert discovery.unlisted == {}
     unlisted[str(tmp_path / "root/b")] = errno.EMFILE
-    assert list(tree.scan()) == ["a", "bb"]
-    assert tree.unlisted == {"b": "Too many open files"}
-    assert [name for name in ("a", "b", "b/c", "bb") if tree.may_hold(name)] == ["b", "b/c"]
+    assert list(discovery.scan()) == ["a", "bb"]
+    assert discovery.unlisted == {"b": "Too many open files"}
+    assert [name for name in ("a", "b", "b/c", "bb") if discovery.may_hold(name)] == ["b", "b/c"]
     unlisted[str(tmp_path / "root")] = errno.EIO
-    assert tree.scan() == {}
-    assert all(map(tree.may_hold, ("a", "b/c", ".")))
+    assert discovery.scan() == {}
+    assert all(map(discovery.may_hold, ("a", "b/c", ".")))
     for gone in (errno.ENOENT, errno.ENOTDIR):
         unlisted[str(tmp_path / "root")] = gone
-        assert tree.scan() == tree.unlisted == {}
-        assert not tree.may_hold("a")
+        assert discovery.scan() == discovery.unlisted == {}
+        assert not discovery.may_hold("a")
 
 
 @pytest.mark.parametrize(
-    ("include", "exclude", "told"),
+    ("include", "exclude", "reported"),
     [
         (["*"], [], True),
         (["*"], ["b*"], False),
@@ -199,18 +201,19 @@ def test_what_cannot_be_listed_may_hold_logs(
         (["b"], [], True),
     ],
 )
-def test_what_cannot_be_listed_is_told_unless_nothing_there_is_wanted(
-    tmp_path: Path, unlisted: dict[str, int], include: list[str], exclude: list[str], told: bool
+def test_a_directory_that_cannot_be_listed_is_reported_unless_patterns_exclude_it(
+    tmp_path: Path, unlisted: dict[str, int], include: list[str], exclude: list[str], reported: bool
 ) -> None:
     fill(tmp_path / "b/c", 1)
     unlisted[str(tmp_path / "b")] = errno.EACCES
-    tree = Tree(str(tmp_path), include=include, exclude=exclude)
-    tree.scan()
-    assert list(tree.unlisted) == ["b"] * told
+    discovery = Discovery(str(tmp_path))
+    discovery.configure({}, include, exclude)
+    discovery.scan()
+    assert list(discovery.unlisted) == ["b"] * reported
     unlisted[str(tmp_path)] = errno.EACCES
-    tree.scan()
-    assert list(tree.unlisted) == ["."]
-    tree.close()
+    discovery.scan()
+    assert list(discovery.unlisted) == ["."]
+    discovery.close()
 
 
 def test_a_single_log_that_cannot_be_listed_is_there(
@@ -218,26 +221,26 @@ def test_a_single_log_that_cannot_be_listed_is_there(
 ) -> None:
     fill(tmp_path / "a", 1)
     path = str(tmp_path / "a")
-    tree = Tree(None, {path: path})
+    discovery = Discovery(None, {path: path})
     unlisted[path] = errno.EACCES
-    assert tree.scan() == {path: path}
-    assert (tree.unlisted, tree.may_hold(path)) == ({path: "Permission denied"}, True)
+    assert discovery.scan() == {path: path}
+    assert (discovery.unlisted, discovery.may_hold(path)) == ({path: "Permission denied"}, True)
     assert not is_gone(path)
     unlisted[path] = errno.ENOENT
-    assert tree.scan() == tree.unlisted == {}
+    assert discovery.scan() == discovery.unlisted == {}
     assert is_gone(path)
-    tree.close()
+    discovery.close()
 
 
 def test_a_parked_log_that_cannot_be_listed_has_not_grown(
-    tree: Tree, tmp_path: Path, unlisted: dict[str, int]
+    discovery: Discovery, tmp_path: Path, unlisted: dict[str, int]
 ) -> None:
     path = str(tmp_path / "root/a")
     fill(tmp_path / "root/a", 1)
-    tree.park(path)
+    discovery.park(path)
     unlisted[path] = errno.EMFILE
-    assert tree.grown() == set()
-    tree.unpark(path)
-    tree.park(path)  # how it looks is not known, so the next look is news
+    assert discovery.grown() == set()
+    discovery.unpark(path)
+    discovery.park(path)  # how it looks is not known, so the next look is news
     unlisted.clear()
-    assert tree.grown() == {path}
+    assert discovery.grown() == {path}
