@@ -867,9 +867,9 @@ def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
     """They were one line, which nothing can read."""
     path = tmp_path / "out.jsonl"
     provider = FileProvider(path)
-    outlet = ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
+    sender = ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
     batch = [Item(Message("t", b"%d" % number), 0.0) for number in range(3)]
-    assert outlet.deliver(batch[:1]) is None
+    assert sender.deliver(batch[:1]) is None
 
     class Short:
         def write(self, line: bytes) -> int:
@@ -881,9 +881,9 @@ def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
 
     provider.close()
     provider._file = Short()  # type: ignore[assignment]  # as much of a file as is used
-    assert "bytes written" in (outlet.deliver(batch[1:]) or "")
-    assert outlet.deliver(batch[1:]) is None
-    outlet.close()
+    assert "bytes written" in (sender.deliver(batch[1:]) or "")
+    assert sender.deliver(batch[1:]) is None
+    sender.close()
     first, cut, *rest = path.read_text().splitlines()
     assert [json.loads(line)["value"] for line in (first, *rest)] == ["0", "1", "2"]
     assert cut == '{"topic'
