@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from aolog.read.seek import Start
 
-
     ParamType = click.ParamType[Any]
 else:
     ParamType = click.ParamType  # generic only in newer releases of click

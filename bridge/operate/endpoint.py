@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from bridge.operate.access import Access
     from bridge.operate.monitor import Monitor
     from bridge.supervise.status import LogStatus
+    from bridge.supervise.supervisor import Action
 
 __all__ = ["Controls", "serving"]
 
@@ -61,17 +62,14 @@ BODY_MAX = 4_096
 LOGS_SHOWN = 200  # of a process with thousands, the page shows the worst ones
 
 
+_ACTIONS: dict[str, Action] = {"pause": "pause", "resume": "resume", "retry": "try_again"}
+
+
 class Controls(Protocol):
-    """What the page may do with a token. Each raises UsageError for a log that does not exist."""
+    """What the page may do with a token: Supervisor.control."""
 
-    def pause(self, log: str, cluster: str) -> None:
-        """Ends forwarding of a log until `resume`."""
-
-    def resume(self, log: str, cluster: str) -> None:
-        """Forwards it again."""
-
-    def retry(self, log: str, cluster: str) -> None:
-        """Tries its blocked lanes again."""
+    def control(self, action: Action, log: str, cluster: str) -> None:
+        """Raises UsageError for a log that does not exist."""
 
 
 @contextmanager
@@ -148,7 +146,7 @@ class _Answers:
         return _verdict("not_ready", not_ready, self._waits())
 
     async def _status(self, _: Request) -> Response:
-        whole = overview(self._monitor.logs, waits=self._waits())
+        whole = overview(self._monitor.logs, waiting_for=self._waits())
         logs = [log.as_json() for log in self._monitor.logs]
         return json_response({"overview": whole._asdict(), "logs": logs})
 
@@ -178,10 +176,10 @@ class _Answers:
             action, log, cluster = (str(given[name]) for name in ("action", "log", "cluster"))
         except (ValueError, KeyError, TypeError):
             return error(400, "an action needs action, log and cluster", "send one JSON object")
-        if action not in {"pause", "resume", "retry"} or self._controls is None:
+        if action not in _ACTIONS or self._controls is None:
             return error(400, "there is no such action", "use pause, resume or retry")
         try:
-            getattr(self._controls, action)(log, cluster)
+            self._controls.control(_ACTIONS[action], log, cluster)
         except AologError as refused:
             return error(409, refused.reason, refused.hint or "")
         _log.warning("%s of %s by HTTP", action, log, extra={"event": "action"})
@@ -220,7 +218,7 @@ class _Answers:
             "version": aolog.__version__,
             "can_act": self._controls is not None and self._access.token is not None,
             "summary": self._monitor.summary(),
-            "overview": overview(self._monitor.logs, waits=self._waits())._asdict(),
+            "overview": overview(self._monitor.logs, waiting_for=self._waits())._asdict(),
             "logs": [log.as_json() for log in logs[:LOGS_SHOWN]],
             "logs_left_out": max(0, len(logs) - LOGS_SHOWN),
             "problems": self._problems.latest(),

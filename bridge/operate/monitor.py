@@ -198,7 +198,7 @@ class Monitor:
 
     def overview(self) -> Overview:
         """All logs of the last sample together."""
-        return overview(self.logs, waits=self._waits())
+        return overview(self.logs, waiting_for=self._waits())
 
     def points(self, after_s: float = 0.0) -> list[Point]:
         """The last hour, oldest first; only points later than a time."""

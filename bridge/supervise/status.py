@@ -41,6 +41,7 @@ class Phase:
     QUEUED = "queued"
     RUNNING = "running"
     PARKED = "parked"
+    PAUSED = "paused"
     WAITING = "waiting"
     STANDING = "standing"
     DONE = "done"
@@ -110,7 +111,7 @@ class LogStatus(NamedTuple):
     @property
     def ready(self) -> bool:
         """Whether it is connected, or has nothing to do, and no error stopped it."""
-        if self.phase in {Phase.PARKED, Phase.DONE, Phase.QUEUED, Phase.REMOVED}:
+        if self.phase in {Phase.PARKED, Phase.PAUSED, Phase.DONE, Phase.QUEUED, Phase.REMOVED}:
             return True
         return self.phase == Phase.RUNNING and self.state in {"draining", "live"}
 

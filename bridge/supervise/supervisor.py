@@ -14,14 +14,15 @@ run longest, after their turn. A log that fails stops no other log.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import queue
 import threading
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from aolog.errors import AologError, NotALog
+from aolog.errors import AologError, NotALog, UsageError
 from bridge.deliver.rate_limit import RateLimit
 from bridge.errors import WrongConfiguration
 from bridge.supervise.assignment import Assignment
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from bridge.supervise.options import ClusterOptions
 
 __all__ = ["Supervisor"]
+
+Action = Literal["pause", "resume", "try_again"]
 
 _log = logging.getLogger("bridge.supervisor")
 _LOOK_S = 0.2  # delay before a parked log's growth, a due retry or a turn's end is noticed
@@ -99,6 +102,12 @@ class Supervisor:
     def reload(self) -> None:
         """Asks for the configuration to be read again."""
         self._events.put("reload")
+
+    def control(self, action: Action, log: str, cluster: str) -> None:
+        """Asks for an action on a log. Raises UsageError if there is no such log."""
+        if (log, cluster) not in self._workers:
+            raise UsageError(f"there is no log {log!r} for {cluster!r}", hint="see the status")
+        self._events.put((action, (log, cluster)))
 
     def statuses(self) -> list[LogStatus]:
         """One for each log and cluster, and one for each cluster with sums of removed logs."""
@@ -170,6 +179,8 @@ class Supervisor:
                 self._begin_to_stop()
             elif event == "reload" and self._stop_at_s is None:
                 self._reload()
+            elif isinstance(event, tuple) and (worker := self._workers.get(event[1])) is not None:
+                getattr(worker, event[0])()  # of Action
         if self._stop_at_s is not None:
             return
         self._wake(self._look_for_changes())
@@ -186,7 +197,8 @@ class Supervisor:
         queued = sorted(by_phase[Phase.QUEUED], key=lambda worker: worker.since_s)
         for worker in queued[:room]:
             self._start(worker)
-        self._measure([*by_phase[Phase.STANDING], *by_phase[Phase.WAITING], *queued[room:]])
+        idle = (by_phase[phase] for phase in (Phase.STANDING, Phase.WAITING, Phase.PAUSED))
+        self._measure([*itertools.chain(*idle), *queued[room:]])
 
     def _wait(self) -> list[object]:
         """Events; waits a moment for the first."""
@@ -307,10 +319,8 @@ class Supervisor:
         if self._drain or self._fail_fast:
             return
         for worker in running:
-            if worker.ending is not None:
-                continue
-            if worker.forwarder is None:
-                continue  # it may find nothing to do; it is watched since before it looked
+            if worker.ending is not None or worker.forwarder is None:
+                continue  # one that is opening may find nothing to do; it is watched since before
             if worker.idle_s is None:
                 if worker.watched_s is not None:
                     self._unwatch(worker)
@@ -367,6 +377,8 @@ class Supervisor:
             or (self._drain and ending in {None, "park"})
         ):
             worker.finish(drained=self._drain)
+        elif ending == "pause":
+            worker.phase = Phase.PAUSED
         elif ending == "park" and not worker.grew:
             worker.phase = Phase.PARKED
         else:
@@ -382,7 +394,7 @@ class Supervisor:
         for worker in self._workers.values():
             if worker.phase == Phase.RUNNING:
                 worker.stop("stop")
-            elif worker.phase in {Phase.QUEUED, Phase.PARKED}:
+            elif worker.phase in {Phase.QUEUED, Phase.PARKED, Phase.PAUSED}:
                 worker.finish(drained=self._drain)
 
     # --- reload -------------------------------------------------------------------------------
@@ -433,13 +445,9 @@ class Supervisor:
             changed = options is not None and options != worker.options
             if options is not None:  # otherwise the scan removes the worker
                 worker.options = options
-            if worker.phase == Phase.RUNNING and worker.ending in {None, "park"}:
-                if changed:
-                    worker.stop("reload")
-                else:
-                    worker.reopen()
-            elif worker.phase in {Phase.STANDING, Phase.WAITING}:  # its cause may be gone
-                worker.phase, worker.last_error = Phase.QUEUED, None
-                worker.backoff.reset()
-            elif worker.phase == Phase.PARKED and changed:  # the cluster's servers may be others
+            if worker.phase == Phase.PARKED and changed:  # the cluster's servers may be others
                 worker.phase = Phase.QUEUED
+            elif worker.phase != Phase.RUNNING or not changed:
+                worker.try_again()
+            elif worker.ending in {None, "park"}:
+                worker.stop("reload")

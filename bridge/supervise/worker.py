@@ -130,10 +130,25 @@ class Worker:
         if self.forwarder is not None:
             self.forwarder.stop()
 
-    def reopen(self) -> None:
-        """Retries blocked lanes."""
-        if self.forwarder is not None:
+    def pause(self) -> None:
+        """Forwards nothing until `resume`."""
+        if self.phase == Phase.RUNNING:
+            self.stop("pause")
+        elif self.phase not in {Phase.DONE, Phase.REMOVED}:
+            self.phase = Phase.PAUSED
+
+    def resume(self) -> None:
+        """Ends a pause."""
+        if self.phase == Phase.PAUSED:
+            self.phase, self.since_s = Phase.QUEUED, time.monotonic()
+
+    def try_again(self) -> None:
+        """Retries what is blocked, at once: its cause may be gone."""
+        if self.phase == Phase.RUNNING and self.forwarder is not None:
             self.forwarder.reopen()
+        elif self.phase in {Phase.STANDING, Phase.WAITING}:
+            self.phase, self.last_error = Phase.QUEUED, None
+            self.backoff.reset()
 
     @property
     def moved(self) -> bool:
@@ -223,6 +238,8 @@ class Worker:
             )
             silent_s = time.monotonic() - moved_s
             reason = None if status is None else status.error
+        if phase == Phase.PAUSED:
+            reason = "paused by an operator; resume it on the page"
         state = _state(phase, status)
         if phase in {Phase.QUEUED, Phase.RUNNING} and forwarder is None and self.last_error:
             state, reason = "blocked", self.last_error  # until the next try succeeds
@@ -324,7 +341,7 @@ def _code(error: BaseException) -> str:
 
 
 def _state(phase: str, status: Status | None) -> str:
-    if phase in {Phase.WAITING, Phase.STANDING}:
+    if phase in {Phase.WAITING, Phase.STANDING, Phase.PAUSED}:
         return "blocked"
     if phase == Phase.DONE:
         return "stopped"

@@ -13,6 +13,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Runs the command line with the given arguments."""
+
     def watch() -> None:
         sys.stdin.read()
         os._exit(0)

@@ -347,7 +347,8 @@ def test_the_cursor_file_has_its_fields_where_the_document_says(tmp_path):
         "hash": xxhash.xxh32_intdigest(copy[:64]),
     }  # fmt: skip  # a table
     assert (
-        cursor_file.encode_copy(position._replace(ordinal=None, protects=False), 0)[10:12] == b"\x02\0"
+        cursor_file.encode_copy(position._replace(ordinal=None, protects=False), 0)[10:12]
+        == b"\x02\0"
     )
     assert COPIES == (0, 4096)
     with cursor_of(tmp_path) as file:

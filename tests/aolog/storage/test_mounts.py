@@ -104,9 +104,7 @@ def test_the_kernel_says_it_of_a_bind_mount(tmp_path, small_disk) -> None:
 
 
 @pytest.mark.parametrize(("options", "codes"), [("", []), (",volatile", ["sync_omitted"])])
-def test_an_overlay_that_omits_syncs_is_distinguished(
-    tmp_path, options, codes
-) -> None:
+def test_an_overlay_that_omits_syncs_is_distinguished(tmp_path, options, codes) -> None:
     """However this kernel words it."""
     for name in ("lower", "upper", "work", "merged"):
         (tmp_path / name).mkdir()

@@ -41,16 +41,10 @@ class Recorded:
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str]] = []
 
-    def pause(self, log: str, cluster: str) -> None:
+    def control(self, action: str, log: str, cluster: str) -> None:
         if log != "a":
             raise UsageError(f"there is no log {log!r}", hint="see /status")
-        self.calls.append(("pause", log, cluster))
-
-    def resume(self, log: str, cluster: str) -> None:
-        self.calls.append(("resume", log, cluster))
-
-    def retry(self, log: str, cluster: str) -> None:
-        self.calls.append(("retry", log, cluster))
+        self.calls.append((action, log, cluster))
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def test_with_the_token_a_log_is_paused_resumed_and_retried(page: sync_api.Page)
         ):
             page.get_by_role("button", name=name).click()
             expect(page.locator("#action-text")).to_have_text(f"{action}: done")
-    assert [call[0] for call in controls.calls] == ["pause", "resume", "retry"]
+    assert [call[0] for call in controls.calls] == ["pause", "resume", "try_again"]
 
 
 def test_a_page_whose_bridge_ended_says_so_and_comes_back(page: sync_api.Page) -> None:
