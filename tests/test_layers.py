@@ -377,8 +377,9 @@ def test_readers_do_not_import_what_writes():
     }
     writing = {
         "aolog.write.writer",
-        "aolog.write.appending",
+        "aolog.write.log_tail",
         "aolog.write.background",
+        "aolog.write.next_slab",
         "aolog.write.rolling",
         "aolog.write.opening",
         "aolog.log.admission",
