@@ -58,7 +58,7 @@ class Background:
         self._ages = options.bounds.max_age_s is not None
         self._slab_seconds = options.slab_seconds
         self._aging: ActiveSlab | None = None  # whose seal_due_s it is
-        self._is_needed = (
+        self._is_needed = (  # and not started yet
             options.flush_seconds is not None
             or options.sync == "interval"
             or options.slab_seconds is not None
@@ -72,15 +72,17 @@ class Background:
     def start(self) -> None:
         """Starts the first thread, if the options need it and it is not running. Raises StorageFailed
         if the system has no thread left."""
-        if self._is_needed and not self._ticker.is_started:
-            try:
-                self._ticker.start()
-            except RuntimeError as error:
-                raise StorageFailed(
-                    f"cannot start the writer's thread: {error}",
-                    hint="raise the limit of processes (ulimit -u), or end other threads",
-                    path=self._path,
-                ) from None
+        if not self._is_needed:
+            return
+        try:
+            self._ticker.start()
+        except RuntimeError as error:
+            raise StorageFailed(
+                f"cannot start the writer's thread: {error}",
+                hint="raise the limit of processes (ulimit -u), or end other threads",
+                path=self._path,
+            ) from None
+        self._is_needed = False
 
     def check_age(self) -> None:
         """The next check of max_age_s is due in ten seconds, if there is such a bound: slabs age also
@@ -91,15 +93,11 @@ class Background:
             self.age_due_s = time.monotonic() + _AGE_CHECK_S
             self.look_by(self.age_due_s)
 
-    @property
-    def is_slab_aged(self) -> bool:
-        """Whether the slab has lived as long as it may."""
-        return self.seal_due_s != NEVER_S and time.monotonic() >= self.seal_due_s
-
     def arm(self, chain: SlabChain) -> None:
         """A batch or a frame begins in the chain's slab: it is to be flushed, and the slab to be
         sealed, in time. Starts the first thread. Raises StorageFailed if there is none."""
-        self.start()
+        if self._is_needed:
+            self.start()
         self._is_busy = True
         self.mark_due_s = NEVER_S
         if self.flush_due_s == NEVER_S and self._flush_seconds is not None:

@@ -86,12 +86,14 @@ class LogTail:
         """No batch is open, and the slab has room for a frame, on return. end_slab: begins another
         one though this one is not full. False: retention has no room for a slab; call again later.
         Raises RetentionFull, StorageError; then call again."""
-        self.cut_batch()
+        if self.batch is not None:
+            self.cut_batch()
         chain = self._chain
-        if end_slab or chain.is_full:
+        slab = chain.slab
+        if slab is not None:
+            if not end_slab and slab.offset < slab.full_at:
+                return True
             self.end_slab()
-        if chain.slab is not None:
-            return True
         try:
             if not chain.begin_slab():
                 return False

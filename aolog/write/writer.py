@@ -242,7 +242,8 @@ class Writer(Gate):
             # Now and not after the next record, which would then be a frame by itself.
             if self._policy != "flush" and tail.is_due(size):
                 self._quietly(self._flush_locked)
-        while not tail.make_room(end_slab=background.is_slab_aged):
+        ages = background.seal_due_s != NEVER_S
+        while not tail.make_room(end_slab=ages and time.monotonic() >= background.seal_due_s):
             self._room.wait(_RETENTION_POLL_S)
             tail.refuse()
             self._shut_gate()  # opened by another thread meanwhile
