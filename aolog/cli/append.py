@@ -42,8 +42,8 @@ from aolog.log.directory import Log
 from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.storage.storage import DIRECTORY_MODE, Storage
-from aolog.write.appending import BATCH_BYTES
-from aolog.write.writer import MAX_RECORD_BYTES, SLAB_BYTES, Writer
+from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES
+from aolog.write.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

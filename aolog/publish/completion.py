@@ -15,13 +15,14 @@ from aolog.log.walk import Walker
 from aolog.publish.pending import log_path
 from aolog.storage import clock
 from aolog.storage.directory import Inside
-from aolog.write.opening import Predecessor, header_behind, reach_behind
+from aolog.write.next_slab import next_header, reach_of
 
 if TYPE_CHECKING:
     from aolog.format.slab import Seal
     from aolog.publish.pending import PendingSlab
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
+    from aolog.write.next_slab import Predecessor
 
 __all__ = ["complete"]
 
@@ -41,12 +42,12 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
         ) from None
     try:
         seal, frame = _sealed(file, slab)
-        header = header_behind(
+        header = next_header(
             before,
             salt=slab.salt,
             now_us=clock.now_us(),
             slab_bytes=seal.header.slab_bytes,
-            reach=reach_behind(path, before.next_base, seal.header.slab_bytes),
+            reach=reach_of(path, before.next_base, seal.header.slab_bytes),
             boot_id=storage.boot_id(),
             inode=file.identity(),
             synced=True,

@@ -25,8 +25,8 @@ from aolog.storage import clock
 from aolog.storage.directory import Inside
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.active_slab import FormatTwoSlab
-from aolog.write.opening import reach_behind
-from aolog.write.validate import check_mode, check_options
+from aolog.write.next_slab import reach_of
+from aolog.write.options import MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
 
 if TYPE_CHECKING:
     import os
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["PendingLog", "PendingSlab", "depth_of", "log_path"]
 
 _NOT_DURABLE = -1  # not the address of a frame
-SLAB_BYTES = 64 << 20  # as Writer's
-MAX_RECORD_BYTES = 64 << 20  # as Writer's
 FRAME_BYTES = 256 << 10  # larger batches are split: damage costs a frame, a reader decodes a frame
 _WRITE_BYTES = 1 << 20  # bytes of frames that are collected for one write
 
@@ -112,16 +110,13 @@ class PendingLog:
         mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
     ) -> None:
-        check_mode(mode)
-        check_options(
+        WriterOptions(
             slab_bytes=slab_bytes,
-            batch_bytes=FRAME_BYTES,
             max_record_bytes=max_record_bytes,
-            sync="never",
-            format="aolog",
-            flush_records=None,
-            flush_bytes=None,
-        )
+            compression=compression,
+            compression_level=compression_level,
+            mode=mode,
+        ).checked()
         self.log = log
         self.slabs: list[PendingSlab] = []
         self._job = job
@@ -163,7 +158,7 @@ class PendingLog:
 
     def _begin(self) -> FormatTwoSlab:
         storage = self._storage
-        reach = reach_behind(self._path, 0, self._slab_bytes)
+        reach = reach_of(self._path, 0, self._slab_bytes)
         storage.make_directory(self._path, self._mode)
         name = pending_name(self._job, storage.random_bytes(16).hex(), self._depth)
         self._names.append(name)  # before the file exists, so that discard removes it

@@ -13,9 +13,10 @@ from aolog.errors import CodecUnavailable, UsageError
 from aolog.format.compression import CODECS, packer
 from aolog.log.directory import is_log
 from aolog.publish.leftovers import LEFTOVER_SECONDS
-from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
+from aolog.publish.pending import depth_of
 from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number
 from aolog.storage.storage import DIRECTORY_MODE, Storage
+from aolog.write.options import MAX_RECORD_BYTES, SLAB_BYTES
 from aolog.write.validate import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic, read_mode
 
 if TYPE_CHECKING:

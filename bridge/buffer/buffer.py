@@ -251,7 +251,10 @@ class Buffer:
         if self._rejected is not None:
             self._rejected.close()
         if self._backlog is not None:
-            self._backlog.close()
+            try:
+                self._backlog.close()
+            except UsageError as error:  # an interrupt in the middle of a call: its writer failed
+                refused = refused or error
         with core.changed:
             left = core.give_up()
         self._closed = True

@@ -418,9 +418,9 @@ def test_a_constant_of_the_document_is_the_codes(name, value):
 
 
 def test_numbers_in_the_documents_sentences_are_the_codes():
-    from aolog.write.opening import _REACH_SPARE
+    from aolog.write.next_slab import REACH_SPARE
 
-    assert _REACH_SPARE == 2**32 + 2**24
+    assert REACH_SPARE == 2**32 + 2**24
     assert "`slab_bytes + slab_bytes // 8 + 2^32 + 2^24`" in DOCUMENT
     assert frame.BODY_LEN_MAX == 2**32 - 49
     assert validate.RECORD_BYTES_MAX < frame.BODY_LEN_MAX

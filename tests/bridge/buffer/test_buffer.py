@@ -552,7 +552,7 @@ def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):
-            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGUSR1)).start()
             buffer.close()  # waits for the destination, which does not answer
     finally:
         signal.signal(signal.SIGUSR1, before)
