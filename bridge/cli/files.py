@@ -1,0 +1,92 @@
+"""`files`: hazdev-broker's file clients, by their own configuration files."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from bridge.client.file_config import FileClient, ProducerClient
+
+__all__ = ["files"]
+
+_log = logging.getLogger("bridge.files")
+_LOOK_S = 0.2
+
+
+@click.command(short_help="Files to a topic, or a topic to files.")
+@click.argument("config", type=click.Path())
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.")
+@click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
+def files(*, config: str, log_format: str | None, verbose: bool) -> None:
+    """Run one of hazdev-broker's file clients until stopped (SIGTERM, SIGINT). CONFIG is its JSON file.
+
+    \b
+    ProducerClient  each line of each file in a directory becomes a message
+    ConsumerClient  messages become files of at most so many messages or seconds
+    ArchiveClient   messages are appended to a file a day, UTC
+
+    A log is in between, so that an outage, a crash or a full disk loses and repeats nothing. A file is
+    archived or deleted when Kafka has acknowledged all of it. Files that are still being written are
+    left alone; a file that cannot be sent goes to PoisonDirectory.
+
+    \b
+    Examples:
+      aolog-bridge files producerclient.config
+      aolog-bridge files archiveclient.config --log-format json
+
+    \b
+    Exit status:
+      0  stopped
+      2  the configuration is wrong; nothing was started
+      3  damage, or a signature that is forged or missing
+      4  storage: the disk, a permission
+      5  another process runs with the same log
+      6  the cluster refused something
+    """
+    from bridge.client.file_config import ProducerClient, load_file_client
+    from bridge.operate.log_lines import set_up
+
+    client = load_file_client(config)
+    set_up(as_json=log_format == "json", verbose=verbose)
+    for notice in client.options.notices:
+        _log.warning("%s", notice)
+    if isinstance(client.table, ProducerClient):
+        sys.exit(_send(client, client.table))
+    _receive(client)
+
+
+def _send(client: FileClient, table: ProducerClient) -> int:
+    from bridge.cli.running import on_signals
+    from bridge.client.file_clients import FilesToTopic, bridge_config
+    from bridge.supervise.supervisor import Supervisor
+
+    config = bridge_config(client, table)
+    intake = FilesToTopic(client, table)
+    supervisor = Supervisor(config)
+    on_signals(supervisor.stop)
+    intake.start(on_failure=supervisor.stop)
+    try:
+        return supervisor.run()
+    finally:
+        intake.close()
+
+
+def _receive(client: FileClient) -> None:
+    from bridge.cli.running import on_signals
+    from bridge.client.file_clients import TopicToFiles
+    from bridge.client.file_config import ProducerClient
+
+    assert not isinstance(client.table, ProducerClient)
+    stop = threading.Event()
+    on_signals(stop.set)
+    running = TopicToFiles(client, client.table)
+    try:
+        while not stop.is_set():
+            running.step()
+    finally:
+        running.close()

@@ -1,0 +1,46 @@
+"""Clients as the ancestors had them: JSON clients, heartbeats, signatures, file clients.
+
+This room owns what a program or a directory of files needs to talk to Kafka by hazdev-broker's
+configuration. It does not know how a log is delivered: files go through a log and the bridge.
+
+Read in this order: errors, json_text, properties (the Java client's and kafka-fast's keys), config,
+connection; delivery and producer; received, positions, heartbeat and consumer; aio (asyncio); signing;
+metrics; and for files: file_config, file_system, intake (directory → log), log_tap (topics → log),
+file_sinks (log → files), file_clients (the three programs).
+Each name is loaded when it is used: Kafka's client takes a while to import.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bridge.client.aio import AsyncConsumer, AsyncProducer
+    from bridge.client.consumer import Consumer
+    from bridge.client.delivery import Delivery
+    from bridge.client.heartbeat import Heartbeat, Silence
+    from bridge.client.producer import Producer
+    from bridge.client.received import Received
+
+_MODULES = {
+    "AsyncConsumer": "aio",
+    "AsyncProducer": "aio",
+    "Consumer": "consumer",
+    "Delivery": "delivery",
+    "Heartbeat": "heartbeat",
+    "Producer": "producer",
+    "Received": "received",
+    "Silence": "heartbeat",
+}
+__all__ = ["AsyncConsumer", "AsyncProducer", "Consumer", "Delivery", "Heartbeat", "Producer",
+           "Received", "Silence"]  # fmt: skip  # one thing
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"bridge.client.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found

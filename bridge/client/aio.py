@@ -1,0 +1,260 @@
+"""The clients for asyncio, on confluent-kafka's own AIOProducer and AIOConsumer.
+
+The configuration, heartbeats and errors are those of Producer and Consumer. Differences: a producer's
+`send` returns when the message is acknowledged, and many may be awaited at once; AIOProducer takes no
+headers, so signing is refused; a consumer has neither `fetch` nor `backfill`. Make both inside a
+running loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.aio import AIOConsumer, AIOProducer
+
+from bridge.client.config import load
+from bridge.client.connection import FATAL_CODES, client_settings
+from bridge.client.consumer import receive_failed, topic_names, until
+from bridge.client.delivery import send_failed
+from bridge.client.errors import KeyRefused, MissingTopic, ReceiveFailed
+from bridge.client.heartbeat import HeartbeatWatch, heartbeat_in, make_heartbeat
+from bridge.client.received import Received, received
+from bridge.config.routing import is_topic_name
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from bridge.client.config import Options, Source
+    from bridge.client.heartbeat import Heartbeat, Silence
+
+__all__ = ["AsyncConsumer", "AsyncProducer", "Sent"]
+
+_log = logging.getLogger("bridge.client")
+_SLICE_S = 0.2
+
+
+class Sent(NamedTuple):
+    """The place of a message. timestamp: milliseconds since the epoch, UTC."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class AsyncProducer:
+    """As Producer, for asyncio. Raises WrongConfiguration, or the class of the mistake."""
+
+    def __init__(self, source: Source) -> None:
+        options = _unsigned(load(source, "producer"))
+        if options.topic_settings:
+            raise KeyRefused(["Topics: use Producer, or a producer for each topic"])
+        self.notices = options.notices
+        self._client_id = options.settings.get("client.id", "aolog-client")
+        settings = client_settings(options.settings, "producer")
+        # Its own timer looks at reports every 0.1 s at best; `_drive` does while there are some.
+        self._producer = AIOProducer(settings, buffer_timeout=0)
+        self._driving: asyncio.Task[None] | None = None
+        self._topics: set[str] = set()
+        self._beating: asyncio.Task[None] | None = None
+        if options.heartbeat_s is not None:
+            self._beating = asyncio.ensure_future(self._beat(options.heartbeat_s))
+
+    async def send(
+        self, topic: str, data: bytes, key: bytes | str | None = None, partition: int | None = None
+    ) -> Sent:
+        """Sends a message and waits for the acknowledgement. Raises SendFailed, MissingTopic."""
+        if topic not in self._topics and not is_topic_name(topic):
+            raise MissingTopic([f"{topic!r} is not a topic's name"])
+        self._topics.add(topic)
+        where = {} if partition is None else {"partition": partition}
+        key = key.encode() if isinstance(key, str) else key
+        try:
+            outcome = await self._producer.produce(topic, data, key, **where)
+            self._start_driving()
+            message = await outcome
+        except KafkaException as error:
+            raise send_failed(topic, error.args[0]) from None
+        if message.error() is not None:
+            raise send_failed(topic, message.error())
+        return Sent(topic, message.partition(), message.offset(), message.timestamp()[1])
+
+    async def send_string(
+        self, topic: str, text: str, key: bytes | str | None = None, partition: int | None = None
+    ) -> Sent:
+        """As `send`, of a string in UTF-8."""
+        return await self.send(topic, text.encode(), key, partition)
+
+    def _start_driving(self) -> None:
+        if self._driving is None or self._driving.done():
+            self._driving = asyncio.ensure_future(self._drive())
+
+    async def _drive(self) -> None:
+        """Sends what the current turn of the loop has collected, and takes reports."""
+        await asyncio.sleep(0)
+        while len(self._producer):
+            await self._producer.flush(_SLICE_S)
+
+    async def _beat(self, interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            for topic in sorted(self._topics):
+                message = make_heartbeat(topic, self._client_id).to_json()
+                outcome = await self._producer.produce(topic, message)
+                outcome.add_done_callback(_note_failure)
+                self._start_driving()
+
+    async def flush(self) -> None:
+        """Waits until every message is acknowledged or has failed."""
+        await self._producer.flush()
+
+    async def close(self) -> None:
+        """Flushes and ends."""
+        if self._beating is not None:
+            self._beating.cancel()
+        await self._producer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    sendString = send_string  # noqa: N815 -- hazdev-broker's name
+
+
+class AsyncConsumer:
+    """As Consumer, for asyncio; call `subscribe` first. Raises WrongConfiguration, or the class of
+    the mistake."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        on_heartbeat: Callable[[Heartbeat], None] | None = None,
+        on_overdue: Callable[[Silence], None] | None = None,
+    ) -> None:
+        options = _unsigned(load(source, "consumer"))
+        self.notices = options.notices
+        self._records = options.poll_records
+        settings = client_settings(options.settings, "consumer")
+        self._consumer = AIOConsumer(settings)
+        self._is_automatic = str(settings.get("enable.auto.commit", "true")) == "true"
+        self._returned: dict[tuple[str, int], int] = {}
+        self._failure: ReceiveFailed | None = None
+        self._watch = HeartbeatWatch(
+            options.heartbeat_s, on_heartbeat=on_heartbeat, on_overdue=on_overdue
+        )
+        self._topics: list[str] = []
+
+    async def subscribe(
+        self, topics: str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
+    ) -> None:
+        """These topics from now on, and no others. Raises MissingTopic."""
+        names = topic_names(topics)
+        await self._consumer.subscribe(names)
+        self._topics = names
+        self._watch.expect(name for name in names if not name.startswith("^"))
+
+    async def poll(self, timeout_ms: float = 0) -> list[bytes]:
+        """As Consumer.poll. A cancelled poll may have received records: they are lost to this
+        consumer. Cancel it between polls."""
+        return [record.value or b"" for record in await self.poll_records(timeout_ms)]
+
+    async def poll_string(self, timeout_ms: float = 0) -> list[str]:
+        """As Consumer.poll_string."""
+        return [value.decode(errors="replace") for value in await self.poll(timeout_ms)]
+
+    async def poll_records(self, timeout_ms: float = 0) -> list[Received]:
+        """As Consumer.poll_records. Raises ReceiveFailed, MissingTopic."""
+        until_s = until(timeout_ms)
+        if not self._topics:
+            raise MissingTopic(["nothing is subscribed; call subscribe first"])
+        if self._is_automatic:
+            await self._store()
+        while True:
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            rest_s = _SLICE_S if until_s is None else max(0.0, until_s - time.monotonic())
+            first = await self._consumer.poll(min(rest_s, _SLICE_S))
+            messages = [] if first is None else [first]
+            if first is not None and self._records > 1:
+                messages += await self._consumer.consume(self._records - 1, timeout=0)
+            records = self._data_of(messages)
+            self._watch.overdue()
+            if records or (until_s is not None and time.monotonic() >= until_s):
+                return records
+
+    def _data_of(self, messages: list[Any]) -> list[Received]:
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                if error.fatal() or error.name() in FATAL_CODES:
+                    self._failure = receive_failed(error)  # after what came before it
+                continue
+            self._returned[message.topic(), message.partition()] = message.offset() + 1
+            if (heartbeat := heartbeat_in(message.value())) is not None:
+                self._watch.take(heartbeat)
+            else:
+                records.append(received(message))
+        return records
+
+    async def _store(self) -> None:
+        """The program has processed what was returned."""
+        returned, self._returned = self._returned, {}
+        for (topic, partition), offset in returned.items():
+            with contextlib.suppress(KafkaException):  # the partition has another owner now
+                await self._consumer.store_offsets(
+                    offsets=[TopicPartition(topic, partition, offset)]
+                )
+
+    async def __aiter__(self) -> AsyncIterator[Received]:
+        """Records one by one, without end."""
+        while True:
+            for record in await self.poll_records(-1):
+                yield record
+
+    async def commit(self) -> None:
+        """Commits the positions after the records that were returned. Raises ReceiveFailed."""
+        offsets = [TopicPartition(t, p, offset) for (t, p), offset in self._returned.items()]
+        try:
+            if offsets:
+                await self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            raise receive_failed(error.args[0]) from None
+        self._returned.clear()
+
+    async def close(self) -> None:
+        """Leaves the group. With automatic commits, everything returned counts as processed."""
+        if self._is_automatic:
+            await self._store()
+        await self._consumer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    pollString = poll_string  # noqa: N815 -- hazdev-broker's name
+
+
+def _note_failure(outcome: asyncio.Future[Any]) -> None:
+    if not outcome.cancelled() and outcome.exception() is not None:
+        _log.warning("heartbeat: %s", outcome.exception())
+
+
+def _unsigned(options: Options) -> Options:
+    if options.signing is not None:
+        raise KeyRefused(
+            ["Signing: confluent-kafka's asyncio client takes no headers; use Producer"]
+        )
+    return options

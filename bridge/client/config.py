@@ -1,0 +1,265 @@
+"""A client's configuration: hazdev-broker's JSON as text, a dictionary or a file, checked whole.
+
+    {"Type": "ProducerConfig", "Properties": {"bootstrap.servers": "kafka:9092"}}
+
+`KafkaProducerConfig` and `KafkaConsumerConfig` are the same as the names without `Kafka`. An
+application's file is taken too: it has this table under `HazdevBrokerConfig`. Beyond hazdev-broker's
+keys a table may have `HeartbeatInterval`, `Signing` and, for a producer, `Topics` (settings of single
+topics). A setting may be `{"file": PATH}` or `{"env": NAME}`. Nothing here connects to anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_pascal
+
+from aolog.errors import AologError
+from bridge.client.connection import check_settings
+from bridge.client.errors import (
+    BrokenJSON,
+    MissingTopic,
+    NoDirectory,
+    Problem,
+    UnknownKey,
+    WrongType,
+    refuse,
+)
+from bridge.client.json_text import parse
+from bridge.client.properties import KAFKA_FAST, REFUSED, Side, translate
+from bridge.config.names import check_servers
+from bridge.config.routing import TOPIC_NAME
+from bridge.config.settings import read_settings, read_text
+from bridge.errors import WrongConfiguration
+
+__all__ = ["ClientTable", "Options", "Source", "Table", "TopicName", "load", "options_of",
+           "read_source", "validated"]  # fmt: skip  # one thing
+
+Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
+Source: TypeAlias = "Given | Options"
+TopicName: TypeAlias = Annotated[str, Field(pattern=f"^{TOPIC_NAME}$")]
+Seconds: TypeAlias = Annotated[float, Field(gt=0)]
+TableT = TypeVar("TableT", bound="Table")
+
+
+class Table(BaseModel):
+    """A table of hazdev-broker's: its keys are written in PascalCase, and no others are taken."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True,
+        alias_generator=to_pascal, validate_by_name=False,
+    )  # fmt: skip  # one thing
+
+
+class SigningTable(Table):
+    """How records are signed or verified; see bridge/client/signing.py."""
+
+    key_file: str = Field(min_length=1)
+    key_id: str | None = Field(None, min_length=1)
+    on_failure: Literal["raise", "drop"] = "raise"
+
+
+class ClientTable(Table):
+    """A producer's or a consumer's configuration."""
+
+    type: Literal["ProducerConfig", "KafkaProducerConfig", "ConsumerConfig", "KafkaConsumerConfig"]
+    properties: dict[str, Any]
+    heartbeat_interval: Seconds | None = Field(None, description="seconds")
+    signing: SigningTable | None = None
+    topics: dict[TopicName, dict[str, Any]] = Field({}, description="settings of single topics")
+
+
+class _TopicTable(Table):
+    type: Literal["TopicConfig"]
+    properties: dict[str, Any]
+
+
+class _Application(Table):
+    """The file of an example program of hazdev-broker's."""
+
+    hazdev_broker_config: ClientTable
+    hazdev_broker_topic_config: _TopicTable | None = None
+    named: list[TopicName] = Field([], validation_alias=AliasChoices("TopicList"))
+    topic: TopicName | None = None
+
+
+class Options(NamedTuple):
+    """A checked configuration. settings: librdkafka's, without defaults. topic_settings: of single
+    topics, laid over those. topics: which the application's file names."""
+
+    settings: dict[str, str]
+    topic_settings: dict[str, dict[str, str]]
+    is_sync: bool
+    poll_records: int
+    heartbeat_s: float | None
+    signing: SigningTable | None
+    topics: list[str]
+    base: Path
+    notices: list[str]
+
+
+def load(source: Source, side: Side) -> Options:
+    """The configuration of a client. A text that begins with `{`, `#` or `//` is JSON; every other
+    text is a file's path. Raises WrongConfiguration or the class of the mistake."""
+    if isinstance(source, Options):
+        return source
+    raw, notices, base, path = read_source(source)
+    more: dict[str, Any] = {}
+    topics: list[str] = []
+    if isinstance(raw, Mapping) and "HazdevBrokerConfig" in raw:
+        application = validated(_Application, raw, path)
+        table = application.hazdev_broker_config
+        topics = [*application.named, *([application.topic] if application.topic else [])]
+        if application.hazdev_broker_topic_config is not None:
+            more = application.hazdev_broker_topic_config.properties
+    else:
+        table = validated(ClientTable, raw, path)
+    return options_of(table, side, base, path, more=more, topics=topics, notices=notices)
+
+
+def read_source(source: Given) -> tuple[Any, list[str], Path, str | None]:
+    """The value, notices, where relative paths begin, and the file's path. Raises BrokenJSON, and
+    WrongConfiguration for a file that cannot be read."""
+    if isinstance(source, Mapping):
+        return source, [], Path.cwd(), None
+    if not isinstance(source, str | os.PathLike):
+        refuse(
+            [Problem(WrongType, f"a configuration is text, a dictionary or a path, not {source!r}")]
+        )
+    path = None
+    text = os.fspath(source)
+    if not isinstance(source, str) or not text.lstrip().startswith(("{", "#", "//")):
+        path = text
+        try:
+            text = read_text(Path(path))
+        except OSError as error:
+            refuse([Problem(WrongConfiguration, f"cannot be read: {error.strerror}")], path)
+        except ValueError as error:
+            refuse([Problem(BrokenJSON, str(error))], path)
+    try:
+        raw, notices = parse(text)
+    except ValueError as error:
+        raise BrokenJSON([f"is not JSON: {error}"], path=path) from None
+    base = Path.cwd() if path is None else Path(path).absolute().parent
+    return raw, notices, base, path
+
+
+def validated(model: type[TableT], raw: object, path: str | None) -> TableT:
+    """Raises an error with all problems."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        refuse([_problem(found) for found in error.errors(include_url=False)], path)
+        raise AssertionError from error  # a ValidationError has errors
+
+
+def _problem(found: Any) -> Problem:
+    names = [str(part) for part in found["loc"]]
+    where = ".".join(names) or "the configuration"
+    if found["type"] == "extra_forbidden":
+        return Problem(UnknownKey, f"{where}: unknown key")
+    if names and names[0] in {"Topic", "TopicList"}:
+        return Problem(MissingTopic, f"{where}: {_message(found)}")
+    if found["type"] == "missing":
+        return Problem(WrongConfiguration, f"{where}: is missing")
+    return Problem(WrongType, f"{where}: {_message(found)}")
+
+
+def _message(found: Any) -> str:
+    if found["type"] == "missing":
+        return "is missing"
+    message: str = found["msg"]
+    return message[0].lower() + message[1:]
+
+
+def options_of(
+    table: ClientTable,
+    side: Side,
+    base: Path,
+    path: str | None,
+    *,
+    more: Mapping[str, Any] | None = None,
+    topics: list[str] | None = None,
+    notices: list[str] | None = None,
+) -> Options:
+    """A client's table, checked whole. more: properties of a TopicConfig. Raises as `load`."""
+    problems: list[Problem] = []
+    wanted = ("ProducerConfig" if side == "producer" else "ConsumerConfig").removeprefix("Kafka")
+    if table.type.removeprefix("Kafka") != wanted:
+        problems.append(Problem(WrongType, f"Type: is {table.type}, and a {side} takes {wanted}"))
+    plain, wrong = _plain({**table.properties, **(more or {})}, base)
+    done = translate(plain, side)
+    problems += [*wrong, *done.problems]
+    if side == "consumer" and table.topics:
+        problems.append(
+            Problem(UnknownKey, "Topics: only a producer has settings of single topics")
+        )
+    topic_settings: dict[str, dict[str, str]] = {}
+    for topic, properties in table.topics.items():
+        own, wrong = _plain({**table.properties, **(more or {}), **properties}, base)
+        of_topic = translate(own, side)
+        topic_settings[topic] = of_topic.settings
+        problems += [*wrong, *of_topic.problems]
+    problems += _lacking(done.settings, side)
+    for settings in (done.settings, *topic_settings.values()):
+        problems += [] if problems else check_settings(settings, side)
+    refuse(problems, path)
+    return Options(
+        done.settings, topic_settings, done.is_sync, done.poll_records, table.heartbeat_interval,
+        table.signing, topics or [], base, [*(notices or []), *done.notices],
+    )  # fmt: skip  # one thing
+
+
+def _lacking(settings: Mapping[str, str], side: Side) -> list[Problem]:
+    problems = []
+    if "bootstrap.servers" not in settings:
+        problems.append(Problem(WrongConfiguration, "bootstrap.servers: is missing"))
+    else:
+        try:
+            check_servers(settings["bootstrap.servers"])
+        except AologError as error:
+            problems.append(Problem(WrongType, str(error).replace("_", ".", 1)))
+    if side == "consumer" and not settings.get("group.id"):
+        problems.append(Problem(WrongConfiguration, "group.id: is missing"))
+    return problems
+
+
+def _plain(given: Mapping[str, Any], base: Path) -> tuple[dict[str, str], list[Problem]]:
+    """Texts by key: lists of servers become one text, and references to secrets their value."""
+    laid: dict[str, Any] = {}
+    problems = []
+    for name, value in given.items():
+        key = name.removeprefix(":")  # as kafka-fast writes its keys
+        fast = KAFKA_FAST.get(key)
+        if key in {"bootstrap.servers", "metadata.broker.list", "bootstrap-brokers"}:
+            laid[key] = _servers(value)
+        elif key in REFUSED or (fast is not None and fast.convert is None):
+            laid[key] = ""  # its value does not matter, and may be a table
+        else:
+            laid[key] = value
+    found, wrong = read_settings(laid, base, os.environ)
+    problems = [Problem(WrongType, text) for text in wrong]
+    return {key: setting.value.get_secret_value() for key, setting in found.items()}, problems
+
+
+def _servers(value: object) -> object:
+    """HOST:PORT by commas, of a list of those or of kafka-fast's `{"host": …, "port": …}`."""
+    if not isinstance(value, list):
+        return value
+    named = [
+        f"{each.get('host')}:{each.get('port')}" if isinstance(each, Mapping) else str(each)
+        for each in value
+    ]
+    return ",".join(named)
+
+
+def check_directory(path: Path, key: str) -> list[Problem]:
+    """What is wrong with a directory that has to exist."""
+    if path.is_dir():
+        return []
+    what = "is not a directory" if path.exists() else "does not exist"
+    return [Problem(NoDirectory, f"{key}: {path} {what}")]

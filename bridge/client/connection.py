@@ -1,0 +1,79 @@
+"""What the clients share of librdkafka: defaults, the check of settings, errors in words.
+
+The settings are checked with a client that has no servers: it connects to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+from bridge.client.errors import Problem, UnknownKey, WrongType
+from bridge.config.settings import nearest
+from bridge.kafka.client import CLIENT_LOG, words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.client.properties import Side
+
+__all__ = ["FATAL_CODES", "check_settings", "client_settings"]
+
+_DEFAULTS: dict[str, dict[str, object]] = {
+    "producer": {
+        "client.id": "aolog-client",
+        "partitioner": "murmur2_random",  # keys go where the Java client's go
+        "delivery.timeout.ms": 120_000,  # the Java client's default; librdkafka's is five minutes
+        "socket.keepalive.enable": True,
+    },
+    "consumer": {
+        "client.id": "aolog-client",
+        "enable.auto.offset.store": False,  # a position is stored at the next poll, as Java does
+        "topic.metadata.refresh.interval.ms": 5_000,  # a new topic is found within 5 s
+        "socket.keepalive.enable": True,
+    },
+}
+# Reported to the caller. Every other error is an outage, which the client waits out.
+FATAL_CODES = frozenset({
+    "_FATAL", "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "_AUTO_OFFSET_RESET",
+    "OFFSET_OUT_OF_RANGE", "TOPIC_EXCEPTION", "_BAD_MSG", "INVALID_GROUP_ID", "_INVALID_ARG",
+    "INCONSISTENT_GROUP_PROTOCOL", "FENCED_INSTANCE_ID", "UNSUPPORTED_ASSIGNOR",
+})  # fmt: skip  # a table
+
+
+def client_settings(given: Mapping[str, str], side: Side) -> dict[str, Any]:
+    """With the defaults below what is given."""
+    return {**_DEFAULTS[side], **given}
+
+
+def check_settings(settings: Mapping[str, str], side: Side) -> list[Problem]:
+    """What librdkafka refuses: each key alone, or what their combination does."""
+    together = _refusal(settings, side)
+    if together is None:
+        return []
+    alone = {key: _refusal({key: value}, side) for key, value in settings.items()}
+    problems = [
+        Problem(UnknownKey, f"{key}: librdkafka has no such key{nearest(key)}")
+        if "No such configuration property" in said
+        else Problem(WrongType, f"{key}: {said}")
+        for key, said in alone.items()
+        # A key that only needs another one is not wrong: the refusal does not name it.
+        if said is not None and (key in said or "configuration property" in said)
+    ]
+    return problems or [Problem(WrongType, f"Properties: {together}")]
+
+
+def _refusal(settings: Mapping[str, str], side: Side) -> str | None:
+    probe: dict[str, Any] = {**settings, "log_level": 0}
+    probe.pop("bootstrap.servers", None)
+    try:
+        if side == "producer":
+            Producer(probe, logger=CLIENT_LOG)
+        else:
+            Consumer({"group.id": "check", **probe}, logger=CLIENT_LOG).close()
+    except (KafkaException, ValueError, TypeError) as error:
+        first = error.args[0] if error.args else error
+        return words(error) if isinstance(first, KafkaError) else str(first)
+    return None

@@ -1,0 +1,129 @@
+"""hazdev-broker's three programs, run by their own configuration files.
+
+ProducerClient    directory ► Intake ► log ► the bridge ► topic
+ConsumerClient    topics ► LogTap ► log ► CountedFiles ► files
+ArchiveClient     topics ► LogTap ► log ► DailyFiles ► a file a day
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from bridge.client import file_system as files
+from bridge.client.file_config import ArchiveClient, ConsumerClient, ProducerClient
+from bridge.client.file_sinks import CountedFiles, DailyFiles
+from bridge.client.intake import CURSOR, Intake
+from bridge.client.log_tap import LogTap
+from bridge.config.files import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.client.file_config import FileClient
+    from bridge.client.heartbeat import Heartbeat
+    from bridge.config.models import Config
+
+__all__ = ["FilesToTopic", "TopicToFiles", "bridge_config"]
+
+_log = logging.getLogger("bridge.files")
+_LOOK_S = 0.2
+# The bridge's own: it repeats until a record is acknowledged.
+_BRIDGE_OWN = {"retries", "enable.idempotence", "delivery.timeout.ms", "bootstrap.servers"}
+
+
+def bridge_config(client: FileClient, table: ProducerClient) -> Config:
+    """The bridge that delivers the log of a ProducerClient. Raises WrongConfiguration."""
+    given = client.options.settings
+    over = {
+        "logs": [str(client.log)],
+        "topic": table.topic,
+        "cursor": CURSOR,
+        "poison": "dead-letter",
+        "prune": True,
+        "clusters.bootstrap_servers": given["bootstrap.servers"],
+        "clusters.settings": {key: value for key, value in given.items() if key not in _BRIDGE_OWN},
+    }
+    return load(None, over)
+
+
+class FilesToTopic:
+    """The intake of a ProducerClient, in a thread of its own beside the bridge's supervisor."""
+
+    def __init__(self, client: FileClient, table: ProducerClient) -> None:
+        self.intake = Intake(client, table)
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+
+    def start(self, on_failure: Callable[[], None]) -> None:
+        """Starts the thread. on_failure: called in it when it fails; `close` raises the error."""
+        self._on_failure = on_failure
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self.intake.step()
+                self._stop.wait(_LOOK_S)
+        except BaseException as error:  # noqa: BLE001 -- the main thread raises it
+            self._failure = error
+            self._on_failure()
+
+    def close(self) -> None:
+        """Ends the thread. Raises what it failed with."""
+        self._stop.set()
+        self._thread.join()
+        self.intake.close()
+        if self._failure is not None:
+            raise self._failure
+
+
+class TopicToFiles:
+    """A ConsumerClient or an ArchiveClient. Raises as LogTap and the sinks do, and OSError."""
+
+    def __init__(self, client: FileClient, table: ConsumerClient | ArchiveClient) -> None:
+        self._client = client
+        files.make_directory(client.directory, parents=True)
+        options = client.options
+        if isinstance(table, ConsumerClient) and table.heartbeat_interval is not None:
+            options = options._replace(heartbeat_s=table.heartbeat_interval)
+        writes_beats = isinstance(table, ConsumerClient) and table.write_heartbeat_file
+        self.tap = LogTap(
+            client.log, options, table.topic_list,
+            on_heartbeat=self._write_heartbeat if writes_beats else None,
+        )  # fmt: skip  # one call
+        try:
+            self.sink: CountedFiles | DailyFiles
+            if isinstance(table, ConsumerClient):
+                self.sink = CountedFiles(
+                    client.log, client.directory, messages=table.messages_per_file,
+                    seconds=table.time_per_file, name=table.file_name,
+                    extension=table.file_extension,
+                )  # fmt: skip  # one call
+            else:
+                self.sink = DailyFiles(
+                    client.log, client.directory, name=table.file_name,
+                    extension=table.file_extension,
+                )  # fmt: skip  # one call
+        except BaseException:
+            self.tap.close()
+            raise
+
+    def _write_heartbeat(self, beat: Heartbeat) -> None:
+        name = f"{quote(beat.topic, safe='')}_{quote(beat.client_id, safe='')}"[:200]
+        files.write(self._client.directory / f"{name}.heartbeat", beat.to_json())
+
+    def step(self) -> None:
+        """Waits a moment for records, and writes what is due."""
+        self.tap.step(_LOOK_S * 1_000)
+        self.sink.step()
+
+    def close(self) -> None:
+        """Ends. What is in the log and in no file is written by the next run."""
+        try:
+            self.sink.close()
+        finally:
+            self.tap.close()

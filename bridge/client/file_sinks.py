@@ -1,0 +1,188 @@
+"""A log's records into files, each record in one file, once.
+
+CountedFiles writes files of N messages or T seconds. A file is written under a hidden name that says which
+addresses it holds; then the cursor is committed past them; then the file gets its name. After a crash a
+hidden file that the cursor has passed gets its name, and any other is removed and written again.
+
+DailyFiles appends to one file a day, by the records' timestamps in UTC. A small hidden file says how far
+the log was written and how long the day's files were then. After a crash they are cut to that.
+
+Values are written as they are, each with a newline where it has none at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from aolog import Reader
+from aolog.errors import NoSuchCursor
+from aolog.log.cursor_file import read_position
+from aolog.storage.storage import Storage
+from bridge.client import file_system as files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aolog.record import Record
+
+__all__ = ["CURSOR", "CountedFiles", "DailyFiles"]
+
+_log = logging.getLogger("bridge.files")
+CURSOR = "files"
+_PART = re.compile(r"\.(?P<name>.+)\.(?P<begin>\d{20})-(?P<end>\d{20})\.part")
+_STATE = ".aolog-archive"
+_STATE_BYTES_MAX = 1 << 20
+_DAYS = 8  # files whose length is kept: late records go to their own day
+_STEP_RECORDS = 10_000  # a step's memory is bounded
+
+
+def line_of(record: Record) -> bytes:
+    """The value, with a newline at its end."""
+    value = record.value or b""
+    return value if value.endswith(b"\n") else value + b"\n"
+
+
+class CountedFiles:
+    """Files of at most `messages` messages; with fewer after `seconds`, if given. One thread calls
+    it. Raises as Reader does, and OSError."""
+
+    def __init__(
+        self,
+        log: Path,
+        directory: Path,
+        *,
+        messages: int,
+        seconds: float | None,
+        name: str,
+        extension: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory = directory
+        self._messages = messages
+        self._seconds = seconds
+        self._name = name
+        self._extension = extension
+        self._clock = clock
+        self._finish_parts(log)
+        self._reader = Reader(log, cursor=CURSOR)
+        self._lines: list[bytes] = []
+        self._begin = self._reader.tell()
+        self._since_s = 0.0
+        self.written = 0
+
+    def _finish_parts(self, log: Path) -> None:
+        try:
+            passed = read_position(str(log), CURSOR, Storage(), durable=True).address
+        except NoSuchCursor:
+            passed = 0
+        for path in self._directory.glob(".*.part"):
+            found = _PART.fullmatch(path.name)
+            if found is None:
+                continue
+            if int(found["end"]) <= passed:
+                files.move(path, self._directory, found["name"])
+            else:
+                files.remove(path)
+
+    def step(self) -> None:
+        """Writes every file that is due. What is not due waits in the log."""
+        while (record := self._reader.read()) is not None:
+            if not self._lines:
+                self._since_s = self._clock()
+            self._lines.append(line_of(record))
+            if len(self._lines) >= self._messages:
+                self._write()
+        waited_s = self._clock() - self._since_s
+        if self._lines and self._seconds is not None and waited_s >= self._seconds:
+            self._write()
+
+    def _write(self) -> None:
+        end = self._reader.tell()
+        now_ms = time.time_ns() // 1_000_000
+        name = files.free_name(
+            self._directory, lambda i: f"{now_ms + i}{self._name}.{self._extension}"
+        )
+        part = self._directory / f".{name}.{self._begin:020d}-{end:020d}.part"
+        files.write(part, b"".join(self._lines))
+        files.sync_directory(self._directory)
+        self._reader.commit()
+        files.move(part, self._directory, name)
+        self._lines.clear()
+        self._begin = end
+        self.written += 1
+
+    def close(self) -> None:
+        """Ends. What is not in a file is read again by the next run."""
+        self._reader.close()
+
+
+class DailyFiles:
+    """A file for each day, UTC: `2026-01-31_NAME.EXTENSION`. One thread calls it. Raises as Reader
+    does, and OSError."""
+
+    def __init__(self, log: Path, directory: Path, *, name: str, extension: str) -> None:
+        self._directory = directory
+        self._suffix = (f"_{name}" if name else "") + f".{extension}"
+        self._state_path = directory / _STATE
+        self._address, self._lengths = self._recover()
+        self._reader = Reader(log, cursor=CURSOR)
+        if self._address > self._reader.tell():
+            self._reader.seek(self._address)
+        self.written = 0
+
+    def _recover(self) -> tuple[int, dict[str, int]]:
+        """Cuts files to where they were when the state was written."""
+        if not files.size_of(self._state_path):
+            return 0, {}
+        state = json.loads(files.read(self._state_path, _STATE_BYTES_MAX))
+        for name, length in state["files"].items():
+            size = files.size_of(self._directory / name)
+            if size > length:
+                files.truncate(self._directory / name, length)
+            elif size < length:
+                _log.error(
+                    "%s has %d bytes, and %d were written: somebody cut it", name, size, length
+                )
+        return state["address"], state["files"]
+
+    def step(self) -> None:
+        """Appends every record of the log to its day's file."""
+        by_name: dict[str, list[bytes]] = {}
+        count = 0
+        while count < _STEP_RECORDS and (record := self._reader.read()) is not None:
+            by_name.setdefault(self._file_of(record), []).append(line_of(record))
+            count += 1
+        if not by_name:
+            return
+        for name in by_name:
+            self._lengths.setdefault(name, files.size_of(self._directory / name))
+        self._save()  # how long they were, before they grow
+        for name, lines in by_name.items():
+            self._lengths[name] = files.append(self._directory / name, b"".join(lines))
+        files.sync_directory(self._directory)
+        self._address = self._reader.tell()
+        days = sorted(self._lengths.keys() - by_name.keys())
+        for name in days[: max(0, len(self._lengths) - _DAYS)]:
+            del self._lengths[name]
+        self._save()
+        self._reader.commit()
+        self.written += count
+
+    def _file_of(self, record: Record) -> str:
+        moment = datetime.fromtimestamp((record.timestamp or 0) / 1e6, UTC)
+        return f"{moment:%Y-%m-%d}{self._suffix}"
+
+    def _save(self) -> None:
+        state = {"address": self._address, "files": self._lengths}
+        files.write(self._state_path, json.dumps(state).encode())
+        files.sync_directory(self._directory)
+
+    def close(self) -> None:
+        """Ends."""
+        self._reader.close()

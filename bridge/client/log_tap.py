@@ -1,0 +1,130 @@
+"""Topics into a log, each record once: what the file sinks read.
+
+Each record of the log has its place in Kafka as its last header, and with the data it becomes durable.
+At the start the log itself says how far each partition has come; the group's committed offset only helps
+where the log has no record of a partition, or where another member of the group went further.
+
+    header "aolog-kafka", little-endian:    0  i32  partition    4  i64  offset
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import TYPE_CHECKING
+
+from aolog import Reader, Writer
+from aolog.errors import NotALog
+from aolog.log.retention import Retention
+from bridge.client.consumer import Consumer
+from bridge.client.errors import ReceiveFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from bridge.client.config import Options
+    from bridge.client.heartbeat import Heartbeat
+    from bridge.client.positions import Place
+
+__all__ = ["PLACE_HEADER", "LogTap"]
+
+_log = logging.getLogger("bridge.files")
+PLACE_HEADER = "aolog-kafka"
+_PLACE = struct.Struct("<iq")
+_SLABS = 4  # that are kept beside what the sink has not written
+
+
+class LogTap:
+    """Copies topics to a log. One thread calls it. Raises as Consumer and Writer do."""
+
+    def __init__(
+        self,
+        log: Path,
+        options: Options,
+        topics: Sequence[str],
+        *,
+        on_heartbeat: Callable[[Heartbeat], None] | None = None,
+    ) -> None:
+        self._next = _offsets_in(log)
+        settings = {**options.settings, "enable.auto.commit": "false"}
+        self.consumer = Consumer(
+            options._replace(settings=settings, notices=[]),
+            on_heartbeat=on_heartbeat,
+            starts=self._start_of,
+        )
+        try:
+            self._writer = Writer(log, retention=Retention(max_slabs=_SLABS, when_full="error"))
+        except BaseException:
+            self.consumer.close()
+            raise
+        self.consumer.subscribe(topics)
+
+    def step(self, timeout_ms: float) -> int:
+        """Waits so long for records and appends them, durably; how many."""
+        records = self.consumer.poll_records(timeout_ms)
+        appended = 0
+        for record in records:
+            place = (record.topic, record.partition)
+            if record.offset < self._next.get(place, 0):
+                continue  # it is in the log
+            self._writer.append(
+                record.value,
+                key=record.key,
+                headers=(
+                    *record.headers,
+                    (PLACE_HEADER, _PLACE.pack(record.partition, record.offset)),
+                ),
+                timestamp=None if record.timestamp is None else record.timestamp * 1_000,
+                topic=record.topic,
+            )
+            self._next[place] = record.offset + 1
+            appended += 1
+        if appended:
+            self._writer.sync()
+        if records:
+            try:
+                self.consumer.commit()
+            except ReceiveFailed as error:  # the log holds the positions
+                _log.warning("offsets are not committed: %s", error)
+        return appended
+
+    def _start_of(self, place: Place, committed: int, low: int, high: int) -> int | None:
+        wanted = self._next.get(place)
+        if wanted is None:
+            return None
+        topic, partition = place
+        if wanted > high:
+            _log.error("%s/%d ends at %d and the log has come to %d: the topic was made anew, and is read"
+                       " from its begin", topic, partition, high, wanted)  # fmt: skip  # one call
+            self._next[place] = low
+            return low
+        start = max(wanted, committed)
+        if start < low:
+            _log.error("%s/%d: %d offsets are gone before they were read: retention removed them",
+                       topic, partition, low - start)  # fmt: skip  # one call
+            return low
+        return start
+
+    def close(self) -> None:
+        """Ends both."""
+        try:
+            self._writer.close()
+        finally:
+            self.consumer.close()
+
+
+def _offsets_in(log: Path) -> dict[Place, int]:
+    """By partition: the offset after the last record that the log holds."""
+    found: dict[Place, int] = {}
+    try:
+        reader = Reader(log, protect=False)
+    except NotALog:
+        return found
+    with reader:
+        for record in reader:
+            name, packed = record.headers[-1] if record.headers else ("", None)
+            if name == PLACE_HEADER and packed is not None and record.topic is not None:
+                partition, offset = _PLACE.unpack(packed)
+                found[record.topic, partition] = offset + 1
+    return found

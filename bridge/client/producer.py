@@ -1,0 +1,233 @@
+"""Producer: sends messages to Kafka, as hazdev-broker's JSON configures it.
+
+`send` waits for the acknowledgement, or with `producer.type` = `async` returns at once. librdkafka
+does the work: batches, retries, order. This module owns no queue. An asynchronous message that failed
+is never forgotten: `flush` and `close` raise its error unless the caller has taken it from its Delivery.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Self
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Producer as KafkaProducer
+
+from bridge.client.config import load
+from bridge.client.connection import client_settings
+from bridge.client.delivery import Delivery, send_failed
+from bridge.client.errors import ClientClosed, MissingTopic
+from bridge.client.heartbeat import HeartbeatSender
+from bridge.client.metrics import families
+from bridge.config.routing import is_topic_name
+from bridge.kafka.client import ALL_DOWN, CLIENT_LOG, away
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from bridge.client.config import Source
+    from bridge.client.signing import Signer
+
+__all__ = ["Producer"]
+
+_log = logging.getLogger("bridge.client")
+_WAIT_S = 0.1  # a signal's handler runs so soon
+_POLL_EVERY = 512  # sends between two looks at the reports, which cost as much as a send
+
+
+class Producer:
+    """A producer on a cluster. Thread-safe.
+
+    source: JSON text, a dictionary, or the path of a file. notices: what was changed or ignored in
+    it; they are logged too. Connects in the background: a cluster that is away is no error until a
+    message has waited for delivery.timeout.ms (120 s unless set). A topic that is missing is created
+    where the cluster allows it. Keys go to the partitions where the Java client puts them.
+    Raises WrongConfiguration, or the class of the mistake.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._options = options = load(source, "producer")
+        self.notices = options.notices
+        for notice in self.notices:
+            _log.warning("%s", notice)
+        self._signer = _signer(options)
+        self._servers = options.settings["bootstrap.servers"]
+        self.last_error: str | None = None
+        self._default = self._make(options.settings)
+        self._by_topic = {
+            topic: self._make(settings) for topic, settings in options.topic_settings.items()
+        }
+        self._producers = (self._default, *self._by_topic.values())
+        self._sent = self._failures = 0
+        self._failed: deque[Delivery] = deque()  # failures that nobody has taken
+        self._is_closed = False
+        self._topics: set[str] = set()
+        client_id = options.settings.get("client.id", "aolog-client")
+        self._heartbeats = HeartbeatSender(client_id, options.heartbeat_s, self._send_heartbeat)
+
+    def _make(self, settings: dict[str, str]) -> KafkaProducer:
+        fast = {"linger.ms": 0} if self._options.is_sync else {}  # nothing to wait for
+        with_defaults: dict[str, Any] = {**fast, **client_settings(settings, "producer")}
+        return KafkaProducer({**with_defaults, "error_cb": self._on_error}, logger=CLIENT_LOG)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != ALL_DOWN:  # how many are down says less than why one is
+            self.last_error = away(error.str(), self._servers)
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        data: bytes | None,
+        key: bytes | str | None = None,
+        partition: int | None = None,
+        *,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        wait: bool | None = None,
+    ) -> Delivery:
+        """Sends a message; its topic, partition, offset and timestamp.
+
+        wait: whether to wait for the acknowledgement; None: as producer.type says. An asynchronous
+        Delivery waits when one of its attributes is asked for. Where librdkafka's queue is full,
+        the call waits for room. Raises SendFailed, MissingTopic, ClientClosed.
+        """
+        producer = self._producer_of(topic)
+        raw_key = key.encode() if isinstance(key, str) else key
+        delivery = Delivery(producer, topic, self._failed)
+        if self._signer is not None:
+            timestamp_ms = timestamp_ms or time.time_ns() // 1_000_000
+            signed = self._signer.header(topic, raw_key, data, timestamp_ms)
+            headers = [*headers, signed]
+        where = -1 if partition is None else partition
+        sent_headers: Any = list(headers) or None
+        while True:
+            try:
+                producer.produce(
+                    topic, data, raw_key, where, delivery, None, timestamp_ms or 0, sent_headers
+                )
+            except BufferError:
+                producer.poll(_WAIT_S)
+            except KafkaException as error:
+                self._failures += 1
+                raise send_failed(topic, error.args[0]) from None
+            else:
+                break
+        self._sent += 1
+        if self._options.is_sync if wait is None else wait:
+            delivery.result()
+        elif self._sent % _POLL_EVERY == 0:
+            producer.poll(0)
+        return delivery
+
+    def send_string(
+        self, topic: str, text: str, key: bytes | str | None = None, partition: int | None = None
+    ) -> Delivery:
+        """As `send`, of a string in UTF-8."""
+        return self.send(topic, text.encode(), key, partition)
+
+    def _producer_of(self, topic: str) -> KafkaProducer:
+        if self._is_closed:
+            raise ClientClosed("the producer is closed", hint="make a new one")
+        if topic not in self._topics:
+            if not isinstance(topic, str) or not is_topic_name(topic):
+                raise MissingTopic([f"{topic!r} is not a topic's name"])
+            self._topics.add(topic)
+            self._heartbeats.add(topic)
+        return self._by_topic.get(topic, self._default)
+
+    # --- heartbeats ---------------------------------------------------------------------------
+
+    def send_heartbeat(self, topic: str) -> Delivery:
+        """Sends a heartbeat at once. With `HeartbeatInterval` each topic that was sent to gets one
+        at that interval without this call."""
+        return self.send(topic, self._heartbeats.message(topic))
+
+    def _send_heartbeat(self, topic: str, message: bytes) -> None:
+        """For the heartbeats' thread. A failure shows in the status, and never in the program."""
+        delivery = self.send(topic, message, wait=False)
+        delivery.ignore_failure()
+        for producer in self._producers:
+            producer.poll(0)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def flush(self, timeout_s: float | None = None) -> int:
+        """Waits until every message is acknowledged or has failed; how many are still under way.
+        Raises SendFailed for the first asynchronous message that failed and whose Delivery was not
+        asked; the messages of the others are in the log lines."""
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        left = 0
+        for producer in self._producers:
+            while left := len(producer):
+                rest_s = _WAIT_S if until_s is None else until_s - time.monotonic()
+                if rest_s <= 0:
+                    break
+                producer.poll(min(rest_s, _WAIT_S))
+        self._raise_failure()
+        return left
+
+    def _raise_failure(self) -> None:
+        failed = []
+        while self._failed:
+            failed.append(self._failed.popleft())
+        untaken = [delivery.take_failure() for delivery in failed]
+        errors = [error for error in untaken if error is not None]
+        self._failures += len(errors)
+        for error in errors[1:]:
+            _log.error("%s", error)
+        if errors:
+            raise errors[0]
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Flushes and ends. Raises as `flush`, after the end. May be called again."""
+        if self._is_closed:
+            return
+        self._heartbeats.close()
+        try:
+            self.flush(timeout_s)
+        finally:
+            self._is_closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- what is seen -------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Counts since the start, and the last error of a connection."""
+        return {
+            "sent": self._sent,
+            "failed": self._failures + len(self._failed),
+            "under_way": sum(len(producer) for producer in self._producers),
+            "heartbeats_sent": self._heartbeats.sent,
+            "last_error": self.last_error,
+        }
+
+    def collect(self) -> Iterable[Any]:
+        """Metrics for prometheus_client: `REGISTRY.register(producer)`."""
+        return families("producer", self.status(), ())
+
+    # hazdev-broker's names
+    sendString = send_string  # noqa: N815
+    sendHeartbeat = send_heartbeat  # noqa: N815
+
+
+def _signer(options: Any) -> Signer | None:
+    if options.signing is None:
+        return None
+    from bridge.client.signing import signer_of
+
+    return signer_of(options)

@@ -1,0 +1,282 @@
+"""Properties as users of the Java client, librdkafka and kafka-fast write them, to librdkafka's.
+
+A key that librdkafka has under the same name passes as it is. The tables below are the rest: another
+name for the same setting, a key with nothing left to set (ignored, with a notice), a key without a
+counterpart (refused, with what to use instead), and kafka-fast's whole table. Two spellings of one
+setting are refused. Nothing here connects. Messages never quote a value: it may be a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+from bridge.client.errors import KeyGivenTwice, KeyRefused, Problem, WrongType
+
+__all__ = ["IGNORED", "KAFKA_FAST", "REFUSED", "RENAMED", "Side", "Translation", "translate"]
+
+Side: TypeAlias = Literal["producer", "consumer"]
+Settings: TypeAlias = dict[str, str]
+
+
+class Translation(NamedTuple):
+    """settings: librdkafka's. is_sync: how `send` returns. poll_records: the most that one poll
+    returns. notices: sentences about what was changed or ignored."""
+
+    settings: Settings
+    is_sync: bool
+    poll_records: int
+    notices: list[str]
+    problems: list[Problem]
+
+
+POLL_RECORDS = 500  # the Java client's default of max.poll.records
+
+# Another name of the same setting: librdkafka's own aliases, then the Java client's names.
+RENAMED = {
+    "metadata.broker.list": "bootstrap.servers",
+    "request.required.acks": "acks",
+    "message.send.max.retries": "retries",
+    "queue.buffering.max.ms": "linger.ms",
+    "compression.codec": "compression.type",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "sasl.mechanisms": "sasl.mechanism",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+}
+_BYTES = "keys and values are bytes; strings are UTF-8"
+IGNORED = {
+    "key.serializer": _BYTES,
+    "value.serializer": _BYTES,
+    "key.deserializer": _BYTES,
+    "value.deserializer": _BYTES,
+    "serializer.class": _BYTES,
+    "auto.commit.enable": "enable.auto.commit decides",
+}
+REFUSED = {
+    "ssl.truststore.location": "use ssl.ca.location, a file in PEM",
+    "ssl.truststore.password": "use ssl.ca.location, a file in PEM, which has no password",
+    "ssl.truststore.type": "use ssl.ca.location, a file in PEM",
+    "sasl.jaas.config": "use sasl.username and sasl.password",
+    "partitioner.class": "use partitioner; murmur2_random is the Java client's own, and the default",
+    "interceptor.classes": "wrap send and poll in your program",
+    "metric.reporters": "use Prometheus: the client is a collector",
+    "max.block.ms": "send waits for room in the queue; bound a message with delivery.timeout.ms",
+    "default.api.timeout.ms": "pass a timeout to the call",
+    "exclude.internal.topics": "subscribe to a pattern that does not match them",
+    "zookeeper.connect": "Kafka has no ZooKeeper any more; use bootstrap.servers",
+    "transactional.id": "use a log and `aolog-bridge run --delivery exactly_once`",
+}
+_FOR_CONSUMERS = "it is a consumer's"
+_PRODUCERS_IGNORE = {"group.id": _FOR_CONSUMERS, "enable.auto.commit": _FOR_CONSUMERS,
+                     "auto.offset.reset": _FOR_CONSUMERS}  # fmt: skip  # one thing
+_ASSIGNORS = {
+    "Range": "range",
+    "RoundRobin": "roundrobin",
+    "CooperativeSticky": "cooperative-sticky",
+    "Sticky": "",
+}
+
+
+def _number(value: str, low: int = 0) -> int:
+    number = int(value) if value.strip().isascii() else -1
+    if number < low:
+        raise ValueError
+    return number
+
+
+def _flag(value: str) -> bool:
+    return {"true": True, "false": False}[value.strip().lower()]
+
+
+def _memory(value: str) -> Settings:
+    return {"queue.buffering.max.kbytes": str(max(1, _number(value, 1) // 1024))}
+
+
+def _assignors(value: str) -> Settings:
+    found = []
+    for name in value.split(","):
+        short = name.strip().rpartition(".")[2].removesuffix("Assignor")
+        found.append(_ASSIGNORS.get(short, name.strip()) or "cooperative-sticky")
+    return {"partition.assignment.strategy": ",".join(found)}
+
+
+def _reset(value: str) -> Settings:
+    return {"auto.offset.reset": "error" if value == "none" else value}
+
+
+def _servers(value: str) -> Settings:
+    return {"bootstrap.servers": value}
+
+
+# The Java client's keys whose value is written otherwise.
+_CONVERTED: dict[str, Callable[[str], Settings]] = {
+    "buffer.memory": _memory,
+    "partition.assignment.strategy": _assignors,
+    "auto.offset.reset": _reset,
+}
+
+
+class FastKey(NamedTuple):
+    """What becomes of a key of kafka-fast's. convert: the settings that mean the same; None: it is
+    refused, or ignored. bridge: the same in a bridge's configuration, or what does its work."""
+
+    convert: Callable[[str], Settings] | None
+    is_refused: bool
+    note: str
+    bridge: str
+
+
+def _as(name: str, scale: int = 1) -> Callable[[str], Settings]:
+    return lambda value: {name: str(_number(value) * scale)}
+
+
+def _codec(value: str) -> Settings:
+    return {"compression.type": ["none", "gzip", "snappy"][_number(value)]}
+
+
+def _earliest(value: str) -> Settings:
+    return {"auto.offset.reset": "earliest" if _flag(value) else "latest"}
+
+
+def _text(name: str) -> Callable[[str], Settings]:
+    return lambda value: {name: value}
+
+
+_RETRY_CACHE = "failed sends wait in the client's queue, and with a log and the bridge on disk"
+_REDIS = "Kafka keeps offsets and shares out partitions: name a group.id"
+
+
+def _key(convert: Callable[[str], Settings], bridge: str) -> FastKey:
+    return FastKey(convert, is_refused=False, note="", bridge=bridge)
+
+
+def _ignored(note: str, bridge: str) -> FastKey:
+    return FastKey(None, is_refused=False, note=note, bridge=bridge)
+
+
+def _refused(note: str, bridge: str) -> FastKey:
+    return FastKey(None, is_refused=True, note=note, bridge=bridge)
+
+
+KAFKA_FAST = {
+    "bootstrap-brokers": _key(_servers, "--bootstrap-servers"),
+    "batch-num-messages": _key(_as("batch.num.messages"), "-X batch.num.messages"),
+    "queue-buffering-max-ms": _key(_as("linger.ms"), "-X linger.ms"),
+    "batch-byte-limit": _key(_as("batch.size"), "-X batch.size"),
+    "batch-fail-message-over-limit": _refused(
+        "a message that is too large raises SendFailed and is never discarded", "--poison"
+    ),
+    "max-wait-time": _key(_as("fetch.wait.max.ms"), "nothing: it does not consume"),
+    "min-bytes": _key(_as("fetch.min.bytes"), "nothing: it does not consume"),
+    "max-bytes": _key(_as("fetch.max.bytes"), "nothing: it does not consume"),
+    "client-id": _key(_text("client.id"), "-X client.id"),
+    "codec": _key(_codec, "-X compression.type"),
+    "acks": _key(_text("acks"), "-X acks=all; less is refused"),
+    "offset-commit-freq": _key(_as("auto.commit.interval.ms"), "--commit-seconds"),
+    "fetch-timeout": _key(_as("socket.timeout.ms"), "-X socket.timeout.ms"),
+    "use-earliest": _key(_earliest, "aolog-bridge seek LOG --to earliest"),
+    "metadata-timeout": _key(_as("socket.timeout.ms"), "-X socket.timeout.ms"),
+    "send-cache-max-entries": _ignored(_RETRY_CACHE, "the log and its retention"),
+    "send-cache-expire-after-write": _ignored(_RETRY_CACHE, "the log and its retention"),
+    "send-cache-expire-after-access": _ignored(_RETRY_CACHE, "the log and its retention"),
+    "consume-step": _key(_text("max.poll.records"), "nothing: it does not consume"),
+    "redis-conf": _refused(_REDIS, "cursor files in the log"),
+    "reset-ahead-offsets": _refused(
+        "an offset past the end of a partition raises or restarts as auto.offset.reset says",
+        "OtherCluster: it refuses a cluster that is not the cursor's",
+    ),
+    "consumer-threads": _refused(
+        "start a consumer for each thread, with one group.id", "a lane for each partition"
+    ),
+    "consumer-reporting": _ignored("status() and the metrics show it", "/metrics, /status"),
+    "producer-retry-strategy": _refused(
+        "SendFailed names the message that failed", "the log; --poison"
+    ),
+}
+
+
+def translate(given: Mapping[str, str], side: Side) -> Translation:
+    """Librdkafka's settings. Problems are returned, not raised, so that all can be reported."""
+    found: Settings = {}
+    spelt: dict[str, str] = {}
+    notices: list[str] = []
+    problems: list[Problem] = []
+    for key, value in given.items():
+        taken = _take(key, value, side)
+        if isinstance(taken, Problem):
+            problems.append(taken)
+        elif isinstance(taken, str):
+            notices.append(taken)
+        else:
+            for name, text in taken.items():
+                if name in spelt and (name not in _SHARED or found[name] != text):
+                    text_ = f"{key}: is another spelling of {spelt[name]}; keep one of them"
+                    problems.append(Problem(KeyGivenTwice, text_))
+                found[name], spelt[name] = text, key
+    own = _own_options(found, problems)
+    if side == "producer":
+        _weaken_idempotence(found, notices)
+    return Translation(found, *own, notices, problems)
+
+
+# kafka-fast bounds two kinds of request apart, and librdkafka all of them together.
+_SHARED = {"socket.timeout.ms"}
+
+
+def _take(key: str, value: str, side: Side) -> Settings | Problem | str:
+    """The settings of one key, what is wrong with it, or the notice that it is ignored."""
+    fast = KAFKA_FAST.get(key) if key != "acks" else None
+    convert = _CONVERTED.get(key) if fast is None else fast.convert
+    if fast is not None and fast.is_refused:
+        return Problem(KeyRefused, f"{key}: has no counterpart; {fast.note}")
+    if key in REFUSED:
+        return Problem(KeyRefused, f"{key}: has no counterpart; {REFUSED[key]}")
+    why = IGNORED.get(key) or (_PRODUCERS_IGNORE.get(key) if side == "producer" else None)
+    if fast is not None and convert is None:
+        why = fast.note
+    if why is not None:
+        return f"{key} is ignored: {why}"
+    if convert is None:
+        return {RENAMED.get(key, key): value}
+    try:
+        return convert(value)
+    except (ValueError, KeyError, IndexError):
+        return Problem(WrongType, f"{key}: has a value that it cannot have")
+
+
+def _own_options(found: Settings, problems: list[Problem]) -> tuple[bool, int]:
+    """Takes the options out that librdkafka does not have."""
+    kind = found.pop("producer.type", "sync")
+    if kind not in {"sync", "async"}:
+        problems.append(Problem(WrongType, "producer.type: is neither sync nor async"))
+    text = found.pop("max.poll.records", str(POLL_RECORDS))
+    try:
+        records = _number(text, 1)
+    except ValueError:
+        problems.append(Problem(WrongType, "max.poll.records: is not a positive whole number"))
+        records = POLL_RECORDS
+    return kind == "sync", records
+
+
+def _weaken_idempotence(found: Settings, notices: list[str]) -> None:
+    """Idempotence is the default. It needs acks=all and retries: where the configuration asks for
+    less, it is off, unless the configuration also asks for it, which librdkafka refuses."""
+    if "enable.idempotence" in found:
+        return
+    weak = [
+        key
+        for key, strong in (("retries", found.get("retries", "1").strip() != "0"),
+                            ("acks", found.get("acks", "all") in {"all", "-1"}))
+        if not strong
+    ]  # fmt: skip  # a table
+    found["enable.idempotence"] = "false" if weak else "true"
+    if weak:
+        notices.append(
+            f"{' and '.join(weak)} turned idempotence off: a message may be lost, repeated or"
+            " overtaken when a connection breaks"
+        )

@@ -1,0 +1,103 @@
+"""Signatures at the clients: a producer signs what it sends, a consumer verifies what it receives.
+
+The bytes are those of aolog/format/signature.py. What a consumer does with a record that is forged or
+unsigned: `raise` (the default) raises SignatureForged or SignatureMissing, and the next poll goes on after
+the record; `drop` drops it, with a log line and a count. It is never returned.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aolog.errors import AologError
+from aolog.format.signature import parse_keys, sign
+from bridge.client.errors import Problem, SignatureForged, SignatureMissing, WrongType, refuse
+from bridge.config.settings import read_text
+
+if TYPE_CHECKING:
+    from aolog.format.signature import Key, Keys
+    from bridge.client.config import Options, SigningTable
+
+__all__ = ["Signer", "Verifier", "load_keys", "signer_of", "verifier_of"]
+
+_APPENDED_BY_THE_BROKER = 2  # confluent-kafka's TIMESTAMP_LOG_APPEND_TIME
+
+
+class Signer:
+    """Signs with one key."""
+
+    def __init__(self, key: Key) -> None:
+        self._key = key
+
+    def header(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int
+    ) -> tuple[str, bytes]:
+        """The header to send with a message."""
+        return sign(self._key, topic, key, value, timestamp_ms)
+
+
+class Verifier:
+    """Checks messages of confluent-kafka."""
+
+    def __init__(self, keys: Keys, *, drops: bool) -> None:
+        self._keys = keys
+        self.drops = drops
+
+    def check(self, message: Any) -> None:
+        """Raises SignatureForged, SignatureMissing."""
+        kind, timestamp_ms = message.timestamp()
+        verdict = self._keys.check(
+            message.headers() or [], message.topic(), message.key(), message.value(),
+            None if kind == _APPENDED_BY_THE_BROKER else timestamp_ms,
+        )  # fmt: skip  # one call
+        if verdict.ok:
+            return
+        place = {
+            "topic": message.topic(),
+            "partition": message.partition(),
+            "offset": message.offset(),
+        }
+        where = "{topic}/{partition}@{offset}".format_map(place)
+        if verdict.signed:
+            raise SignatureForged(f"{where} is forged: {verdict.reason}", **place)
+        raise SignatureMissing(f"{where} has no signature", **place)
+
+
+def signer_of(options: Options) -> Signer:
+    """Of a producer's configuration. Raises WrongConfiguration."""
+    table = _table(options)
+    try:
+        key = load_keys(options.base / table.key_file).signer(table.key_id)
+        key.sign(b"")  # a missing library is found now
+    except AologError as error:
+        refuse([Problem(WrongType, f"Signing: {error}")])
+        raise AssertionError from error  # refuse raises
+    return Signer(key)
+
+
+def verifier_of(options: Options) -> Verifier:
+    """Of a consumer's configuration. Raises WrongConfiguration."""
+    table = _table(options)
+    try:
+        keys = load_keys(options.base / table.key_file)
+    except AologError as error:
+        refuse([Problem(WrongType, f"Signing: {error}")])
+        raise AssertionError from error  # refuse raises
+    return Verifier(keys, drops=table.on_failure == "drop")
+
+
+def _table(options: Options) -> SigningTable:
+    assert options.signing is not None
+    return options.signing
+
+
+def load_keys(path: Path) -> Keys:
+    """The keys of a file. Raises UsageError."""
+    try:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        refuse([Problem(WrongType, f"{path}: {reason}")])
+        raise AssertionError from error  # refuse raises
+    return parse_keys(text, str(path))

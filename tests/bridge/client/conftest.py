@@ -1,0 +1,58 @@
+"""What tests of the clients share: configurations, and a consumer that owes nothing to the room."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bridge.client import Consumer, Producer
+from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.conftest import SOON_S
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def produce(broker):
+    return lambda **more: Producer(producer_config(broker, **more))
+
+
+def producer_config(cluster, *, top=None, **properties):
+    return {
+        "Type": "ProducerConfig",
+        "Properties": {"bootstrap.servers": cluster.bootstrap_servers, **spelt(properties)},
+        **(top or {}),
+    }
+
+
+def consumer_config(cluster, group, *, top=None, **properties):
+    return {
+        "Type": "ConsumerConfig",
+        "Properties": {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 10,
+            **spelt(properties),
+        },
+        **(top or {}),
+    }
+
+
+def spelt(properties):
+    return {key.replace("_", "."): value for key, value in properties.items()}
+
+
+def drained(consumer: Consumer, count: int) -> list[bytes]:
+    """So many values, in the order of each partition."""
+    found: list[bytes] = []
+    until_s = time.monotonic() + SOON_S
+    while len(found) < count:
+        assert time.monotonic() < until_s, f"{len(found)} of {count} arrived"
+        found += consumer.poll(200)
+    return found

@@ -1,0 +1,74 @@
+"""The asyncio clients on the embedded broker."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from bridge.client import AsyncConsumer, AsyncProducer
+from bridge.client.errors import KeyRefused, MissingTopic, SendFailed
+from tests.bridge.client.conftest import consumer_config, producer_config
+
+
+@pytest.fixture
+def topic(broker):
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(name, 2)
+    return name
+
+
+def test_messages_are_sent_side_by_side_and_received_without_heartbeats(broker, topic):
+    beats = []
+
+    async def run():
+        config = producer_config(broker, top={"HeartbeatInterval": 0.1})
+        async with AsyncProducer(config) as producer:
+            sends = [producer.send(topic, b"%d" % i, key="k", partition=1) for i in range(50)]
+            sent = await asyncio.gather(*sends)
+            assert [place.offset for place in sent] == list(range(50))
+            await producer.sendString(topic, "grün", partition=1)
+            consumer = AsyncConsumer(consumer_config(broker, topic), on_heartbeat=beats.append)
+            async with consumer:
+                await consumer.subscribe([topic])
+                found = []
+                while len(found) < 51 or not beats:
+                    found += await consumer.pollString(200)
+        assert found == [*map(str, range(50)), "grün"]
+        async with AsyncConsumer(consumer_config(broker, topic)) as again:
+            await again.subscribe(topic)
+            assert await again.poll(1500) == []
+
+    asyncio.run(run())
+
+
+def test_iteration_and_commit(broker, topic):
+    async def run():
+        async with AsyncProducer(producer_config(broker)) as producer:
+            for i in range(2):
+                await producer.send(topic, b"%d" % i, partition=0)
+        config = consumer_config(broker, topic, enable_auto_commit="false", max_poll_records=1)
+        for expected in (b"0", b"1"):
+            async with AsyncConsumer(config) as consumer:
+                await consumer.subscribe(topic)
+                async for record in consumer:
+                    assert record.value == expected
+                    break
+                await consumer.commit()
+
+    asyncio.run(run())
+
+
+def test_errors_are_those_of_the_other_clients(broker, topic):
+    async def run():
+        async with AsyncProducer(producer_config(broker)) as producer:
+            with pytest.raises(SendFailed):
+                await producer.send(topic, b"x", partition=99)
+            with pytest.raises(MissingTopic):
+                await producer.send("", b"x")
+        with pytest.raises(KeyRefused, match="Signing"):
+            AsyncProducer(producer_config(broker, top={"Signing": {"KeyFile": "k"}}))
+        async with AsyncConsumer(consumer_config(broker, "g")) as consumer:
+            with pytest.raises(MissingTopic):
+                await consumer.poll(0)
+
+    asyncio.run(run())

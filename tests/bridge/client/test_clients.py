@@ -1,0 +1,289 @@
+"""Producer and Consumer on the embedded broker."""
+
+import json
+import re
+import signal
+import threading
+import time
+import uuid
+
+import pytest
+
+from aolog.errors import UsageError
+from bridge.client import Consumer, Producer
+from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed, SendFailed
+from tests.bridge.client.conftest import consumer_config, drained, producer_config
+from tests.bridge.conftest import NOWHERE, SOON_S
+
+
+@pytest.fixture
+def topic(broker):
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(name, 4)
+    return name
+
+
+@pytest.fixture
+def producer(broker):
+    with Producer(producer_config(broker)) as made:
+        yield made
+
+
+@pytest.fixture
+def consume(broker):
+    made = []
+
+    def make(*topics, group=None, **more):
+        consumer = Consumer(consumer_config(broker, group or uuid.uuid4().hex, **more))
+        made.append(consumer)
+        if topics:
+            consumer.subscribe(topics)
+        return consumer
+
+    yield make
+    for consumer in made:
+        consumer.close()
+
+
+def test_a_message_sent_has_a_place_and_is_received(producer, consume, topic):
+    sent = producer.send(topic, b"hello", key=b"k", partition=2)
+    assert sent.done
+    assert (sent.topic, sent.partition, sent.offset) == (topic, 2, 0)
+    assert isinstance(sent.timestamp, int)
+    consumer = consume(topic)
+    assert drained(consumer, 1) == [b"hello"]
+    assert consumer.poll(0) == []
+
+
+def test_strings_are_utf_8_and_the_ancestors_names_work(producer, consume, topic):
+    producer.send_string(topic, "grün", partition=0)
+    producer.sendString(topic, "blau", partition=0)
+    producer.send(topic, b"\xff", partition=0)
+    consumer, found = consume(topic), []
+    until_s = time.monotonic() + SOON_S
+    while len(found) < 3 and time.monotonic() < until_s:
+        found += consumer.pollString(200)
+    assert found == ["grün", "blau", "\ufffd"]
+
+
+def test_an_asynchronous_send_returns_at_once_and_its_place_is_known_later(broker, topic):
+    with Producer(producer_config(broker, producer_type="async", linger_ms=50)) as producer:
+        sent = [producer.send(topic, b"%d" % i, partition=1) for i in range(100)]
+        assert not sent[-1].done
+        assert [delivery.offset for delivery in sent] == list(range(100))
+        assert producer.send(topic, b"now", partition=1, wait=True).done
+        assert producer.status()["sent"] == 101
+        assert producer.flush() == 0
+
+
+def test_a_full_queue_makes_send_wait_and_loses_nothing(broker, topic):
+    small = producer_config(broker, producer_type="async", queue_buffering_max_messages=10)
+    with Producer(small) as producer:
+        sent = [producer.send(topic, b"x", partition=0) for _ in range(500)]
+    assert sorted(delivery.offset for delivery in sent) == list(range(500))
+
+
+def test_a_synchronous_send_that_fails_raises_with_kafkas_code(producer, topic):
+    with pytest.raises(SendFailed) as caught:
+        producer.send(topic, b"x", partition=99)
+    assert caught.value.details["kafka_code"] == "_UNKNOWN_PARTITION"
+    with pytest.raises(SendFailed, match="MSG_SIZE_TOO_LARGE"):
+        producer.send(topic, b"x" * 2_000_000)
+    assert producer.flush() == 0  # nothing is raised twice
+
+
+def test_an_asynchronous_failure_that_nobody_took_is_raised_by_flush_once(producer, topic):
+    taken = producer.send(topic, b"x", partition=99, wait=False)
+    producer.send(topic, b"y", partition=98, wait=False)
+    with pytest.raises(SendFailed):
+        taken.result()
+    with pytest.raises(SendFailed, match="_UNKNOWN_PARTITION"):
+        producer.flush()
+    assert producer.flush() == 0
+
+
+def test_a_cluster_that_is_away_fails_a_send_after_its_time():
+    config = {"Type": "ProducerConfig",
+              "Properties": {"bootstrap.servers": NOWHERE, "delivery.timeout.ms": 300}}  # fmt: skip
+    producer = Producer(config)
+    with pytest.raises(SendFailed, match="_MSG_TIMED_OUT"):
+        producer.send("t", b"x")
+    assert "connection refused" in producer.status()["last_error"]
+    producer.close()
+
+
+@pytest.mark.parametrize("name", ["", "a b", "..", "x" * 250, None])
+def test_a_wrong_topic_is_refused_before_anything_is_sent(producer, consume, name):
+    with pytest.raises(MissingTopic):
+        producer.send(name, b"x")
+    with pytest.raises((MissingTopic, TypeError)):
+        consume().subscribe(name)
+
+
+def test_a_closed_client_refuses_calls_and_may_be_closed_again(broker):
+    producer, consumer = Producer(producer_config(broker)), Consumer(consumer_config(broker, "g"))
+    for client in (producer, consumer):
+        client.close()
+        client.close()
+    with pytest.raises(ClientClosed):
+        producer.send("t", b"x")
+    with pytest.raises(ClientClosed):
+        consumer.poll(0)
+
+
+# --- polling --------------------------------------------------------------------------------
+
+
+def test_poll_before_subscribe_is_refused(consume):
+    with pytest.raises(MissingTopic, match="subscribe"):
+        consume().poll(0)
+
+
+@pytest.mark.parametrize("timeout", [None, "1", True, float("nan")])
+def test_a_timeout_that_is_no_number_is_refused(consume, topic, timeout):
+    with pytest.raises(UsageError, match="timeout_ms"):
+        consume(topic).poll(timeout)
+
+
+def test_poll_returns_when_its_time_is_over_and_at_once_with_0(consume, topic):
+    consumer = consume(topic)
+    began_s = time.monotonic()
+    assert consumer.poll(0) == []
+    assert consumer.poll(300) == []
+    assert 0.29 <= time.monotonic() - began_s < 5
+
+
+def test_poll_returns_with_the_first_record_and_does_not_wait_for_more(producer, consume, topic):
+    consumer = consume(topic)
+    consumer.poll(500)
+    timer = threading.Timer(0.3, producer.send, (topic, b"late"))
+    timer.start()
+    began_s = time.monotonic()
+    assert consumer.poll(SOON_S * 1000) == [b"late"]
+    assert time.monotonic() - began_s < SOON_S / 2
+    timer.join()
+
+
+def test_a_poll_without_end_waits_and_a_signal_interrupts_it(producer, consume, topic):
+    class Alarm(Exception):
+        pass
+
+    def ring(*_):
+        raise Alarm
+
+    consumer = consume(topic)
+    producer.send(topic, b"first")
+    assert consumer.poll(-1) == [b"first"]
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(Alarm):
+            consumer.poll(-1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_max_poll_records_bounds_a_poll(producer, consume, topic):
+    for i in range(10):
+        producer.send(topic, b"%d" % i, partition=0)
+    consumer = consume(topic, max_poll_records=3)
+    sizes, found = [], []
+    while len(found) < 10:
+        got = consumer.poll(1000)
+        sizes.append(len(got))
+        found += got
+    assert max(sizes) <= 3
+    assert len(sizes) >= 4
+    assert found == [b"%d" % i for i in range(10)]
+
+
+def test_iteration_gives_records_with_all_their_parts(producer, consume, topic):
+    producer.send(topic, b"v", key="k", headers=[("h", b"1")], timestamp_ms=1_700_000_000_123)
+    record = next(iter(consume(topic)))
+    assert record.topic == topic
+    assert (record.offset, record.timestamp) == (0, 1_700_000_000_123)
+    assert (record.key, record.value, record.headers) == (b"k", b"v", (("h", b"1"),))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_pattern_subscribes_to_all_topics_that_match_it(broker, producer, consume, compiled):
+    stem = f"p-{uuid.uuid4().hex[:8]}"
+    for name in ("a", "b", "x"):
+        broker.create_topic(f"{stem}-{name}", 1)
+        producer.send(f"{stem}-{name}", name.encode())
+    pattern = f"^{stem}-[ab]$"
+    consumer = consume()
+    consumer.subscribe(re.compile(pattern) if compiled else pattern)
+    assert sorted(drained(consumer, 2)) == [b"a", b"b"]
+    assert consumer.poll(300) == []
+
+
+# --- positions ------------------------------------------------------------------------------
+
+
+def test_what_was_returned_counts_as_processed_at_the_next_poll_and_at_close(
+    producer, consume, topic
+):
+    for i in range(4):
+        producer.send(topic, b"%d" % i, partition=0)
+    first = consume(topic, group="again", max_poll_records=1)
+    assert drained(first, 2) == [b"0", b"1"]
+    first.close()
+    second = consume(topic, group="again")
+    assert drained(second, 2) == [b"2", b"3"]
+
+
+def test_what_was_returned_before_an_exception_comes_again(broker, producer, topic):
+    producer.send(topic, b"0", partition=0)
+    config = consumer_config(broker, "fails")
+    with pytest.raises(RuntimeError), Consumer(config) as consumer:
+        consumer.subscribe(topic)
+        assert drained(consumer, 1) == [b"0"]
+        raise RuntimeError
+    with Consumer(config) as consumer:
+        consumer.subscribe(topic)
+        assert drained(consumer, 1) == [b"0"]
+
+
+def test_without_automatic_commits_only_commit_moves_the_group(producer, consume, topic):
+    for i in range(2):
+        producer.send(topic, b"%d" % i, partition=0)
+    options = {"group": "manual", "enable_auto_commit": "false", "max_poll_records": 1}
+    first = consume(topic, **options)
+    assert drained(first, 1) == [b"0"]
+    first.commit()
+    assert drained(first, 1) == [b"1"]
+    first.close()
+    assert drained(consume(topic, **options), 1) == [b"1"]
+
+
+def test_fetch_reads_one_partition_from_an_offset_and_moves_no_position(producer, consume, topic):
+    for i in range(5):
+        producer.send(topic, b"%d" % i, partition=3)
+    consumer = consume()
+    found = consumer.fetch(topic, 3, 2, max_records=2)
+    assert [(r.offset, r.value) for r in found] == [(2, b"2"), (3, b"3")]
+    assert [r.offset for r in consumer.fetch(topic, 3, 4, max_records=10)] == [4]
+    with pytest.raises(ReceiveFailed) as caught:
+        consumer.fetch(topic, 3, 99)
+    assert caught.value.details["kafka_code"] in {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"}
+
+
+def test_settings_of_a_single_topic_are_that_topics_alone(broker, topic, consume):
+    config = producer_config(broker, top={"Topics": {topic: {"message.max.bytes": 2_000}}})
+    other = f"{topic}-other"
+    broker.create_topic(other, 1)
+    with Producer(config) as producer:
+        producer.send(other, b"x" * 10_000)
+        with pytest.raises(SendFailed, match="MSG_SIZE_TOO_LARGE"):
+            producer.send(topic, b"x" * 10_000)
+
+
+def test_the_example_files_topic_list_is_subscribed(broker, producer, topic):
+    producer.send(topic, b"x")
+    text = json.dumps(
+        {"HazdevBrokerConfig": consumer_config(broker, "listed"), "TopicList": [topic]}
+    )
+    with Consumer("# a comment\n" + text) as consumer:
+        assert drained(consumer, 1) == [b"x"]

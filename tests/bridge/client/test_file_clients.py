@@ -1,0 +1,467 @@
+"""File clients without Kafka: which files are taken, when they are done, and what a crash leaves."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from aolog import Reader, Writer
+from aolog.errors import LogLocked
+from bridge.client import file_system as files
+from bridge.client.errors import BrokenJSON, MissingTopic, NoDirectory, UnknownKey, WrongType
+from bridge.client.file_clients import bridge_config
+from bridge.client.file_config import load_file_client
+from bridge.client.file_sinks import CountedFiles, DailyFiles
+from bridge.client.intake import Intake
+
+DAY_US = 86_400_000_000
+NOON_US = 1_769_860_800_000_000  # 2026-01-31T12:00:00Z
+
+# The three files of hazdev-broker's own distribution, with their comments.
+PRODUCER = """{
+	"Type":"ProducerClient",
+	"FileExtension":"default",
+	"InputDirectory":"./in",
+	# without it files are deleted
+	"ArchiveDirectory":"./arch",
+	"TimePerFile":1,
+	"HeartbeatInterval":30,
+	"HazdevBrokerConfig": {
+		"Type":"ProducerConfig",
+		"Properties":{
+			"client.id":"producer.example",
+			"group.id":"default.producer",
+			"bootstrap.servers":"localhost:9092",
+			"retries":"0"
+		}
+	},
+	"Topic":"test",
+	"Log4JConfigFile":"producerclient.log4j.properties"
+}"""
+CONSUMER = """{
+	"Type":"ConsumerClient",
+	"FileExtension":"default",
+	"FileName":"default",
+	"OutputDirectory":"./out",
+	"MessagesPerFile":10,
+	"TimePerFile":15,
+	"HeartbeatInterval":120,
+	"WriteHeartbeatFile":true,
+	"HazdevBrokerConfig": {
+		"Type":"ConsumerConfig",
+		"Properties":{
+			"client.id":"consumer.example",
+			"group.id":"default.consumer",
+			"bootstrap.servers":"localhost:9092",
+			"enable.auto.commit":"true"
+		}
+	},
+	"TopicList":["test"],
+	"Log4JConfigFile":"consumerclient.log4j.properties"
+}"""
+ARCHIVE = """{
+	"Type":"ArchiveClient",
+	# The file extension to use when creating daily files
+	"FileExtension":"default",
+	"FileName":"default",
+	"OutputDirectory":"./files",
+	"HazdevBrokerConfig": {
+		"Type":"ConsumerConfig",
+		"Properties":{
+			"client.id":"archive.example",
+			"group.id":"default.archive",
+			"bootstrap.servers":"localhost:9092",
+			"enable.auto.commit":"true"
+		}
+	},
+	"TopicList":["test"],
+	"Log4JConfigFile":"archiveclient.log4j.properties"
+}"""
+
+
+def written(tmp_path, text, **changed) -> str:
+    path = tmp_path / "client.config"
+    if changed:
+        from bridge.client.json_text import parse
+
+        text = json.dumps({**parse(text)[0], **changed})
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def inbox(tmp_path):
+    for name in ("in", "arch", "out"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "in"
+
+
+# --- configuration --------------------------------------------------------------------------
+
+
+def test_hazdev_brokers_own_files_are_taken_unchanged(tmp_path, inbox):
+    producer = load_file_client(written(tmp_path, PRODUCER))
+    assert (producer.directory, producer.archive) == (inbox, tmp_path / "arch")
+    config = bridge_config(producer, producer.table)
+    assert config.topic == "test"
+    assert config.clusters["main"].bootstrap_servers == "localhost:9092"
+    assert "retries" not in config.clusters["main"].settings
+    assert any("Log4JConfigFile" in notice for notice in producer.options.notices)
+    consumer = load_file_client(written(tmp_path, CONSUMER))
+    assert (consumer.table.messages_per_file, consumer.table.time_per_file) == (10, 15)
+    archive = load_file_client(written(tmp_path, ARCHIVE))
+    assert archive.directory == tmp_path / "files"
+    assert not archive.directory.exists(), "nothing is made before it runs"
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"InputDirectory": "nowhere"}, NoDirectory), ({"InputDirectory": "client.config"}, NoDirectory),
+        ({"ArchiveDirectory": "nowhere"}, NoDirectory), ({"Topic": "a b"}, MissingTopic),
+        ({"TimePerFile": "1"}, WrongType), ({"Type": "Client"}, WrongType),
+        ({"FileExtention": "x"}, UnknownKey), ({"HazdevBrokerConfig": []}, WrongType),
+        ({"FileExtension": "../x"}, WrongType),
+    ],
+    ids=range(9),
+)  # fmt: skip  # a table
+def test_each_mistake_has_a_class_and_nothing_is_made(tmp_path, inbox, changed, kind):
+    with pytest.raises(kind) as caught:
+        load_file_client(written(tmp_path, PRODUCER, **changed))
+    assert type(caught.value) is kind
+    assert os.listdir(inbox) == []
+
+
+def test_a_missing_topic_and_broken_json_are_told(tmp_path, inbox):
+    text = PRODUCER.replace('"Topic":"test",', "")
+    with pytest.raises(MissingTopic, match="Topic: is missing"):
+        load_file_client(written(tmp_path, text))
+    with pytest.raises(BrokenJSON):
+        load_file_client(written(tmp_path, PRODUCER[:-1]))
+    with pytest.raises(MissingTopic):
+        load_file_client(written(tmp_path, CONSUMER, TopicList=[]))
+
+
+# --- directory to log -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def make(tmp_path, inbox):
+    made = []
+
+    def intake(**changed):
+        changed = {"TimePerFile": 0, "HeartbeatInterval": None, **changed}
+        client = load_file_client(written(tmp_path, PRODUCER, **changed))
+        found = Intake(client, client.table, settle_s=changed.pop("settle", 0))
+        made.append(found)
+        return found
+
+    yield intake
+    for each in made:
+        each.close()
+
+
+def log_values(inbox):
+    with Reader(inbox / ".aolog") as reader:
+        return [record.value for record in reader]
+
+
+def acknowledge_all(inbox):
+    """As the bridge does."""
+    with Reader(inbox / ".aolog", cursor="bridge") as reader:
+        for _ in reader:
+            pass
+        reader.commit()
+
+
+def visible(directory: Path):
+    return sorted(name for name in os.listdir(directory) if not name.startswith("."))
+
+
+def test_a_file_is_archived_when_all_of_it_is_acknowledged_and_not_before(tmp_path, inbox, make):
+    (inbox / "a.default").write_bytes(b"1\r\n2\n\n3")
+    (inbox / "b.other").write_bytes(b"no")
+    intake = make()
+    intake.step()
+    intake.step()
+    assert log_values(inbox) == [b"1", b"2", b"", b"3"]
+    assert visible(inbox) == ["b.other"]
+    assert visible(tmp_path / "arch") == []
+    acknowledge_all(inbox)
+    intake.step()
+    assert (tmp_path / "arch" / "a.default").read_bytes() == b"1\r\n2\n\n3"
+    assert intake.idle
+
+
+def test_without_an_archive_an_acknowledged_file_is_deleted(inbox, make):
+    (inbox / "a.default").write_bytes(b"1\n")
+    intake = make(ArchiveDirectory=None)
+    intake.step()
+    assert os.listdir(inbox / ".taken") != []
+    acknowledge_all(inbox)
+    intake.step()
+    assert os.listdir(inbox / ".taken") == []
+    assert visible(inbox) == []
+
+
+def test_a_file_that_a_process_has_open_for_writing_is_not_taken(inbox, make):
+    intake = make()
+    with (inbox / "a.default").open("wb") as writing:
+        writing.write(b"1\n")
+        writing.flush()
+        intake.step()
+        assert log_values(inbox) == []
+    intake.step()
+    assert log_values(inbox) == [b"1"]
+
+
+def test_a_file_is_taken_only_when_nothing_has_changed_it_for_a_while(tmp_path, inbox):
+    now = [0.0]
+    client = load_file_client(written(tmp_path, PRODUCER, TimePerFile=0, HeartbeatInterval=None))
+    intake = Intake(client, client.table, settle_s=5, clock=lambda: now[0])
+    file = inbox / "a.default"
+    file.write_bytes(b"1\n")
+    intake.step()
+    now[0] = 4
+    file.write_bytes(b"1\n2\n")
+    intake.step()
+    now[0] = 8
+    intake.step()
+    assert log_values(inbox) == []
+    now[0] = 9.5
+    intake.step()
+    assert log_values(inbox) == [b"1", b"2"]
+    intake.close()
+
+
+def test_files_are_taken_in_the_order_of_their_times_and_at_the_pace_that_is_configured(
+    tmp_path, inbox
+):
+    now = [0.0]
+    for i, name in enumerate("cab"):
+        (inbox / f"{name}.default").write_bytes(name.encode())
+        os.utime(inbox / f"{name}.default", (1000 + i, 1000 + i))
+    client = load_file_client(written(tmp_path, PRODUCER, TimePerFile=10, HeartbeatInterval=None))
+    intake = Intake(client, client.table, settle_s=0, clock=lambda: now[0])
+    for moment, values in ((0, [b"c"]), (9, [b"c"]), (10, [b"c", b"a"]), (20, [b"c", b"a", b"b"])):
+        now[0] = moment
+        intake.step()
+        assert log_values(inbox) == values
+    intake.close()
+
+
+def test_what_cannot_be_sent_is_set_aside_and_does_not_stop_the_others(
+    inbox, make, tmp_path, caplog
+):
+    (inbox / "big.default").write_bytes(b"x" * 2_000_000)
+    (inbox / "link.default").symlink_to("/etc/passwd")
+    (inbox / "directory.default").mkdir()
+    os.mkfifo(inbox / "pipe.default")
+    (inbox / f"{'n' * 240}.default").write_bytes(b"y")
+    (inbox / "good.default").write_bytes(b"good")
+    intake = make()
+    for _ in range(6):
+        intake.step()
+    assert log_values(inbox) == [b"good"]
+    assert sorted(os.listdir(inbox / ".poison")) == ["big.default", "link.default", "n" * 240 + ".default",
+                                                     "pipe.default"]  # fmt: skip
+    assert visible(inbox) == ["directory.default"]
+    assert intake.poisoned == 4
+    assert "a line has 2000000 bytes" in caplog.text
+
+
+def test_an_archive_never_overwrites(tmp_path, inbox, make):
+    (tmp_path / "arch" / "a.default").write_bytes(b"older")
+    (inbox / "a.default").write_bytes(b"newer")
+    intake = make()
+    intake.step()
+    acknowledge_all(inbox)
+    intake.step()
+    assert (tmp_path / "arch" / "a.default").read_bytes() == b"older"
+    assert (tmp_path / "arch" / "a.default.1").read_bytes() == b"newer"
+
+
+def test_heartbeats_go_the_way_of_the_data(inbox, make):
+    intake = make(HeartbeatInterval=1000)
+    intake.step()
+    intake.close()
+    (beat,) = log_values(inbox)
+    assert json.loads(beat)["ClientId"] == "producer.example"
+
+
+def test_two_intakes_of_one_directory_exclude_one_another(inbox, make):
+    make()
+    with pytest.raises(LogLocked):
+        make()
+
+
+class Crash(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("place", ["claimed", "appended", "synced", "acknowledged", "archived"])
+def test_a_crash_anywhere_sends_each_file_once(tmp_path, inbox, make, monkeypatch, place):
+    (inbox / "a.default").write_bytes(b"1\n2\n")
+    (inbox / "b.default").write_bytes(b"3\n")
+    first = make()
+
+    def crash(*_):
+        raise Crash
+
+    with monkeypatch.context() as patched, pytest.raises(Crash):
+        if place == "claimed":
+            patched.setattr(files, "read", crash)
+        elif place == "appended":
+            patched.setattr(first._writer, "sync", crash)
+            patched.setattr(first._writer, "sync", _nth(first._writer.sync, 2, crash))
+        elif place == "synced":
+            patched.setattr(first._writer, "sync", _nth(first._writer.sync, 2, crash, after=True))
+        elif place == "acknowledged":
+            patched.setattr(files, "move", _to(tmp_path / "arch", files.move, crash))
+        else:
+            patched.setattr(files, "move", _to(tmp_path / "arch", files.move, crash, after=True))
+        first.step()
+        acknowledge_all(inbox)
+        first.step()
+        raise AssertionError("no crash")
+    first._writer.close()
+    again = make()
+    for _ in range(4):
+        again.step()
+        again._writer.sync()
+        acknowledge_all(inbox)
+    assert sorted(log_values(inbox)) == [b"1", b"2", b"3"]
+    assert visible(tmp_path / "arch") == ["a.default", "b.default"]
+    assert visible(inbox) == []
+
+
+def _nth(call, count, crash, *, after=False):
+    made = []
+
+    def wrapped(*args):
+        made.append(args)
+        if len(made) < count:
+            return call(*args)
+        if after:
+            call(*args)
+        return crash()
+
+    return wrapped
+
+
+def _to(directory, call, crash, *, after=False):
+    def wrapped(path, target, name):
+        if target != directory:
+            return call(path, target, name)
+        if after:
+            call(path, target, name)
+        return crash()
+
+    return wrapped
+
+
+# --- log to files ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(tmp_path):
+    with Writer(tmp_path / "log") as writer:
+        yield writer
+
+
+def fill(log, *values, day=0):
+    for value in values:
+        log.append(value, timestamp=NOON_US + day * DAY_US)
+    log.sync()
+
+
+def counted(log, out, now, **more):
+    options = {"messages": 2, "seconds": 5, "name": "n", "extension": "e", **more}
+    return CountedFiles(log.path, out, clock=lambda: now[0], **options)
+
+
+def contents(out):
+    return sorted((out / name).read_bytes() for name in visible(out))
+
+
+def test_files_have_so_many_messages_or_those_of_so_many_seconds(tmp_path, log):
+    out, now = tmp_path / "out", [0.0]
+    out.mkdir()
+    sink = counted(log, out, now)
+    fill(log, b"1", b"2\n", b"3", b"4", b"5")
+    sink.step()
+    assert contents(out) == [b"1\n2\n", b"3\n4\n"]
+    now[0] = 4
+    sink.step()
+    assert len(contents(out)) == 2
+    now[0] = 5
+    sink.step()
+    assert contents(out) == [b"1\n2\n", b"3\n4\n", b"5\n"]
+    assert all(name.endswith("n.e") for name in visible(out))
+    sink.close()
+
+
+@pytest.mark.parametrize("call", ["write", "move"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_anywhere_writes_each_record_to_one_file(tmp_path, log, monkeypatch, call, after):
+    out, now = tmp_path / "out", [0.0]
+    out.mkdir()
+    fill(log, b"1", b"2", b"3", b"4", b"5", b"6")
+    for nth in (1, 2):
+        sink = counted(log, out, now)
+        with monkeypatch.context() as patched, pytest.raises(Crash):
+            patched.setattr(files, call, _nth(getattr(files, call), nth, _crash, after=after))
+            sink.step()
+        sink.close()
+    sink = counted(log, out, now)
+    sink.step()
+    sink.close()
+    assert contents(out) == [b"1\n2\n", b"3\n4\n", b"5\n6\n"]
+    assert [name for name in os.listdir(out) if name.startswith(".")] == []
+
+
+def _crash():
+    raise Crash
+
+
+def test_a_day_has_a_file_by_the_records_own_time(tmp_path, log):
+    out = tmp_path / "out"
+    out.mkdir()
+    sink = DailyFiles(log.path, out, name="picks", extension="json")
+    fill(log, b"a", b"b")
+    fill(log, b"c", day=1)
+    sink.step()
+    fill(log, b"late")
+    sink.step()
+    assert (out / "2026-01-31_picks.json").read_bytes() == b"a\nb\nlate\n"
+    assert (out / "2026-02-01_picks.json").read_bytes() == b"c\n"
+    sink.close()
+    unnamed = tmp_path / "unnamed"
+    unnamed.mkdir()
+    DailyFiles(log.path, unnamed, name="", extension="json").close()
+
+
+@pytest.mark.parametrize("call", ["write", "append"])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_crash_anywhere_archives_each_record_once(tmp_path, log, monkeypatch, call, after, nth):
+    out = tmp_path / "out"
+    out.mkdir()
+    sink = DailyFiles(log.path, out, name="n", extension="e")
+    with monkeypatch.context() as patched:
+        patched.setattr(files, call, _nth(getattr(files, call), nth, _crash, after=after))
+        try:
+            for day in range(3):
+                fill(log, b"a", b"b", day=day)
+                fill(log, b"c", day=0)
+                sink.step()
+        except Crash:
+            pass
+    sink.close()
+    sink = DailyFiles(log.path, out, name="n", extension="e")
+    sink.step()
+    sink.close()
+    found = b"".join((out / name).read_bytes() for name in visible(out)).split()
+    with Reader(log.path) as reader:
+        assert sorted(found) == sorted(record.value for record in reader)
