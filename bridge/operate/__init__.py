@@ -1,7 +1,8 @@
-"""What an operator sees: metrics, the HTTP endpoint, log lines.
+"""What an operator sees: the page, metrics, health, log lines; and the simulator.
 
-It owns how a status is shown, not the status itself (`bridge.supervise.status`). Nothing here changes a
-delivery.
-
-Read in this order: metrics (names and units), web, log_lines.
+Read in this order: monitor (what is known over time: rates, lag, disk), problems (recent warnings),
+metrics (every name, with what to do), access (who may ask for what), server (how it is served), endpoint
+(the answers), page and page.html (what a person sees), log_lines; then `simulator/`. This room reads
+statuses of bridge.supervise and sizes of files. It delivers nothing, and changes a log's forwarding only
+through `Supervisor.control`, with the token.
 """

@@ -32,7 +32,7 @@ from tests.bridge.conftest import (
     records_of,
     wait_until,
 )
-from tests.bridge.operate.test_web import get
+from tests.bridge.operate.test_endpoint import get
 
 SECONDS = 5.0  # "within seconds of the loss"
 Forward = Callable[..., Run]
