@@ -13,6 +13,8 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from bridge.kafka.telemetry import COMMIT_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -84,5 +86,6 @@ class Committer:
 
 
 def _all(steps: list[Callable[[], None]]) -> None:
-    for step in steps:
-        step()
+    with COMMIT_SECONDS.time():
+        for step in steps:
+            step()

@@ -38,6 +38,7 @@ from bridge.kafka.identity import Identity
 from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.read_back import ReadBack
+from bridge.kafka.telemetry import note_brokers
 from bridge.kafka.topic_creation import TopicCreation
 from bridge.kafka.topic_settings import TopicSettings
 
@@ -318,6 +319,7 @@ class Cluster:
         elif not self._closed_for_idleness:
             self.reachable = False
         self.sent = self._sent_by(statistics)
+        note_brokers(statistics)
 
     def _sent_by(self, statistics: Mapping[str, Any]) -> dict[LaneKey, Sent]:
         return lanes_of(statistics, self._leaders)

@@ -19,6 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 import aolog
 from aolog.errors import as_utf8, one_line
 from bridge.deliver.status import pending
+from bridge.kafka import telemetry
 from bridge.supervise.status import STATES, Phase
 
 if TYPE_CHECKING:
@@ -215,6 +216,19 @@ _OTHERS = [
     ("aolog_bridge_logs", "gauge", "phase", "Logs and clusters by phase.", "nothing"),
     ("aolog_bridge_stalled_seconds", "gauge", "log, cluster, topic, partition, leader",
      "Age of what is under way to a partition that acknowledges nothing.", "look at the leader"),
+    ("aolog_bridge_commit_seconds", "histogram", "",
+     "Time to make a cursor durable: the syncs of the cursor's file, the checkpoints and the log.",
+     "above 1 s: look at the disk"),
+    ("aolog_bridge_transactions_total", "counter", "outcome",
+     "Transactions of exactly_once, by outcome: committed or aborted.",
+     "aborted: read the log lines"),
+    ("aolog_bridge_broker_round_trip_seconds", "gauge", "broker",
+     "Time from a request to the broker's answer, 99th percentile of the last seconds.",
+     "look at the network and the broker"),
+    ("aolog_bridge_broker_requests", "gauge", "broker",
+     "Requests that wait to be sent to the broker, or for its answer.", "as above"),
+    ("aolog_bridge_broker_retries", "gauge", "broker",
+     "Requests to the broker that the present connections have repeated.", "as above"),
 ]  # fmt: skip  # a table
 
 
@@ -252,4 +266,5 @@ def exposition(monitor: Monitor) -> tuple[bytes, str]:
     """The text and its content type."""
     registry = CollectorRegistry()
     registry.register(_Collector(monitor))
-    return generate_latest(registry) + generate_latest(_process), CONTENT_TYPE_LATEST
+    parts = (generate_latest(each) for each in (registry, telemetry.REGISTRY, _process))
+    return b"".join(parts), CONTENT_TYPE_LATEST

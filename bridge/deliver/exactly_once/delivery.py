@@ -55,6 +55,7 @@ from bridge.kafka.outcomes import (
     Proven,
     TransactionEvent,
 )
+from bridge.kafka.telemetry import TRANSACTIONS
 from bridge.kafka.transactional_producer import TransactionalCluster
 
 if TYPE_CHECKING:
@@ -332,6 +333,7 @@ class ExactlyOnce:
             self._refusals.answered()
             self._trouble.over()
             self._do(engine.committed(now_s=now_s, twice=event.twice))
+            TRANSACTIONS.labels("committed").inc()
             self._ahead.passed(engine.position.address)
         elif isinstance(event, Impossible):
             self._error = event.error
@@ -344,6 +346,7 @@ class ExactlyOnce:
                 self._do(self._refusals.suspect(event, now_s))
             else:
                 self._trouble.say(event.reason, now_s, what="the transaction is aborted")
+                TRANSACTIONS.labels("aborted").inc(engine.outstanding > 0)
                 self._do(engine.broken(event.reason, now_s=now_s))
         else:
             self._do(engine.unanswered(self._refusals.unanswered(event.reason, now_s)))
@@ -362,6 +365,7 @@ class ExactlyOnce:
                 return
         now_s = time.monotonic()
         self._trouble.say(reason, now_s)
+        TRANSACTIONS.labels("aborted").inc(engine.outstanding > 0)
         self._do(engine.broken(reason, now_s=now_s))
 
     def _record(self, position: Position) -> CursorRecord:
