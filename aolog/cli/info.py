@@ -153,6 +153,9 @@ def _end(slab: Slab) -> int:
     return slab.base + (slab.end_offset if slab.limit is None else slab.limit)
 
 
+_BAR = 40  # columns
+
+
 @click.command(
     short_help="Show what LOG holds, its cursors and its writer.",
     epilog="""\b
@@ -241,3 +244,20 @@ def _print(fields: dict[str, Any], cursors: list[CursorState], slabs: list[_Slab
         out.line("\n" + table(_SLABS_HEAD, [slab.row() for slab in slabs]))
     if cursors:
         out.line("\n" + table(HEAD, [each.row() for each in cursors]))
+        begin, end = fields["first_address"], fields["end_address"]
+        out.line("")
+        for each in cursors:
+            at = begin if each.position is None else each.position.address
+            if each.lag is not None and each.lag.records == 0:
+                at = end  # only a seal, or a gap, is left
+            out.line(f"{bar(begin, at, end)} {one_line(each.name)}")
+
+
+def bar(begin: int, at: int, end: int) -> str:
+    """The log from its first slab to its end: what a cursor has passed, and what is left to read."""
+    passed = 0 if end <= begin else round(_BAR * (min(max(at, begin), end) - begin) / (end - begin))
+    if begin < at < end:
+        passed = min(max(passed, 1), _BAR - 1)  # a remainder is never invisible
+    elif at >= end:
+        passed = _BAR
+    return f"[{'█' * passed}{'░' * (_BAR - passed)}]"

@@ -70,6 +70,17 @@ def test_info_tells_extent_times_cursors_and_what_was_set_aside(log_path):
         assert part in shown, part
 
 
+@pytest.mark.parametrize(("read", "passed"), [(0, 0), (1, 1), (50, 20), (99, 39), (100, 40)])
+def test_info_draws_what_each_cursor_has_passed(log_path, read, passed):
+    fill(log_path, [bytes(100)] * 100, slab_bytes=8192, batch_bytes=0)
+    with aolog.Reader(log_path, cursor="billing") as reader:
+        for _ in range(read):
+            reader.read()
+        reader.commit()
+    bar = "█" * passed + "░" * (40 - passed)
+    assert f"[{bar}] billing\n" in well("info", log_path).stdout
+
+
 def test_info_shows_a_pruned_log_whose_last_header_is_lost(log_path):
     fill(log_path, [b"x" * 400] * 60, slab_bytes=9000, batch_bytes=0)
     slabs = slab_files(log_path)
